@@ -1,0 +1,87 @@
+# Everything a developer or an operator types. Needs only Python 3.11 or newer and make: the rest is
+# installed into .venv, at the versions and hashes that requirements/*.txt lock.
+
+PYTHON ?= python3
+# Schedules that `make simulate` tries.
+N ?= 20000
+# Extra arguments: make test ARGS="-k stop", make serve ARGS="--port 9000".
+ARGS ?=
+
+BIN := .venv/bin
+NODE := tests/e2e/node
+
+# uv is quick; pip stands in where only pip has been told of a mirror.
+install = $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(BIN)/pip install --quiet $(1)
+
+# A universal lock holds for every platform. Nothing in it says where the packages come from.
+compile = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--no-header --upgrade $(1)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup setup-dev serve test check format simulate bench lock clean
+
+help: ## list these targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
+		printf '  %-10s %s\n' "$$name" "$$text"; done
+
+setup: .venv/.setup ## install the server into .venv
+
+setup-dev: .venv/.setup-dev $(NODE)/node_modules/.setup ## install what tests and checks need too
+
+serve: setup ## start the server; HOLDFAST_* variables and ARGS are passed on
+	@exec $(BIN)/holdfast serve $(ARGS)
+
+test: setup-dev ## run the tests
+	$(BIN)/python -m pytest $(ARGS)
+
+check: setup-dev ## check format, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	@if [ -d tests/typing ]; then echo $(BIN)/pyright; PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright; fi
+
+format: setup-dev ## format, and fix what can be fixed
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+simulate: setup-dev ## try N schedules of the engine under faults
+	$(BIN)/python -m tests.simulation --schedules $(N) $(ARGS)
+
+bench: setup-dev ## measure
+	$(BIN)/python -m bench $(ARGS)
+
+lock: setup-dev ## resolve every dependency again, to the newest versions
+	$(call compile,--group build --output-file requirements/build.txt)
+	$(call compile,pyproject.toml --extra server --output-file requirements/server.txt)
+	$(call compile,pyproject.toml --extra server --group dev --constraints requirements/server.txt --output-file requirements/dev.txt)
+	cd $(NODE) && PATH="$(CURDIR)/$(BIN):$$PATH" npm install openai@latest --save-exact --package-lock-only \
+		--omit-lockfile-registry-resolved --no-audit --no-fund
+
+clean: ## remove what make and the tools made
+	rm -rf .venv dist htmlcov .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache $(NODE)/node_modules
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp for each step: a second `make setup` does nothing.
+
+.venv/.tools: requirements/build.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Holdfast needs Python 3.11 or newer; set PYTHON=...")'
+	@echo "Making .venv ..."
+	@$(PYTHON) -m venv .venv || uv venv --quiet --clear --seed --python "$(PYTHON)" .venv
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+.venv/.setup: .venv/.tools requirements/server.txt pyproject.toml
+	@echo "Installing Holdfast ..."
+	@$(call install,--require-hashes -r requirements/server.txt)
+	@$(call install,--no-deps --no-build-isolation --editable .)
+	@touch $@
+
+.venv/.setup-dev: .venv/.setup requirements/dev.txt
+	@echo "Installing what tests and checks need ..."
+	@$(call install,--require-hashes -r requirements/dev.txt)
+	@touch $@
+
+$(NODE)/node_modules/.setup: .venv/.setup-dev $(NODE)/package-lock.json
+	@cd $(NODE) && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --silent --no-audit --no-fund
+	@touch $@
