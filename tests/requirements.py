@@ -1,0 +1,187 @@
+"""What Holdfast promises, as data: each promise has an id, and each id is bound to tests by `@requirement(id)`.
+
+`tests/unit/test_requirements.py` checks both ways: no promise without a test, no test with an unknown promise.
+In JavaScript a comment binds: `// @requirement("start.text-exact")`.
+
+"U" is a scripted upstream that can answer, stall, stay silent, cut the connection, end without a finish reason, send an
+error in band, send `length`, answer 401, 429 and 500, and say when its own client went away.
+"""
+
+import pytest
+
+REQUIREMENTS: dict[str, str] = {
+    # start
+    "start.stream-shape": (
+        "Every chunk has one chatcmpl- id and the asked model; role first; then an empty delta with a "
+        "finish_reason last; then [DONE]."
+    ),
+    "start.default-json": 'Without `stream` (or with "stream": "false") the answer is one chat.completion object.',
+    "start.text-exact": (
+        "The deltas concatenate to exactly what U sent: UTF-8 split across reads, CRLF, comments, no space after "
+        "`data:`."
+    ),
+    "start.id-at-once": "A detached start answers with a run id in under 1 s while U is silent.",
+    "start.early-failure-status": (
+        "U's 400, 401, 404, 429, 500 or refused connection before any text is a real HTTP status, streaming or not."
+    ),
+    "start.bad-input": (
+        "Empty messages, invalid JSON, wrong types, a body over the limit (chunked too) and deep nesting get 400, "
+        "413 or 422 with an error object; no run, nothing stored."
+    ),
+    "start.idempotent": (
+        "The same Idempotency-Key gives the same run and calls U once; another body gets 409; across a restart too."
+    ),
+    "start.reasoning-apart": (
+        "Reasoning fields and a leading <think> block arrive as reasoning, never as content, tags split across "
+        "deltas too; a literal <think> in code or mid-answer stays text."
+    ),
+    "start.agent-late-text": (
+        "An agent whose text comes only at its end still delivers it as a delta before the finish; the stream "
+        "stays open between segments."
+    ),
+    # subscribe
+    "sub.replay-then-live": "A late subscriber is replayed what was, then follows live.",
+    "sub.same-for-all": "A hundred subscribers see the same events in one order.",
+    "sub.resume-exact": "After n comes n+1.",
+    "sub.after-end": "Subscribing to a settled run replays it and closes.",
+    "sub.unknown-404": "An unknown run is 404.",
+    "sub.atomic-attach": "Ten thousand attaches racing appends: no gap, no repeat.",
+    "sub.own-seq": "Every event has its own seq, the terminal one too.",
+    "sub.bad-cursor": "A cursor that is no number, or lies ahead of the log, is refused.",
+    "sub.gap-410": "A cursor whose events are gone gets 410, never a silent gap.",
+    "sub.two-tabs": "The session feed shows every tab the same runs.",
+    "sub.status": "The status has the text so far while running, outcome and usage after.",
+    "sub.slow-reader-bounded": (
+        "A reader that never reads costs bounded memory, never slows the run, and can resume to the end."
+    ),
+    # stop
+    "stop.prompt": "A stopped run settles in under 1 s, while U streams and while U is silent.",
+    "stop.closes-upstream": "U sees its connection closed in under 1 s.",
+    "stop.partial-once": "Exactly one assistant message, with exactly the text that was streamed, marked partial.",
+    "stop.no-text": "Where nothing was visible no assistant message is kept; the user's message stays.",
+    "stop.terminal-event": "Every subscriber gets one run.settled that says stopped.",
+    "stop.before-first-step": "A stop before the source's first step settles the run.",
+    "stop.races-end": "A stop racing the end gives complete or partial, never both, and the event agrees with history.",
+    "stop.twice": "A second stop changes nothing and gets the same answer.",
+    "stop.fifty-at-once": "Fifty stops at once give one settlement.",
+    "stop.stale": "An old run id never touches the new run.",
+    "stop.queued": "A queued run can be stopped before it starts.",
+    "stop.ignoring-source": "A source that swallows cancellation is abandoned after a grace period and fenced off.",
+    "stop.history": (
+        "The model next sees the user, the partial as assistant and the new user message; never a cancel marker or "
+        "error text."
+    ),
+    "stop.think": "Text only inside an unclosed <think> leaves no partial; after a closed one only the answer is left.",
+    "stop.usage": "Usage so far is recorded, with its source.",
+    "stop.receipt": "A stop says when it was asked, when the upstream closed and when the run settled.",
+    "stop.tools": (
+        "Processes and MCP calls of a stopped agent end within 5 s; calls without results are settled so that "
+        "history stays valid for every provider."
+    ),
+    # disconnect
+    "gone.attached": (
+        "An attached run's upstream closes in under 1 s: mid-await, before the first token, non-streaming too; the "
+        "partial is stored once; the source's interrupt hook is called once with a reason."
+    ),
+    "gone.detached": "With nobody watching a detached run completes and is stored once, complete.",
+    "gone.after-end": "A run that finished stays completed when its client leaves.",
+    "gone.same-for-agents": "Chat and agent follow the same rules.",
+    "gone.spec-2.4": "The same holds on servers that announce ASGI 2.4.",
+    # truth, on every surface, streaming and not
+    "truth.completed": "An answer that ended by itself is completed.",
+    "truth.length": "An answer cut at the length limit says so.",
+    "truth.content-filter": "An answer cut by a content filter says so.",
+    "truth.raise": "A source that raises is a failure.",
+    "truth.failed-result": "A source that says it failed is a failure.",
+    "truth.in-band-error": "An error inside U's stream is a failure.",
+    "truth.cut": "A cut connection is a failure.",
+    "truth.eof": "An end without a finish reason is no success.",
+    "truth.stall": "Silence beyond the idle limit is a failure.",
+    "truth.deadline": "A run beyond its deadline is a failure.",
+    "truth.no-error-text-in-content": "No error text is ever content.",
+    "truth.redacted": "No upstream secret is in an error.",
+    # busy
+    "busy.reject": "A second message may be refused while a run is on.",
+    "busy.queue": "A second message may be queued; the queue survives a restart and can be edited.",
+    "busy.interrupt-order": "An interrupting message comes after the partial of the run that it stopped.",
+    "busy.triple-send": "Three sends at once are each handled once.",
+    "busy.steer": "A message may steer the run that is on.",
+    "busy.sessions-parallel": "Sessions do not wait for one another.",
+    "busy.one-run-per-session": "A session has at most one run at a time.",
+    # history
+    "hist.no-internal-fields": "Nothing of ours reaches a provider.",
+    "hist.no-orphan-tools": "No tool call without its result, no result without its call.",
+    "hist.alternation": "Roles alternate as providers demand.",
+    "hist.regenerate-edit-fork": "Regenerating, editing and forking keep what was.",
+    "hist.delete-during-run": "A session deleted during its run stays deleted.",
+    "hist.session-id": "A session id keeps the conversation.",
+    "hist.no-sharing": "The same first message without a session id shares nothing.",
+    # crash
+    "crash.kill9": (
+        "After kill -9 and a restart the run is settled within 20 s; the text that any subscriber saw is in "
+        "history once, marked, with the user's message."
+    ),
+    "crash.resume": (
+        "A client that reconnects with its cursor gets the missing events and the terminal one; no gap, no repeat."
+    ),
+    "crash.no-repeat": "No tool call is repeated by itself.",
+    "crash.sigterm": "On SIGTERM new starts get 503 with Retry-After; runs drain, or settle with their partial.",
+    "crash.store-away": "With the store gone for 30 s runs go on, settle late, and settle once.",
+    "crash.disk-full": "A full disk is a clear failure; nothing acknowledged is lost.",
+    "nodes.any": "Stop, status and resume work through any node.",
+    "nodes.fence": "A paused owner that wakes cannot write.",
+    "nodes.takeover": "A dead node's runs are taken over in under 20 s.",
+    # compare
+    "cmp.panes": "Two to eight panes run at their own pace; one stops without the others.",
+    "cmp.stop-all": "All panes stop at once.",
+    "cmp.blind": "No byte names a model before the vote.",
+    "cmp.vote-once": "A comparison takes one vote.",
+    "cmp.failed-pane": "A failed pane is shown failed; it is never fastest, never winner by default.",
+    "cmp.reroll-fresh": "A reroll starts fresh.",
+    "cmp.sequential": "In sequence, one upstream call is open at a time.",
+    "cmp.scores": "Votes give scores.",
+    # limits and safety
+    "safe.key": "Without the key: 401.",
+    "safe.bind": "No open bind without a key.",
+    "safe.origin": "A foreign Origin is refused.",
+    "safe.host": "A foreign Host is refused.",
+    "safe.owner-404": "What belongs to someone else is 404.",
+    "safe.post-only": "Nothing changes by GET.",
+    "safe.run-limit": "Above the limit of runs: 429 with Retry-After.",
+    "safe.body-limit": "A body above the limit is refused before it is read.",
+    "safe.sse-injection": "Newlines in data, id or event forge no frame.",
+    "safe.markdown": "Markdown runs no script and loads no remote image without consent.",
+    "safe.redos": "The think splitter and the parsers take linear time.",
+    "safe.secrets": "No key in logs, errors, exports or the page.",
+}
+
+# Promises whose capability is not in this release yet. An id leaves this set with the first test that is bound to it.
+LATER: frozenset[str] = frozenset(
+    {
+        "stop.tools",
+        "busy.steer",
+        "start.agent-late-text",
+        "gone.same-for-agents",
+        "crash.no-repeat",
+        "nodes.any",
+        "nodes.fence",
+        "nodes.takeover",
+        "cmp.panes",
+        "cmp.stop-all",
+        "cmp.blind",
+        "cmp.vote-once",
+        "cmp.failed-pane",
+        "cmp.reroll-fresh",
+        "cmp.sequential",
+        "cmp.scores",
+        "safe.markdown",
+    }
+)
+
+
+def requirement(*ids: str) -> pytest.MarkDecorator:
+    """Bind a test to the promises that it proves. An unknown id fails at import."""
+    unknown = [id for id in ids if id not in REQUIREMENTS]
+    if unknown or not ids:
+        raise LookupError(f"not in tests/requirements.py: {', '.join(unknown) or 'no id given'}")
+    return pytest.mark.requirement(*ids)
