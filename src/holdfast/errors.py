@@ -1,0 +1,271 @@
+"""
+Every error that this package raises on purpose.
+
+* HoldfastError                  500  internal_error
+  + BadRequest                   400  invalid_request      the request makes no sense as it stands
+  + NotFound                     404  not_found
+    - RunNotFound                404  run_not_found        no such run, or it is not yours
+    - SessionNotFound            404  session_not_found
+    - MessageNotFound            404  message_not_found
+    - ModelNotFound              404  model_not_found
+  + Conflict                     409  conflict
+    - RunSettled                 409  run_settled          the run has ended; nothing can be added to it
+    - SessionBusy                409  session_busy         another run is active in the session
+    - StaleView                  409  stale_view           the session has moved on since the caller looked
+    - IdempotencyConflict        409  idempotency_conflict the key was used for another request
+  + ResumeGap                    410  resume_gap           the log no longer reaches back that far
+  + RunLimitReached              429  run_limit            too many runs at once
+  + StoreUnavailable             503  store_unavailable    the store did not answer; it may come back
+  + ShuttingDown                 503  shutting_down        the server is about to end
+  + SourceFailed                 502  source_failed        a source says that it failed
+    - ProviderError              502  upstream_error       the upstream failed
+      . ProviderRefused          ...  upstream_…           it answered with an error status
+      . ProviderBroke            502  upstream_broke       its stream ended without saying why
+      . ProviderUnreachable      502  upstream_unreachable no connection could be made
+    - SourceStalled              504  upstream_stalled     silent for longer than the idle limit
+    - DeadlineExceeded           504  deadline_exceeded    the run took longer than it may
+  + StaleEpoch                   409  stale_epoch          someone else owns the run now (internal)
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from .events import ErrorInfo
+
+
+class HoldfastError(Exception):
+    """Base class: `code` goes on the wire and never changes, `status` is its HTTP status."""
+
+    code: str = "internal_error"
+    status: int = 500
+    type: ClassVar[str] = "server_error"
+    param: str | None = None
+    retry_after: float | None = None
+
+    def info(self) -> ErrorInfo:
+        """Return the error as it is stored in a settlement and shown on a wire."""
+        return ErrorInfo(
+            code=self.code,
+            message=str(self),
+            type=self.type,
+            param=self.param,
+            status=self.status,
+            retry_after=self.retry_after,
+        )
+
+
+class BadRequest(HoldfastError):
+    """The request makes no sense as it stands."""
+
+    code = "invalid_request"
+    status = 400
+    type = "invalid_request_error"
+
+    def __init__(self, message: str, *, param: str | None = None, code: str | None = None, status: int = 400) -> None:
+        super().__init__(message)
+        self.param = param
+        self.code = code or self.code
+        self.status = status
+
+
+class NotFound(HoldfastError):
+    """There is no such thing, or it belongs to someone else: the two look alike on purpose."""
+
+    code = "not_found"
+    status = 404
+    type = "invalid_request_error"
+
+
+class RunNotFound(NotFound):
+    """No such run, or it is not yours."""
+
+    code = "run_not_found"
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"There is no run {run_id!r}.")
+
+
+class SessionNotFound(NotFound):
+    """No such session, or it is not yours."""
+
+    code = "session_not_found"
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"There is no session {session_id!r}.")
+
+
+class MessageNotFound(NotFound):
+    """No such message in the session."""
+
+    code = "message_not_found"
+
+    def __init__(self, message_id: str) -> None:
+        super().__init__(f"There is no message {message_id!r} in this session.")
+
+
+class ModelNotFound(NotFound):
+    """No provider offers the model."""
+
+    code = "model_not_found"
+    param = "model"
+
+
+class Conflict(HoldfastError):
+    """The request was fine, but something else stands in its way."""
+
+    code = "conflict"
+    status = 409
+    type = "invalid_request_error"
+
+
+class RunSettled(Conflict):
+    """The run has already ended, so it accepts no further events."""
+
+    code = "run_settled"
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"Run {run_id} has already settled.")
+
+
+class SessionBusy(Conflict):
+    """Another run is active in the session, and the caller did not say to queue or interrupt."""
+
+    code = "session_busy"
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(
+            f"The session is busy with run {run_id}. Wait for it, stop it, or send if_busy: queue or interrupt."
+        )
+        self.run_id = run_id
+
+
+class StaleView(Conflict):
+    """The session has moved on since the caller looked at it."""
+
+    code = "stale_view"
+
+    def __init__(self, message: str = "The session has changed since you loaded it. Load it again.") -> None:
+        super().__init__(message)
+
+
+class IdempotencyConflict(Conflict):
+    """The idempotency key was used before, with another request body."""
+
+    code = "idempotency_conflict"
+
+    def __init__(self) -> None:
+        super().__init__("This Idempotency-Key was used before with another request. Use a new key.")
+
+
+class ResumeGap(HoldfastError):
+    """The log was trimmed and no longer reaches back to the caller's cursor."""
+
+    code = "resume_gap"
+    status = 410
+    type = "invalid_request_error"
+
+    def __init__(self, oldest: int) -> None:
+        super().__init__(
+            f"The events before {oldest} are no longer kept. Read from after={oldest - 1}, or from after=snapshot."
+        )
+        self.oldest = oldest
+
+
+class RunLimitReached(HoldfastError):
+    """More runs are going on than the limit allows."""
+
+    code = "run_limit"
+    status = 429
+    type = "rate_limit_error"
+
+    def __init__(self, limit: int, retry_after: float = 1.0) -> None:
+        super().__init__(f"{limit} runs are going on already, which is the limit. Try again shortly.")
+        self.retry_after = retry_after
+
+
+class StoreUnavailable(HoldfastError):
+    """The store did not answer; it may come back."""
+
+    code = "store_unavailable"
+    status = 503
+    retry_after = 2.0
+
+
+class ShuttingDown(HoldfastError):
+    """The server is about to end and starts nothing new."""
+
+    code = "shutting_down"
+    status = 503
+    retry_after = 2.0
+
+    def __init__(self) -> None:
+        super().__init__("The server is shutting down. Try again in a moment.")
+
+
+class SourceFailed(HoldfastError):
+    """A source says that it failed. Sources raise this, or a subclass, to choose the words."""
+
+    code = "source_failed"
+    status = 502
+
+    def __init__(self, message: str, *, code: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code or self.code
+
+
+class ProviderError(SourceFailed):
+    """The upstream failed."""
+
+    code = "upstream_error"
+
+
+class ProviderRefused(ProviderError):
+    """The upstream answered with an error status."""
+
+    def __init__(self, message: str, *, code: str, status: int, retry_after: float | None = None) -> None:
+        super().__init__(message, code=code)
+        self.status = status
+        self.retry_after = retry_after
+
+
+class ProviderBroke(ProviderError):
+    """The upstream's stream ended without saying why, or made no sense."""
+
+    code = "upstream_broke"
+
+
+class ProviderUnreachable(ProviderError):
+    """No connection to the upstream could be made."""
+
+    code = "upstream_unreachable"
+
+
+class SourceStalled(SourceFailed):
+    """The source was silent for longer than the idle limit."""
+
+    code = "upstream_stalled"
+    status = 504
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"The upstream sent nothing for {seconds:g} s.")
+
+
+class DeadlineExceeded(SourceFailed):
+    """The run took longer than it may."""
+
+    code = "deadline_exceeded"
+    status = 504
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"The run took longer than its limit of {seconds:g} s.")
+
+
+class StaleEpoch(HoldfastError):
+    """Someone else owns the run now: what this writer says no longer counts."""
+
+    code = "stale_epoch"
+    status = 409
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"Run {run_id} has another owner now.")

@@ -1,0 +1,219 @@
+"""What can happen in a run, and the five ways it can end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Literal, TypeAlias
+
+import msgspec
+
+StoppedBy = Literal["user", "disconnect", "replaced", "budget", "shutdown"]
+
+
+class Usage(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="usage"):
+    """The tokens a run has used. `source` says whether the provider counted them or we estimated."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    source: Literal["provider", "estimated"] = "provider"
+
+    @property
+    def total_tokens(self) -> int:
+        """Input and output together."""
+        return self.input_tokens + self.output_tokens
+
+
+class ErrorInfo(msgspec.Struct, frozen=True):
+    """Why a run failed, as it is stored and shown. `code` never changes once published."""
+
+    code: str
+    message: str
+    type: str = "server_error"
+    param: str | None = None
+    status: int = 500
+    retry_after: float | None = None
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """When a stop was asked for, when the upstream was closed, and when the run settled (Unix seconds)."""
+
+    stop_requested_at: float
+    upstream_closed_at: float | None
+    settled_at: float
+
+
+# How a run ended. Each ending has only the fields that are true of it.
+
+
+class Settlement(msgspec.Struct, frozen=True, kw_only=True, tag_field="outcome"):
+    """How a run ended: exactly one of the five classes below. `text` is all of the visible text."""
+
+    text: str = ""
+    usage: Usage = Usage(source="estimated")
+    finish_reason: str | None = None
+    finish_reasons: tuple[str, ...] = ()
+    """One for each choice, where a request asked for several."""
+
+
+class Completed(Settlement, frozen=True, kw_only=True, tag="completed"):
+    """The source ended, and said why."""
+
+
+class Truncated(Settlement, frozen=True, kw_only=True, tag="truncated"):
+    """It hit a limit or a filter."""
+
+
+class Stopped(Settlement, frozen=True, kw_only=True, tag="stopped"):
+    """Someone stopped it."""
+
+    by: StoppedBy
+    receipt: Receipt | None = None
+
+
+class Failed(Settlement, frozen=True, kw_only=True, tag="failed"):
+    """The source raised, or the upstream broke, lied or fell silent."""
+
+    error: ErrorInfo
+
+
+class Interrupted(Settlement, frozen=True, kw_only=True, tag="interrupted"):
+    """Its server died, and nobody could continue it."""
+
+    error: ErrorInfo = ErrorInfo(
+        code="server_died",
+        message="The server ended while this run was going on. What had been shown is kept.",
+        status=502,
+    )
+
+
+AnySettlement: TypeAlias = Completed | Truncated | Stopped | Failed | Interrupted
+
+
+# What a log holds.
+
+
+class RunStarted(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="run.started"):
+    """The first event of every run."""
+
+    model: str = ""
+    message_id: str | None = None
+
+
+class Text(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="text.delta"):
+    """Visible text. `choice` counts the answers where a request asked for several."""
+
+    text: str
+    choice: int = 0
+    logprobs: msgspec.Raw | None = None
+
+
+class Reasoning(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="reasoning.delta"):
+    """What the model thinks before it answers: never part of the visible text."""
+
+    text: str
+    choice: int = 0
+
+
+class ToolDelta(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="tool.delta"):
+    """A piece of a tool call while the model is still writing it."""
+
+    index: int
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+    choice: int = 0
+
+
+class ToolCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="tool.call"):
+    """A whole tool call; `arguments` is the JSON text that the model wrote."""
+
+    id: str
+    name: str
+    arguments: str
+    choice: int = 0
+
+
+class ToolProgress(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="tool.progress"):
+    """A long tool tells how far it is."""
+
+    id: str
+    message: str = ""
+    fraction: float | None = None
+
+
+class ToolResult(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="tool.result"):
+    """What a tool gave back."""
+
+    id: str
+    output: str
+    is_error: bool = False
+
+
+class ApprovalRequested(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="approval.requested"):
+    """The run waits for a person to allow a tool call."""
+
+    id: str
+    tool: str
+    arguments: str
+
+
+class ApprovalDecided(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="approval.decided"):
+    """A person has allowed or denied it."""
+
+    id: str
+    decision: Literal["allow", "deny"]
+    note: str = ""
+
+
+class Notice(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="notice"):
+    """Something the reader should know that is not part of the answer: a retry, a fallback model."""
+
+    code: str
+    message: str
+
+
+class Snapshot(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="snapshot"):
+    """All that was visible up to a seq: what a reader gets instead of events that were trimmed."""
+
+    text: str
+    reasoning: str = ""
+
+
+class Settled(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="run.settled"):
+    """The last event of every run."""
+
+    settlement: AnySettlement
+
+
+Event: TypeAlias = (
+    RunStarted
+    | Text
+    | Reasoning
+    | ToolDelta
+    | ToolCall
+    | ToolProgress
+    | ToolResult
+    | ApprovalRequested
+    | ApprovalDecided
+    | Usage
+    | Notice
+    | Snapshot
+    | Settled
+)
+
+
+class Finish(msgspec.Struct, frozen=True, gc=False):
+    """A source says how it ended. It is judged, not logged: the settlement is its place."""
+
+    reason: str
+    choice: int = 0
+    error: ErrorInfo | None = None
+
+
+Yielded: TypeAlias = Event | Finish | str
+Source: TypeAlias = AsyncIterator[Yielded | Sequence[Yielded]]
+"""What a run consumes: events, plain strings (they become `Text`), or several at once where they arrived together."""
+
+encode_event = encode_events = encode_settlement = msgspec.json.Encoder().encode
+decode_events = msgspec.json.Decoder(list[Event]).decode
+decode_settlement = msgspec.json.Decoder(AnySettlement).decode

@@ -1,0 +1,89 @@
+"""What speaks one dialect to one upstream, and which of them answers for a model's name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from ..errors import ModelNotFound
+from ..events import Source
+
+
+class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a provider is asked: OpenAI's messages and parameters, with the model's name as the upstream knows it."""
+
+    model: str
+    messages: list[dict[str, Any]]
+    params: dict[str, Any] = {}
+    """Everything else that the caller said (temperature, tools, ...), passed on as it is."""
+    patience: float = 1.0
+    """Seconds that may go by with retries before the first event."""
+
+
+class Provider(Protocol):
+    """Speaks one dialect to one upstream."""
+
+    name: str
+    models: tuple[str, ...] | None
+    """The models it offers by configuration; None where the upstream has to be asked."""
+
+    def stream(self, request: ChatRequest) -> Source:
+        """Answer with events, then say how it ended with `Finish`. Anything less raises a `ProviderError`."""
+        ...
+
+    async def list_models(self) -> list[str]:
+        """Return the models that it offers; empty where the upstream cannot be asked now."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of its connections."""
+        ...
+
+
+class Providers:
+    """Finds who answers for a model: `provider/model`, or the bare name where only one can be meant."""
+
+    def __init__(self, providers: Sequence[Provider]) -> None:
+        self.all = tuple(providers)
+        self._by_name = {provider.name: provider for provider in providers}
+
+    async def find(self, model: str) -> tuple[Provider, str]:
+        """Return the provider and the model's name as its upstream knows it."""
+        prefix, slash, rest = model.partition("/")
+        if slash and rest and (provider := self._by_name.get(prefix)):
+            return await self._checked(provider, rest, asked=model)
+        offering = [provider for provider in self.all if model in await provider.list_models()]
+        if not offering and (open_ended := [provider for provider in self.all if provider.models is None]):
+            offering = open_ended if len(open_ended) == len(self.all) == 1 else []
+        if len(offering) == 1:
+            return offering[0], model
+        raise ModelNotFound(self._ambiguous(model, offering) if offering else await self._unknown(model))
+
+    async def _checked(self, provider: Provider, model: str, *, asked: str) -> tuple[Provider, str]:
+        """Refuse a name that the configuration rules out; an upstream that has to be asked may know better."""
+        if provider.models is not None and model not in provider.models:
+            raise ModelNotFound(await self._unknown(asked))
+        return provider, model
+
+    def _ambiguous(self, model: str, offering: Sequence[Provider]) -> str:
+        names = ", ".join(f"{provider.name}/{model}" for provider in offering)
+        return f"Several providers offer {model!r}. Say which one: {names}."
+
+    async def _unknown(self, model: str) -> str:
+        known = await self.names()
+        near = difflib.get_close_matches(model, known, n=3, cutoff=0.5)
+        near += [name for name in known if name.rpartition("/")[2] == model.rpartition("/")[2] and name not in near]
+        hint = f"Did you mean {', '.join(near)}?" if near else "GET /v1/models lists the models that are there."
+        return f"There is no model {model!r}. {hint}"
+
+    async def names(self) -> list[str]:
+        """Return every model as `provider/model`."""
+        return [f"{provider.name}/{model}" for provider in self.all for model in await provider.list_models()]
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        for provider in self.all:
+            await provider.close()

@@ -1,0 +1,56 @@
+"""Leases, and settling what a dead process left behind.
+
+A process renews one lease, and every run that it owns lives by it. Whoever finds a run whose owner's lease has ended
+takes it over under the next epoch, so that the old owner, should it only have slept, can no longer write to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .events import Interrupted, Settlement, Usage
+from .history import Message, answer
+from .log import Log
+from .store import RunRecord, Store
+
+Clock = Callable[[], float]
+
+
+async def settle_orphans(store: Store, keeper: str, clock: Clock) -> list[RunRecord]:
+    """Take over the runs of dead processes and settle each as interrupted, with the text that was shown."""
+    orphans = await store.claim(keeper, clock())
+    for orphan in orphans:
+        await _settle(store, orphan, clock())
+    return orphans
+
+
+async def read_back(store: Store, run_id: str) -> Log:
+    """Return a run's log as the store has it: every event that anybody can have seen."""
+    log = Log(run_id)
+    while events := await store.read_log(run_id, log.seq):
+        log.append(events)
+        log.publish(log.appended)
+    return log
+
+
+async def _settle(store: Store, orphan: RunRecord, now: float) -> None:
+    log = await read_back(store, orphan.id)
+    settlement = Interrupted(text=log.text, usage=usage_so_far(log))
+    message = message_of(orphan, log, settlement, now)
+    await store.settle(orphan.id, orphan.epoch, seq=log.seq + 1, settlement=settlement, message=message, now=now)
+
+
+def message_of(run: RunRecord, log: Log, settlement: Settlement, now: float) -> Message | None:
+    """Return the message that a run leaves in its session, if it has one and anything was visible."""
+    if run.session_id is None or run.message_id is None:
+        return None
+    return answer(
+        log, settlement, id=run.message_id, parent_id=run.parent_id, run_id=run.id, model=run.model, at=now
+    )
+
+
+def usage_so_far(log: Log, input_tokens: int = 0) -> Usage:
+    """Return what the provider counted, or an estimate of four characters to a token."""
+    if log.usage is not None:
+        return log.usage
+    return Usage(input_tokens, -(-(len(log.text) + len(log.reasoning)) // 4), "estimated")
