@@ -1,0 +1,434 @@
+"""A store that forgets: plain dicts, for tests, for simulations, and for runs that nobody needs to keep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..errors import IdempotencyConflict, MessageNotFound, ResumeGap, SessionBusy, SessionNotFound, StaleView
+from ..events import AnySettlement, Event, Settled
+from ..history import Message, Session
+from . import HEAD, Append, FeedEntry, Idempotency, IfBusy, RunRecord, Status, rules
+
+
+class _Run:
+    """A run and its log. `parent` is what the caller of a queued run asked for."""
+
+    def __init__(self, record: RunRecord, parent: str | None, key: Idempotency | None) -> None:
+        self.record = record
+        self.parent = parent
+        self.key = key
+        self.events: list[Event] = []
+
+
+class _Session:
+    """A session and everything that goes when it is deleted."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.messages: dict[str, Message] = {}
+        self.words: set[str] = set()
+        self.feed: list[FeedEntry] = []
+        self.runs: dict[str, _Run] = {}
+        self.unsettled: dict[str, _Run] = {}
+        self.last_queue_number = 0
+
+    def running(self) -> _Run | None:
+        return next((run for run in self.unsettled.values() if run.record.status == "running"), None)
+
+    def queued(self) -> list[_Run]:
+        waiting = [run for run in self.unsettled.values() if run.record.status == "queued"]
+        return sorted(waiting, key=lambda run: run.record.queue_number or 0)
+
+    def require(self, message_id: str | None) -> None:
+        if message_id is not None and message_id not in self.messages:
+            raise MessageNotFound(message_id)
+
+    def add(self, message: Message) -> None:
+        self.messages[message.id] = message
+        self.words.update(rules.words(rules.text_of(message)))
+
+    def change(self, **changes: Any) -> None:
+        self.session = replace(self.session, **changes)
+
+    def touch(self, now: float) -> None:
+        self.change(updated_at=max(self.session.updated_at, now))
+
+    def tell(self, item: rules.FeedItem) -> None:
+        self.feed.append(FeedEntry(len(self.feed) + 1, item[0], rules.plain(item[1])))
+
+
+class MemoryStore:
+    """Keeps everything in dicts, on the loop's own thread. No method ever suspends, so each is one transaction."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, _Run] = {}
+        self._sessions: dict[str, _Session] = {}
+        self._keys: dict[tuple[str, str], tuple[str, str]] = {}
+        self._leases: dict[str, float] = {}
+
+    # runs
+
+    async def create_run(
+        self,
+        run: RunRecord,
+        input: Sequence[Message] = (),
+        *,
+        parent: str | None = HEAD,
+        expect_head: str | None = HEAD,
+        if_busy: IfBusy = "reject",
+        idempotency: Idempotency | None = None,
+    ) -> RunRecord:
+        """Accept a run, with the messages that it answers."""
+        known = self._repeated(idempotency) or self._runs.get(run.id)
+        if known is not None:
+            return known.record
+        if run.session_id is None:
+            return self._add(_Run(replace(run, status="running"), parent, idempotency))
+        session = self._require_session(run.session_id)
+        self._check(session, run, input, parent, expect_head)
+        busy = self._busy(session, if_busy)
+        if busy is not None and if_busy != "queue":
+            raise SessionBusy(busy.record.id)
+        made = _Run(run, parent, idempotency)
+        self._add(made, session)
+        session.touch(run.created_at)
+        if busy is not None:
+            return self._enqueue(session, made, input)
+        return self._begin(session, made, input, keeper=run.keeper, at=run.started_at)
+
+    def _check(
+        self,
+        session: _Session,
+        run: RunRecord,
+        input: Sequence[Message],
+        parent: str | None,
+        expect_head: str | None,
+    ) -> None:
+        if expect_head not in (HEAD, session.session.head_id):
+            raise StaleView
+        if parent != HEAD:
+            session.require(parent)
+        rules.refuse_known(input, session.messages)
+
+    def _busy(self, session: _Session, if_busy: IfBusy) -> _Run | None:
+        running = session.running()
+        if running is not None or if_busy == "interrupt":
+            return running
+        return next(iter(session.queued()), None)
+
+    def _add(self, run: _Run, session: _Session | None = None) -> RunRecord:
+        self._runs[run.record.id] = run
+        if session is not None:
+            session.runs[run.record.id] = session.unsettled[run.record.id] = run
+        if run.key is not None:
+            self._keys[run.key.owner, run.key.key] = run.key.digest, run.record.id
+        return run.record
+
+    def _enqueue(self, session: _Session, run: _Run, input: Sequence[Message]) -> RunRecord:
+        session.last_queue_number += 1
+        run.record = replace(
+            run.record,
+            status="queued",
+            keeper="",
+            started_at=None,
+            queue_number=session.last_queue_number,
+            input=tuple(input),
+        )
+        session.tell(rules.queued(run.record))
+        return run.record
+
+    def _begin(
+        self, session: _Session, run: _Run, input: Sequence[Message], *, keeper: str, at: float | None
+    ) -> RunRecord:
+        """Let a run start: what it answers enters the session, and the head moves there."""
+        parent_id = rules.resolve(run.parent, session.session.head_id)
+        messages = rules.chained(input, parent_id)
+        head = messages[-1].id if messages else parent_id
+        run.record = replace(run.record, status="running", keeper=keeper, parent_id=head, started_at=at, input=())
+        for message in messages:
+            session.add(message)
+            session.tell(rules.added(message))
+        session.change(head_id=head, title=rules.title_for(session.session.title, messages))
+        session.tell(rules.started(run.record))
+        return run.record
+
+    async def find_repeated(self, idempotency: Idempotency) -> RunRecord | None:
+        """Return the run that a key has started."""
+        found = self._repeated(idempotency)
+        return None if found is None else found.record
+
+    def _repeated(self, idempotency: Idempotency | None) -> _Run | None:
+        known = None if idempotency is None else self._keys.get((idempotency.owner, idempotency.key))
+        if known is None or idempotency is None:
+            return None
+        digest, run_id = known
+        if digest != idempotency.digest:
+            raise IdempotencyConflict
+        return self._runs[run_id]
+
+    async def start_queued(self, session_id: str, *, keeper: str, now: float) -> RunRecord | None:
+        """Make the first queued run of a session the running one."""
+        session = self._sessions.get(session_id)
+        if session is None or session.running() is not None or not (queued := session.queued()):
+            return None
+        session.touch(now)
+        return self._begin(session, queued[0], queued[0].record.input, keeper=keeper, at=now)
+
+    async def append(self, entries: Sequence[Append]) -> list[bool]:
+        """Add events to logs."""
+        runs = [self._writable(entry.run_id, entry.epoch) for entry in entries]
+        ends = {run.record.id: run.record.seq for run in runs if run is not None}
+        for run, entry in zip(runs, entries, strict=True):
+            if run is not None:
+                ends[entry.run_id] = rules.end_of(entry, ends[entry.run_id])
+        for run, entry in zip(runs, entries, strict=True):
+            if run is not None:
+                self._extend(run, entry.events[run.record.seq + 1 - entry.first :])
+        return [run is not None for run in runs]
+
+    def _writable(self, run_id: str, epoch: int) -> _Run | None:
+        run = self._runs.get(run_id)
+        return run if run is not None and run.record.status == "running" and run.record.epoch == epoch else None
+
+    def _extend(self, run: _Run, events: Sequence[Event]) -> None:
+        run.events.extend(events)
+        run.record = replace(run.record, seq=run.record.seq + len(events))
+
+    async def settle(
+        self,
+        run_id: str,
+        epoch: int,
+        *,
+        seq: int,
+        settlement: AnySettlement,
+        message: Message | None,
+        now: float,
+    ) -> AnySettlement | None:
+        """Record how a run ended: compare-and-set."""
+        run = self._runs.get(run_id)
+        if run is None or run.record.epoch != epoch or run.record.status == "queued":
+            return None
+        if run.record.settlement is not None:
+            return run.record.settlement
+        rules.refuse_other_end(run.record, seq)
+        session = self._sessions.get(run.record.session_id or "")
+        if session is not None:
+            self._leave(session, run.record, message)
+            session.touch(now)
+        self._end(run, settlement, now)
+        if session is not None:
+            session.tell(rules.settled(run_id, settlement, message))
+        return settlement
+
+    def _leave(self, session: _Session, run: RunRecord, message: Message | None) -> None:
+        """Put the answer into the session."""
+        if message is None or message.id in session.messages:
+            return
+        message = replace(message, parent_id=run.parent_id)
+        session.add(message)
+        session.tell(rules.added(message))
+        if session.session.head_id == run.parent_id:
+            session.change(head_id=message.id)
+
+    def _end(self, run: _Run, settlement: AnySettlement, now: float) -> None:
+        self._extend(run, [Settled(settlement)])
+        run.record = replace(run.record, status="settled", settlement=settlement, settled_at=now)
+        if run.record.session_id is not None:
+            self._sessions[run.record.session_id].unsettled.pop(run.record.id, None)
+
+    async def get_run(self, run_id: str) -> RunRecord | None:
+        """Return a run."""
+        run = self._runs.get(run_id)
+        return None if run is None else run.record
+
+    async def list_runs(
+        self,
+        *,
+        owner: str | None = None,
+        session_id: str | None = None,
+        status: Status | None = None,
+        before: str | None = None,
+        limit: int = 50,
+    ) -> list[RunRecord]:
+        """Return runs, the newest first."""
+        found: list[RunRecord] = []
+        reached = before is None
+        for run in reversed(self._runs.values()):
+            if reached and len(found) < limit and _matches(run.record, owner, session_id, status):
+                found.append(run.record)
+            reached = reached or run.record.id == before
+        return found
+
+    async def read_log(self, run_id: str, after: int, limit: int = 512) -> list[Event]:
+        """Return the events after `after`."""
+        run = self._runs.get(run_id)
+        if run is None:
+            return []
+        start = max(after, 0) - (run.record.oldest - 1)
+        if start < 0:
+            raise ResumeGap(run.record.oldest)
+        return run.events[start : start + limit]
+
+    async def trim_logs(self, settled_before: float) -> int:
+        """Forget the events of runs that settled before a time."""
+        due = [run for run in self._runs.values() if _is_due(run.record, settled_before)]
+        for run in due:
+            del run.events[:-1]
+            run.record = replace(run.record, oldest=run.record.seq)
+        return len(due)
+
+    # the queue of a session
+
+    async def queued(self, session_id: str) -> list[RunRecord]:
+        """Return the queued runs of a session in their order."""
+        session = self._sessions.get(session_id)
+        return [] if session is None else [run.record for run in session.queued()]
+
+    async def change_queued(self, run_id: str, input: Sequence[Message]) -> RunRecord | None:
+        """Change what a queued run will say."""
+        run = self._queued_run(run_id)
+        if run is None:
+            return None
+        if run.record.input != tuple(input):
+            session = self._sessions[run.record.session_id or ""]
+            rules.refuse_known(input, session.messages)
+            run.record = replace(run.record, input=tuple(input))
+            session.tell(rules.queue_changed(run.record))
+        return run.record
+
+    async def drop_queued(self, run_id: str, settlement: AnySettlement, now: float) -> RunRecord | None:
+        """Settle a queued run that has not started."""
+        run = self._queued_run(run_id)
+        if run is None:
+            return None
+        self._end(run, settlement, now)
+        self._sessions[run.record.session_id or ""].tell(rules.settled(run_id, settlement, None))
+        return run.record
+
+    def _queued_run(self, run_id: str) -> _Run | None:
+        run = self._runs.get(run_id)
+        return run if run is not None and run.record.status == "queued" else None
+
+    # sessions
+
+    async def create_session(self, session: Session) -> Session:
+        """Add a session."""
+        return self._own(session) or self._insert(session, ())
+
+    async def get_session(self, session_id: str) -> Session | None:
+        """Return a session."""
+        found = self._sessions.get(session_id)
+        return None if found is None else found.session
+
+    async def list_sessions(
+        self, owner: str, *, query: str = "", limit: int = 50, before: str | None = None
+    ) -> list[Session]:
+        """Return an owner's sessions: pinned ones first, then the ones changed last."""
+        own = [found for found in self._sessions.values() if found.session.owner == owner]
+        found = sorted((it.session for it in own if _is_sought(it, query)), key=_place, reverse=True)
+        if before is not None:
+            last = self._sessions.get(before)
+            found = [] if last is None else [it for it in found if _place(it) < _place(last.session)]
+        return found[:limit]
+
+    async def update_session(self, session_id: str, changes: dict[str, Any], now: float) -> Session | None:
+        """Change some fields of a session."""
+        rules.refuse_unknown(changes)
+        session = self._sessions.get(session_id)
+        if session is None:
+            return None
+        session.require(changes.get("head_id"))
+        if rules.differs(session.session, changes):
+            session.change(**changes)
+            session.touch(now)
+            session.tell(("session.changed", changes))
+        return session.session
+
+    async def delete_session(self, session_id: str) -> bool:
+        """Delete a session and all that belongs to it."""
+        session = self._sessions.pop(session_id, None)
+        for run_id, run in session.runs.items() if session is not None else ():
+            del self._runs[run_id]
+            if run.key is not None:
+                del self._keys[run.key.owner, run.key.key]
+        return session is not None
+
+    async def copy_session(self, session: Session, messages: Sequence[Message]) -> Session:
+        """Add a session together with messages."""
+        return self._own(session) or self._insert(session, messages)
+
+    def _own(self, session: Session) -> Session | None:
+        """Return the session where it is there already, and its owner's."""
+        known = self._sessions.get(session.id)
+        if known is not None and known.session.owner != session.owner:
+            raise SessionNotFound(session.id)
+        return None if known is None else known.session
+
+    def _insert(self, session: Session, messages: Sequence[Message]) -> Session:
+        new = _Session(session)
+        rules.refuse_known(messages, ())
+        for message in messages:
+            new.add(message)
+        if messages:
+            new.change(head_id=messages[-1].id)
+        self._sessions[session.id] = new
+        return new.session
+
+    def _require_session(self, session_id: str) -> _Session:
+        if session_id not in self._sessions:
+            raise SessionNotFound(session_id)
+        return self._sessions[session_id]
+
+    async def messages(self, session_id: str) -> list[Message]:
+        """Return every message of a session."""
+        session = self._sessions.get(session_id)
+        return [] if session is None else list(session.messages.values())
+
+    async def read_feed(self, session_id: str, after: int, limit: int = 512) -> list[FeedEntry]:
+        """Return what happened in a session after entry `after`."""
+        session = self._sessions.get(session_id)
+        return [] if session is None else session.feed[max(after, 0) :][:limit]
+
+    # leases
+
+    async def renew(self, keeper: str, until: float) -> None:
+        """Say that a process is alive until a time."""
+        self._leases[keeper] = until
+
+    async def claim(self, keeper: str, now: float) -> list[RunRecord]:
+        """Take over the running runs whose keeper's lease has ended."""
+        alive = {name for name, until in self._leases.items() if until > now}
+        orphans = [
+            run for run in self._runs.values() if run.record.status == "running" and run.record.keeper not in alive
+        ]
+        for run in orphans:
+            run.record = replace(run.record, keeper=keeper, epoch=run.record.epoch + 1)
+        return [run.record for run in orphans]
+
+    async def waiting_sessions(self) -> list[str]:
+        """Return the sessions in which a run is queued and none is running."""
+        return [id for id, it in self._sessions.items() if it.unsettled and it.running() is None]
+
+    async def close(self) -> None:
+        """Nothing to finish: it all goes with the object."""
+
+
+def _matches(run: RunRecord, owner: str | None, session_id: str | None, status: Status | None) -> bool:
+    return owner in (None, run.owner) and session_id in (None, run.session_id) and status in (None, run.status)
+
+
+def _is_due(run: RunRecord, settled_before: float) -> bool:
+    return run.settled_at is not None and run.settled_at < settled_before and run.oldest < run.seq
+
+
+def _place(session: Session) -> tuple[bool, float, str]:
+    """The order of a list of sessions; the id makes it one order even where times are equal."""
+    return session.pinned, session.updated_at, session.id
+
+
+def _is_sought(it: _Session, query: str) -> bool:
+    known = it.words.union(rules.words(it.session.title))
+    return all(any(word.startswith(start) for word in known) for start in rules.sought(query))
