@@ -1,0 +1,1 @@
+"""Measures Holdfast against the same load sent straight to the upstream and through nginx."""

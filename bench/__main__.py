@@ -1,0 +1,106 @@
+"""`python -m bench [scenario ...]`: measures the targets in turn and prints a table for each scenario."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from bench import machine, report
+from bench.instruments import Failed, Upstream, run_client
+from bench.scenarios import MODELS, SCENARIOS, Figures, Scenario
+from bench.targets import DEFAULT, TARGETS, Target
+
+
+def main() -> None:
+    asked = _arguments()
+    machine.allow_many_files()
+    machine.pin_load()
+    os.nice(asked.nice)
+    targets = _present(asked.targets.split(","))
+    upstream = Upstream()
+    results: dict[str, Any] = {"seconds": asked.seconds, "rounds": asked.rounds, "scenarios": {}}
+    try:
+        for name in asked.scenarios or SCENARIOS:
+            scenario = SCENARIOS[name]
+            results["scenarios"][name] = _measure(scenario, targets, upstream, asked.seconds, asked.rounds)
+    finally:
+        upstream.stop()
+        if results["scenarios"]:
+            print(f"results: {report.save(results, asked.json)}")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("scenarios", nargs="*", metavar="scenario", help=f"one or more of {', '.join(SCENARIOS)}")
+    parser.add_argument("--targets", default=",".join(DEFAULT), help=f"of {', '.join(TARGETS)} (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=4, help="measured time of each load (default: %(default)s)")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="times each is measured, for medians (default: %(default)s)"
+    )
+    parser.add_argument("--json", type=Path, metavar="OUT", help="where the results go (default: bench/results/)")
+    parser.add_argument(
+        "--nice", type=int, default=0, help="priority of targets and load, -10 beats a busy machine (root)"
+    )
+    asked = parser.parse_args()
+    unknown = [name for name in asked.scenarios if name not in SCENARIOS]
+    unknown += [name for name in asked.targets.split(",") if name not in TARGETS]
+    if unknown:
+        parser.error(f"no such scenario or target: {', '.join(unknown)}")
+    return asked
+
+
+def _present(names: list[str]) -> list[type[Target]]:
+    for name in names:
+        if reason := TARGETS[name].missing():
+            print(f"{name}: skipped, {reason}")
+    return [TARGETS[name] for name in names if not TARGETS[name].missing()]
+
+
+def _measure(
+    scenario: Scenario, targets: list[type[Target]], upstream: Upstream, seconds: float, rounds: int
+) -> dict[str, Any]:
+    """Interleaves the targets, so that what disturbs the machine for a while disturbs all of them."""
+    fitting = [target for target in targets if _fits(scenario, target)]
+    figures: dict[str, list[Figures]] = {target.name: [] for target in fitting}
+    failures: dict[str, str] = {}
+    for turn in range(rounds):
+        for target in fitting:
+            if target.name in failures:
+                continue
+            _say(f"{scenario.name}: round {turn + 1} of {rounds}, {target.name} ...")
+            try:
+                figures[target.name].append(_measure_once(scenario, target, upstream, seconds))
+            except (Failed, OSError) as failure:
+                failures[target.name] = str(failure)
+    _say("")
+    summary = report.summarize(scenario, figures)
+    print(report.table(scenario, summary, failures) + "\n", flush=True)
+    return {"title": scenario.title, "median": summary, "rounds": figures, "failures": failures}
+
+
+def _say(text: str) -> None:
+    """One line of progress, overwritten by the next, for people only."""
+    if sys.stderr.isatty():
+        print(f"\r{text}\033[K", end="", file=sys.stderr, flush=True)
+
+
+def _fits(scenario: Scenario, target: type[Target]) -> bool:
+    return (target.native or not scenario.needs_native) and (target.name != "direct" or not scenario.needs_process)
+
+
+def _measure_once(scenario: Scenario, kind: type[Target], upstream: Upstream, seconds: float) -> Figures:
+    """A fresh process for each measurement, warmed up with streams that are not counted."""
+    target = kind(upstream.port, MODELS)
+    try:
+        run_client(target.port, streams=50, requests=400, model="flat:100", timeout=10)
+        if leaked := upstream.still_active():
+            raise Failed(f"{leaked} upstream streams are open after the warm-up")
+        figures = scenario.measure(target, upstream, seconds)
+    finally:
+        target.stop()
+    return {"started_in_s": target.started_in, **figures}
+
+
+if __name__ == "__main__":
+    main()

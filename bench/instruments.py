@@ -1,0 +1,131 @@
+"""The upstream and the load client as Python sees them."""
+
+import http.client
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from bench import machine
+from bench.load.build import build
+
+
+class Http:
+    """One kept connection that speaks JSON."""
+
+    def __init__(self, port: int) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+
+    def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """The status and the decoded answer."""
+        text = None if body is None else json.dumps(body)
+        self._connection.request(method, path, text, {"Content-Type": "application/json"} if text else {})
+        answer = self._connection.getresponse()
+        raw = answer.read()
+        return answer.status, json.loads(raw) if raw[:1] in (b"{", b"[") else raw
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """The decoded answer; anything but a 2xx ends the measurement."""
+        status, answer = self.call(method, path, body)
+        if not 200 <= status < 300:
+            raise Failed(f"{method} {path}: {status} {answer}")
+        return answer
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class Failed(Exception):
+    """A target did not do what the scenario needs."""
+
+
+class Upstream:
+    """The upstream's process and its control calls."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [build("upstream"), "--port", "0"], stdout=subprocess.PIPE, preexec_fn=machine.pin_load
+        )
+        assert self._process.stdout
+        self.port = int(self._process.stdout.readline())
+        self._control = Http(self.port)
+
+    def stats(self) -> dict[str, Any]:
+        return dict(self._control.ask("GET", "/_control/stats"))
+
+    def reset(self) -> None:
+        self._control.ask("POST", "/_control/reset")
+
+    def closes(self) -> dict[str, int]:
+        """When each marked client was seen to go, in ns of CLOCK_MONOTONIC."""
+        return {seen["marker"]: seen["at"] for seen in self._control.ask("GET", "/_control/closes")["closes"]}
+
+    def wait_active(self, streams: int, seconds: float = 20) -> None:
+        """Returns when that many streams are being played at least."""
+        until = time.monotonic() + seconds
+        while (active := self.stats()["active"]) < streams:
+            if time.monotonic() > until:
+                raise Failed(f"only {active} of {streams} streams reached the upstream")
+            time.sleep(0.05)
+
+    def still_active(self, seconds: float = 2) -> int:
+        """How many streams are being played although nobody listens any more: 0 as soon as it is 0."""
+        until = time.monotonic() + seconds
+        while (active := int(self.stats()["active"])) and time.monotonic() < until:
+            time.sleep(0.02)
+        return active
+
+    def wait_closes(self, markers: set[str], seconds: float = 5) -> dict[str, int]:
+        """The closes of these markers; those that do not come within the time are left out."""
+        until = time.monotonic() + seconds
+        while True:
+            seen = self.closes()
+            if markers <= seen.keys() or time.monotonic() > until:
+                return {marker: seen[marker] for marker in markers & seen.keys()}
+            time.sleep(0.1)
+
+    def cpu_seconds(self) -> float:
+        return machine.cpu_seconds(self._process.pid)
+
+    def stop(self) -> None:
+        self._control.close()
+        self._process.terminate()
+        self._process.wait()
+
+
+def run_client(port: int, **options: Any) -> dict[str, Any]:
+    """Runs the load client to its end: `streams=16, model="flat:100"` become `--streams 16 --model flat:100`."""
+    process = _start_client(port, options)
+    return _result(process, timeout=600)
+
+
+@contextmanager
+def background(port: int, **options: Any) -> Iterator[None]:
+    """Keeps a load up while the block runs."""
+    process = _start_client(port, options)
+    try:
+        yield
+        if process.poll() is not None:
+            raise Failed("the background load ended too early")
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+def _start_client(port: int, options: dict[str, Any]) -> subprocess.Popen[str]:
+    command = [str(build("client")), "--port", str(port)]
+    for name, value in options.items():
+        flag = "--" + name.rstrip("_").replace("_", "-")
+        command += [flag] if value is True else [flag, str(value)]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=machine.pin_load
+    )
+
+
+def _result(process: subprocess.Popen[str], timeout: float) -> dict[str, Any]:
+    output, errors = process.communicate(timeout=timeout)
+    if process.returncode:
+        raise Failed(f"the load client failed: {errors}")
+    return dict(json.loads(output))

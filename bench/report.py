@@ -1,0 +1,99 @@
+"""From the rounds' figures to medians, ratios, a table and a file."""
+
+import json
+import math
+import re
+import statistics
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bench import machine
+from bench.scenarios import Figures, Scenario
+
+RESULTS = Path(__file__).parent / "results"
+
+RATE = {"flat": "chunks_per_second", "json": "requests_per_second"}
+"""The figure whose ratio to direct and nginx a scenario is read by."""
+
+ADDED = {
+    "added_p50_us": "latency_p50_us",
+    "added_p99_us": "latency_p99_us",
+    "added_ttft_p50_us": "ttft_p50_us",
+}
+
+
+def summarize(scenario: Scenario, rounds: dict[str, list[Figures]]) -> dict[str, Figures]:
+    """Medians over the rounds for each target, with what it adds to direct and its share of direct and nginx."""
+    summary = {target: _medians(figures) for target, figures in rounds.items() if figures}
+    for target, figures in summary.items():
+        for added, total in ADDED.items():
+            if target != "direct" and total in figures and "direct" in summary:
+                figures[added] = figures[total] - summary["direct"][total]
+        rate = RATE.get(scenario.name)
+        for other in ("direct", "nginx"):
+            if rate and other in summary:
+                figures[f"of_{other}"] = figures[rate] / summary[other][rate]
+    return summary
+
+
+def _medians(figures: list[Figures]) -> Figures:
+    return {name: statistics.median(each[name] for each in figures) for name in figures[0]}
+
+
+def table(scenario: Scenario, summary: dict[str, Figures], failures: dict[str, str]) -> str:
+    """One scenario as text: a row for each target, a mark where the instruments were the limit."""
+    heads = ["", *map(_words, scenario.columns)]
+    rows = [
+        [target, *(_number(name, figures.get(name)) for name in scenario.columns)]
+        for target, figures in summary.items()
+    ]
+    widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
+    lines = [f"{scenario.name}: {scenario.title}"]
+    lines += [_line(row, widths) for row in [heads, *rows]]
+    lines += [f"  {target}: {doubt}" for target, figures in summary.items() for doubt in _doubts(target, figures)]
+    lines += [f"  {target}: FAILED, {reason}" for target, reason in failures.items()]
+    return "\n".join(lines)
+
+
+def _line(row: list[str], widths: list[int]) -> str:
+    return "  " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+
+
+def _doubts(target: str, figures: Figures) -> list[str]:
+    """Why a figure says less about its target than it seems to."""
+    doubts = []
+    if target != "direct" and figures.get("load_busy", 0) > 0.9 > figures.get("target_busy", 1):
+        doubts.append("the load's core was the limit, not this target")
+    if figures.get("others_busy", 0) > 0.15:
+        doubts.append(f"disturbed, other processes used {figures['others_busy']:.0%} of a core")
+    return doubts
+
+
+def _words(name: str) -> str:
+    words = re.sub(r"_us$", " µs", name)
+    words = re.sub(r"_ms$", " ms", words)
+    words = re.sub(r"_mb$", " MB", words)
+    return words.replace("per_second", "/s").replace("per_1m_chunks", "/1M").replace("_", " ").replace(" /s", "/s")
+
+
+def _number(name: str, value: float | None) -> str:
+    if value is None or math.isnan(value):
+        return "-"
+    if name.endswith("busy"):
+        return f"{value:.0%}"
+    if name.startswith("of_"):
+        return f"{value:.3f}x"
+    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.2f}"
+
+
+def save(results: dict[str, Any], to: Path | None) -> Path:
+    """Writes the results, by default under their date and commit."""
+    now = datetime.now(UTC)
+    commit = machine.commit()
+    if to is None:
+        RESULTS.mkdir(exist_ok=True)
+        to = RESULTS / f"{now:%Y-%m-%d-%H%M}-{commit.replace('+', '-dirty')}.json"
+    whole = {"date": now.isoformat(timespec="seconds"), "commit": commit, "machine": machine.facts(), **results}
+    to.write_text(json.dumps(whole, indent=1) + "\n")
+    return to
