@@ -120,12 +120,8 @@ class ThinkSplitter:
             self._end_backticks()
         for landmark in _LANDMARK.finditer(data, at):
             start, at = landmark.span()
-            if data[start] == "`":
-                self._backticks += at - start
-                if at < len(data):
-                    self._end_backticks()
-            elif data[start] == "\n":
-                self._code = self._code if self._code >= _FENCE else 0
+            if data[start] != "<":
+                self._follow_code(data, start, at)
             elif self._code and at == len(data) and not last:
                 self._hold(data, begin, start, thoughts)
                 return at
@@ -154,6 +150,15 @@ class ThinkSplitter:
         self._thought = True
         self._code = self._backticks = 0
         self._doubtful = None
+
+    def _follow_code(self, data: str, start: int, end: int) -> None:
+        """Keep track of code over a run of backticks or a line end, which ends any code but a fence."""
+        if data[start] == "`":
+            self._backticks += end - start
+            if end < len(data):
+                self._end_backticks()
+        elif self._code < _FENCE:
+            self._code = 0
 
     def _end_backticks(self) -> None:
         """Open code, or close it with as many backticks as opened it; a fence may close with more (CommonMark)."""
