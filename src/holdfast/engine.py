@@ -132,6 +132,7 @@ class Run:
         "_finish",
         "_input_tokens",
         "_interrupt",
+        "_is_held",
         "_keeper",
         "_log",
         "_pump",
@@ -167,6 +168,7 @@ class Run:
         self._interrupt: Interrupt | None = None
         self._input_tokens = 0
         self._entered = False
+        self._is_held = False
         self._closed_at: float | None = None
         self._started = self._touched = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -213,6 +215,11 @@ class Run:
         """
         await self._engine._stop(self, by)
         return await self.settled()
+
+    def take_hold(self) -> bool:
+        """Become the client by whose stay an attached run lives. True for the first who asks."""
+        first, self._is_held = not self._is_held, True
+        return first and self.record.lifetime == "attached"
 
     async def leave(self) -> None:
         """Say that the client who started the run has left: an attached run stops, a detached one goes on."""
@@ -334,7 +341,8 @@ class Engine:
                 if_busy=if_busy,
                 idempotency=idempotency,
             )
-            return await self._own(self._accept(record, create, if_busy, idempotency, source, interrupt))
+            run: Run = await self._own(self._accept(record, create, if_busy, idempotency, source, interrupt))
+            return run
         finally:
             self._give_place_back(record.owner)
 
@@ -380,9 +388,7 @@ class Engine:
         elif made is not None:
             failed = Failed(error=StoreUnavailable("The store did not confirm the start of this run.").info())
             await self._insist(
-                lambda: store.settle(
-                    made.id, made.epoch, seq=1, settlement=failed, message=None, now=self._clock()
-                )
+                lambda: store.settle(made.id, made.epoch, seq=1, settlement=failed, message=None, now=self._clock())
             )
 
     def _launch(self, run: Run, source: Source | None = None, interrupt: Interrupt | None = None) -> Run:
@@ -531,6 +537,11 @@ class Engine:
             await self._own(self._stop_queued(run, by))
         if run._pump is not None:
             self._end(run, StopIntent(by, self._clock()))
+
+    def stop_unheld(self, run: Run) -> None:
+        """Stop an attached run whose client never came for its events."""
+        if run.take_hold() and run.status != "settled":
+            self._hold(asyncio.create_task(run.leave()))
 
     async def _stop_queued(self, run: Run, by: StoppedBy) -> None:
         async with self._lock(run.record.session_id or run.id):
@@ -684,6 +695,10 @@ class Engine:
 
     # finding
 
+    def now(self) -> float:
+        """Return the wall clock's time."""
+        return self._clock()
+
     def live(self) -> list[Run]:
         """Return the runs that are going on here."""
         return [run for run in self._runs.values() if run.status == "running"]
@@ -728,6 +743,18 @@ class Engine:
         for run in running:
             await run.settled()
         return running
+
+    async def delete_session(self, session_id: str) -> None:
+        """Stop all runs of a session and delete it; nothing can start in it in between."""
+        await self._own(self._delete(session_id))
+        self.touch(session_id)
+
+    async def _delete(self, session_id: str) -> None:
+        await self._stop_all(session_id, "user")
+        async with self._lock(session_id):
+            await self._stop_running(session_id, "user")
+            store = self._require_store()
+            await self._insist(lambda: store.delete_session(session_id))
 
     async def _start_next(self, session_id: str) -> None:
         """Start the first queued run of a session, if nothing is running in it."""

@@ -157,7 +157,9 @@ class ApprovalRequested(msgspec.Struct, frozen=True, gc=False, tag_field="type",
     arguments: str
 
 
-class ApprovalDecided(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="approval.decided"):
+class ApprovalDecided(
+    msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="approval.decided"
+):
     """A person has allowed or denied it."""
 
     id: str

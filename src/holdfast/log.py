@@ -20,8 +20,20 @@ class Log:
     what is published. A run that nobody asked to keep publishes at once.
     """
 
-    __slots__ = ("_events", "_parts", "_reasoning", "_sealed", "_trimmed", "_watchers", "closed", "limit", "run_id",
-                 "seq", "tool_calls", "usage")
+    __slots__ = (
+        "_events",
+        "_parts",
+        "_reasoning",
+        "_sealed",
+        "_trimmed",
+        "_watchers",
+        "closed",
+        "limit",
+        "run_id",
+        "seq",
+        "tool_calls",
+        "usage",
+    )
 
     def __init__(self, run_id: str, *, limit: int | None = None) -> None:
         self.run_id = run_id

@@ -1,0 +1,113 @@
+"""The map of the server: its parts, its routes, its life."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+
+from .. import __version__
+from ..engine import Engine, Limits
+from ..errors import HoldfastError
+from ..providers import Provider, Providers
+from ..providers.openai_compatible import OpenAICompatible
+from ..providers.scripted import Scripted
+from ..store import Store
+from . import completions, feed, health, models, openapi, runs, sessions
+from .auth import Gate, Keys, check_bind
+from .context import Endpoint, Parts
+from .errors import Json, on_any_error, on_holdfast_error, on_http_error
+from .settings import ProviderSettings, Settings
+from .sources import ChatSources
+
+# The most used first: routes are tried in order.
+ENDPOINTS: list[Endpoint] = [
+    *completions.ENDPOINTS,
+    *runs.ENDPOINTS,
+    *sessions.ENDPOINTS,
+    *feed.ENDPOINTS,
+    *models.ENDPOINTS,
+    *health.ENDPOINTS,
+]
+
+
+def create_app(settings: Settings, store: Store, environ: Mapping[str, str] = os.environ) -> Starlette:
+    """Return the server as an ASGI application. Its lifespan starts and ends the engine."""
+    keys = Keys(settings, environ)
+    check_bind(settings, keys)
+    providers = Providers([make_provider(provider, environ) for provider in settings.providers])
+    engine = Engine(store, sources=ChatSources(store, providers, settings.retry_patience), limits=limits_of(settings))
+    parts = Parts(settings, store, providers, engine)
+    app = Starlette(
+        routes=[*(endpoint.route(parts) for endpoint in ENDPOINTS), _description().route(parts)],
+        middleware=[Middleware(Gate, settings=settings, keys=keys)],
+        exception_handlers={
+            HoldfastError: on_holdfast_error,
+            HTTPException: on_http_error,
+            Exception: on_any_error,
+        },
+        lifespan=_lifespan(parts),
+    )
+    app.state.parts = parts
+    return app
+
+
+def _lifespan(parts: Parts):  # type: ignore[no-untyped-def]
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncGenerator[None]:
+        async with parts.engine:
+            yield
+            await end(parts)
+        await parts.providers.close()
+        await parts.store.close()
+
+    return lifespan
+
+
+async def end(parts: Parts) -> None:
+    """End well: refuse new runs, let the others drain or settle, and send the readers off. Twice is harmless."""
+    await parts.engine.close(drain=parts.settings.drain, within=5.0)
+    parts.closing.begin()
+
+
+def make_provider(settings: ProviderSettings, environ: Mapping[str, str]) -> Provider:
+    """Return the provider that a table of the settings describes."""
+    if settings.dialect == "scripted":
+        return Scripted(settings.name)
+    return OpenAICompatible(
+        settings.name,
+        settings.base_url,
+        api_key=settings.key(environ),
+        models=settings.models,
+        headers=settings.headers,
+        alternate=settings.alternate,
+        think=settings.think,
+    )
+
+
+def limits_of(settings: Settings) -> Limits:
+    """Return the engine's limits."""
+    return Limits(
+        idle=settings.idle_limit or None,
+        deadline=settings.deadline or None,
+        grace=settings.grace,
+        runs=settings.max_runs,
+        runs_per_owner=settings.max_runs_per_owner,
+        queue=settings.max_queue,
+    )
+
+
+def _description() -> Endpoint:
+    description = openapi.describe(ENDPOINTS, __version__)
+
+    async def openapi_json(parts: Parts, request: Request) -> Response:
+        """Return this description."""
+        return Json(description)
+
+    return Endpoint("GET", "/openapi.json", openapi_json)

@@ -1,0 +1,178 @@
+"""Who is asking, and from where: keys, and the checks against pages that call a local server behind its user's back."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ..events import ErrorInfo
+from .errors import answer
+from .settings import Settings, SettingsError
+
+OWNER = "holdfast.owner"
+LOCAL = "local"
+OPEN_PATHS = frozenset({"/health", "/ready"})
+
+
+def digest(key: str) -> str:
+    """Return what is kept of a key."""
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether an address can only be reached from this machine."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+class Keys:
+    """The keys that open the server, and the owner whom each stands for."""
+
+    def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
+        self._owners: dict[str, str] = {}
+        if settings.api_key:
+            self._owners[digest(settings.api_key)] = LOCAL
+        for key in settings.keys:
+            value = environ.get(key.key_env, "") if key.key_env else ""
+            hashed = key.sha256.lower() or (digest(value) if value else "")
+            if not hashed:
+                raise SettingsError(
+                    f"The key {key.name!r} has neither a sha256 nor a value in {key.key_env or 'key_env'}."
+                )
+            self._owners[hashed] = key.name
+
+    def __bool__(self) -> bool:
+        return bool(self._owners)
+
+    def owner(self, authorization: str) -> str | None:
+        """Return whom a bearer key stands for. Comparing digests tells an attacker nothing about the key."""
+        scheme, _, key = authorization.partition(" ")
+        if scheme.lower() != "bearer" or not key:
+            return None
+        hashed = digest(key.strip())
+        return next((owner for known, owner in self._owners.items() if hmac.compare_digest(known, hashed)), None)
+
+
+def check_bind(settings: Settings, keys: Keys) -> None:
+    """Refuse to be reached from elsewhere without a key."""
+    if not is_loopback(settings.host) and not keys:
+        raise SettingsError(
+            f"Listening on {settings.host} would let anyone who can reach it use your models. "
+            "Set HOLDFAST_API_KEY (or [[keys]] in holdfast.toml), or listen on 127.0.0.1."
+        )
+
+
+class Gate:
+    """Lets a request in, or answers it: Host and Origin first, then the key.
+
+    A page on any site can make a browser call 127.0.0.1; a name that an attacker owns can point there too. So the
+    Host must be one of ours, and a request that comes from a page must come from one of ours.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Settings, keys: Keys) -> None:
+        self._app = app
+        self._keys = keys
+        self._local = is_loopback(settings.host)
+        self._hosts = {host.lower() for host in settings.allowed_hosts}
+        self._origins = {origin.lower().rstrip("/") for origin in settings.allowed_origins}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"] if name in _READ}
+        origin = headers.get(b"origin", "")
+        refusal = self._refuse(scope, headers, origin)
+        if refusal is not None:
+            await answer(refusal)(scope, receive, send)
+        elif self._is_foreign_but_allowed(origin):
+            await self._share(scope, receive, send, origin)
+        else:
+            await self._app(scope, receive, send)
+
+    def _refuse(self, scope: Scope, headers: dict[bytes, str], origin: str) -> ErrorInfo | None:
+        host = headers.get(b"host", "").lower()
+        if not self._is_our_host(host):
+            return _refusal("host_not_allowed", f"The Host {host!r} is not a name of this server. Set allowed_hosts.")
+        if origin and not self._is_our_origin(origin, host):
+            return _refusal("origin_not_allowed", f"Pages from {origin} may not call this server. Set allowed_origins.")
+        if not origin and headers.get(b"sec-fetch-site") in ("cross-site", "same-site") and scope["method"] != "GET":
+            return _refusal("origin_not_allowed", "Pages from elsewhere may not call this server.")
+        return self._identify(scope, headers)
+
+    def _identify(self, scope: Scope, headers: dict[bytes, str]) -> ErrorInfo | None:
+        scope[OWNER] = LOCAL
+        if not self._keys or scope["path"] in OPEN_PATHS or scope["method"] == "OPTIONS":
+            return None
+        owner = self._keys.owner(headers.get(b"authorization", ""))
+        if owner is None:
+            message = "This server needs a key: send it as Authorization: Bearer <key>."
+            return ErrorInfo("unauthorized", message, "authentication_error", status=401)
+        scope[OWNER] = owner
+        return None
+
+    def _is_our_host(self, host: str) -> bool:
+        name = _hostname(host)
+        if host in self._hosts or name in self._hosts:
+            return True
+        # Behind a key any name will do: a page elsewhere does not know the key.
+        return is_loopback(name) or (bool(self._keys) and not self._local and bool(name))
+
+    def _is_our_origin(self, origin: str, host: str) -> bool:
+        lowered = origin.lower().rstrip("/")
+        return lowered in self._origins or lowered.partition("://")[2] == host
+
+    def _is_foreign_but_allowed(self, origin: str) -> bool:
+        return bool(origin) and origin.lower().rstrip("/") in self._origins
+
+    async def _share(self, scope: Scope, receive: Receive, send: Send, origin: str) -> None:
+        """Let an allowed page elsewhere read the answer, event streams too."""
+        allowed = [
+            (b"access-control-allow-origin", origin.encode("latin-1")),
+            (b"access-control-expose-headers", b"x-run-id, x-request-id, location, retry-after"),
+            (b"vary", b"origin"),
+        ]
+        if scope["method"] == "OPTIONS":
+            allowed += [
+                (b"access-control-allow-methods", b"GET, POST, PATCH, PUT, DELETE"),
+                (
+                    b"access-control-allow-headers",
+                    b"authorization, content-type, idempotency-key, last-event-id, x-session-id",
+                ),
+                (b"access-control-max-age", b"600"),
+            ]
+            await send({"type": "http.response.start", "status": 204, "headers": allowed})
+            await send({"type": "http.response.body", "body": b""})
+            return
+
+        async def sharing(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", []), *allowed]
+            await send(message)
+
+        await self._app(scope, receive, sharing)
+
+
+_READ = frozenset({b"host", b"origin", b"authorization", b"sec-fetch-site"})
+
+
+def _hostname(host: str) -> str:
+    """Return a Host header without its port; nothing where it is no such header."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "") if not set(host) & set("/?#@\\ ") else ""
+    except ValueError:
+        return ""
+
+
+def _refusal(code: str, message: str) -> ErrorInfo:
+    return ErrorInfo(code, message, "permission_error", status=403)

@@ -1,0 +1,358 @@
+"""`/v1/chat/completions`: OpenAI's dialect on the same runs."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from ..engine import Run
+from ..errors import BadRequest, RunNotFound
+from ..events import AnySettlement, Event, Failed, Interrupted, Notice, RunStarted, Settled
+from ..history import Message, Session
+from ..ids import new_id
+from ..store import IfBusy, RunRecord
+from ..wire import openai_chat
+from .context import (
+    Endpoint,
+    Parts,
+    check_name,
+    convert,
+    decode_object,
+    fresh_run_id,
+    idempotency,
+    own_run,
+    owner_of,
+    read_body,
+    run_headers,
+)
+from .errors import Json, answer
+from .event_stream import Client, EventStream, Header, RunFrames, finish
+from .sessions import tool_calls
+
+HOLD = 10.0
+"""Seconds for which the status line waits for the first word: until then a failure can still be a real status."""
+OURS = ("session_id", "background", "if_busy", "stream", "stream_options", "model", "messages")
+"""What of a request is for us; everything else is passed on."""
+
+
+class ChatMessage(msgspec.Struct, frozen=True):
+    """A message, as far as it is checked here."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[dict[str, Any]] | None = None
+    name: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    tool_call_id: str | None = None
+
+
+class StreamOptions(msgspec.Struct, frozen=True):
+    """What a stream carries besides the answer."""
+
+    include_usage: bool = False
+
+
+class ChatBody(msgspec.Struct, frozen=True):
+    """A request, as far as it is checked here. Unknown fields are passed to the upstream."""
+
+    messages: list[ChatMessage]
+    model: str = ""
+    stream: bool | Literal["true", "false"] | None = False
+    stream_options: StreamOptions | None = None
+    n: int | None = None
+    session_id: str | None = None
+    background: bool = False
+    if_busy: Literal["reject", "queue", "interrupt"] = "reject"
+
+
+async def create_completion(parts: Parts, request: Request) -> Response:
+    """Answer with a completion, streaming or not. The run lives as long as its client stays, unless in the background."""
+    raw = await read_body(parts, request)
+    decoded = decode_object(raw)
+    body = convert(decoded, ChatBody)
+    _check(body)
+    model = body.model or parts.settings.default_model
+    if not model:
+        raise BadRequest("model is missing.", param="model")
+    await parts.providers.find(model)
+    parts.starts.take(owner_of(request))
+    run = await _start(parts, request, body, decoded, model, raw)
+    streams = body.stream in (True, "true")
+    if streams:
+        return completion_stream(parts, run, attached=run.take_hold())
+    if body.background:
+        return await _poll(run, status=202)
+    return CompletionAnswer(run, attached=run.take_hold())
+
+
+def _check(body: ChatBody) -> None:
+    if not body.messages:
+        raise BadRequest("messages is empty.", param="messages")
+    last = body.messages[-1]
+    if last.role == "user" and (not last.content or (isinstance(last.content, str) and not last.content.strip())):
+        raise BadRequest("The last message is empty.", param=f"messages[{len(body.messages) - 1}].content")
+    if body.n is not None and not 1 <= body.n <= 128:
+        raise BadRequest("n is a number from 1 to 128.", param="n")
+
+
+async def _start(
+    parts: Parts, request: Request, body: ChatBody, decoded: dict[str, Any], model: str, raw: bytes
+) -> Run:
+    name = request.headers.get("x-session-id") if body.session_id is None else body.session_id
+    key = idempotency(request, raw)
+    record = RunRecord(
+        id=fresh_run_id(),
+        owner=owner_of(request),
+        message_id=new_id("msg"),
+        model=model,
+        lifetime="detached" if body.background else "attached",
+        request={
+            "params": {field: value for field, value in decoded.items() if field not in OURS},
+            "n": body.n or 1,
+            "include_usage": body.stream_options is not None and body.stream_options.include_usage,
+        },
+    )
+    if name is not None:
+        return await _start_in_session(parts, record, body, check_name(name, "session_id"), key)
+    record.request["messages"] = decoded["messages"]
+    keep = body.background or key is not None  # otherwise nobody asked for it to be kept
+    return await parts.engine.submit(record, keep=keep, idempotency=key, source=None)
+
+
+async def _start_in_session(parts: Parts, record: RunRecord, body: ChatBody, name: str, key: Any) -> Run:
+    session = await _session(parts, record.owner, name)
+    system, new = _new_input(body.messages)
+    if not new:
+        raise BadRequest("Nothing follows the last assistant message: there is nothing to answer.", param="messages")
+    if system:
+        record.request["system"] = system
+    record = msgspec.structs.replace(record, session_id=session.id)
+    busy: IfBusy = body.if_busy
+    return await parts.engine.submit(record, [_stored(said) for said in new], if_busy=busy, idempotency=key)
+
+
+async def _session(parts: Parts, owner: str, name: str) -> Session:
+    """Return the owner's session of that name, which is there from its first use."""
+    known = await parts.store.get_session(name)
+    if known is not None and known.owner == owner:
+        return known
+    now = parts.engine.now()
+    named = "ses_n" + hashlib.sha256(f"{owner}\n{name}".encode()).hexdigest()[:40]
+    return await parts.store.create_session(Session(id=named, owner=owner, created_at=now, updated_at=now))
+
+
+def _new_input(messages: list[ChatMessage]) -> tuple[str, list[ChatMessage]]:
+    """Return the system prompt, and what follows the last assistant message: the store has the rest."""
+    system = [said for said in messages if said.role in ("system", "developer")]
+    last = max((place for place, said in enumerate(messages) if said.role == "assistant"), default=-1)
+    new = [said for said in messages[last + 1 :] if said.role in ("user", "tool")]
+    return "\n\n".join(said.content for said in system if isinstance(said.content, str)), new
+
+
+def _stored(said: ChatMessage) -> Message:
+    return Message(
+        id=new_id("msg"),
+        role="tool" if said.role == "tool" else "user",
+        content=said.content,
+        name=said.name,
+        tool_call_id=said.tool_call_id,
+        tool_calls=tool_calls(said.tool_calls) if said.tool_calls else (),
+    )
+
+
+# Streaming.
+
+
+def completion_stream(parts: Parts, run: Run, *, skip: int = 0, attached: bool = False) -> EventStream:
+    """Return a run as chunks, from the first or after `skip` of them."""
+    chunks = openai_chat.Chunks(
+        run.id,
+        run.record.model,
+        run.record.created_at,
+        choices=run.record.request.get("n", 1),
+        include_usage=run.record.request.get("include_usage", False),
+    )
+    render = _Skipping(chunks, skip).render if skip else chunks.render
+    return EventStream(
+        RunFrames(run.log, render),
+        parts.closing,
+        headers=_headers(run),
+        on_leave=run.leave if attached else None,
+        hold=_Hold(run) if not skip else None,
+        heartbeat=parts.settings.heartbeat,
+        send_timeout=parts.settings.send_timeout,
+    )
+
+
+def _headers(run: Run) -> list[Header]:
+    return [(name.encode(), value.encode()) for name, value in _answer_headers(run).items()]
+
+
+def _answer_headers(run: Run) -> dict[str, str]:
+    return {**run_headers(run), "x-request-id": run.id}
+
+
+class _Skipping:
+    """Renders from the start, as it must, and leaves out the first frames."""
+
+    def __init__(self, chunks: openai_chat.Chunks, skip: int) -> None:
+        self._chunks = chunks
+        self._skip = skip
+
+    def render(self, first: int, events: Sequence[Event]) -> bytes:
+        frames = self._chunks.frames(events)
+        rest = frames[self._skip :]
+        self._skip = max(0, self._skip - len(frames))
+        return b"".join(rest)
+
+
+class _Hold:
+    """Waits for the first word, so that an early failure can be a real status."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    async def __call__(self, client: Client) -> Response | None:
+        await client.wait_for(self._first_word(), timeout=HOLD)
+        settled = self._run.settlement
+        if isinstance(settled, (Failed, Interrupted)) and await _is_bare(self._run):
+            return failure(self._run, settled)
+        return None
+
+    async def _first_word(self) -> None:
+        async for _, event in self._run.read():
+            if not isinstance(event, (RunStarted, Notice)):
+                return
+
+
+async def _is_bare(run: Run) -> bool:
+    """Tell whether a settled run has shown nothing but its failure."""
+    async for _, event in run.read():
+        if not isinstance(event, (RunStarted, Notice)):
+            return isinstance(event, Settled)
+    return True
+
+
+# Not streaming.
+
+
+class CompletionAnswer(Response):
+    """Waits for a run's settlement and answers with the finished object; the client's leaving stops an attached run."""
+
+    def __init__(self, run: Run, *, attached: bool) -> None:
+        self.background = None
+        self._run = run
+        self._attached = attached
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the request."""
+        async with Client(receive) as client:
+            stayed = False
+            try:
+                stayed = await client.wait_for(self._run.settled())
+            finally:
+                if not stayed and self._attached:
+                    await finish(self._run.leave())
+            if stayed:
+                response = await completion(self._run)
+                await response(scope, receive, send)
+
+
+async def completion(run: Run) -> Response:
+    """Return a settled run as the finished object, under a status that tells failure from success."""
+    settled = await run.settled()
+    if isinstance(settled, (Failed, Interrupted)):
+        if await _is_bare(run):
+            return failure(run, settled)
+        return Json(await _object(run, settled), status_code=_status(settled), headers=_failed_headers(run, settled))
+    return Json(await _object(run, settled), headers=_answer_headers(run))
+
+
+async def _object(run: Run, settled: AnySettlement | None) -> dict[str, Any]:
+    gathered = openai_chat.Answer(
+        run.id, run.record.model, run.record.created_at, choices=run.record.request.get("n", 1)
+    )
+    after = 0
+    while events := await run.log.batch(after):
+        gathered.add(events)
+        after += len(events)
+        await asyncio.sleep(0)
+    return gathered.body(settled)
+
+
+def failure(run: Run, settled: Failed | Interrupted) -> Response:
+    """Return a failure that came before any output."""
+    headers = _failed_headers(run, settled)
+    return answer(settled.error, extra=openai_chat.verdict(settled, run.id), headers=headers)
+
+
+def _status(settled: Failed | Interrupted) -> int:
+    return settled.error.status if settled.error.status >= 500 else 502
+
+
+def _failed_headers(run: Run, settled: Failed | Interrupted) -> dict[str, str]:
+    """Let the SDKs try again only what did not reach a model: a second run of one that did costs twice."""
+    again = settled.error.status in (429, 503) and not settled.text
+    return {**_answer_headers(run), "x-should-retry": "true" if again else "false"}
+
+
+# Coming back.
+
+
+async def get_completion(parts: Parts, request: Request) -> Response:
+    """Return a completion by its id, or stream what follows its first frames."""
+    completion_id = request.path_params["completion_id"]
+    try:
+        run = await own_run(parts, request, openai_chat.run_id(completion_id))
+    except RunNotFound:
+        raise RunNotFound(completion_id) from None
+    if request.query_params.get("stream") == "true":
+        skip = request.query_params.get("starting_after", "0")
+        if not (skip.isascii() and skip.isdigit() and len(skip) < 16):
+            raise BadRequest("starting_after is the number of data frames seen.", param="starting_after")
+        return completion_stream(parts, run, skip=int(skip))
+    return await _poll(run)
+
+
+async def _poll(run: Run, status: int = 200) -> Response:
+    if run.settlement is not None and status == 200:
+        return await completion(run)
+    body = {**await _object(run, run.settlement), "status": run.status}
+    return Json(body, status_code=202, headers=_answer_headers(run))
+
+
+ENDPOINTS = [
+    Endpoint(
+        "POST",
+        "/v1/chat/completions",
+        create_completion,
+        takes=ChatBody,
+        answers={
+            200: "a completion, or its chunks",
+            202: "a run in the background",
+            400: "bad input",
+            404: "no such model",
+            409: "the session is busy",
+            413: "too large",
+            429: "too many runs",
+            502: "the upstream failed",
+            503: "the server is ending",
+            504: "the upstream was silent",
+        },
+        streams=True,
+    ),
+    Endpoint(
+        "GET",
+        "/v1/chat/completions/{completion_id}",
+        get_completion,
+        query={"stream": "true for chunks", "starting_after": "data frames to leave out"},
+        answers={200: "the completion", 202: "not finished yet", 400: "a bad query", 404: "no such completion"},
+        streams=True,
+    ),
+]

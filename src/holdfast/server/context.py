@@ -1,0 +1,238 @@
+"""What every endpoint needs: the parts of the server, the caller, and the request's body as a struct."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ..engine import Engine, Run
+from ..errors import BadRequest, HoldfastError, RunNotFound, SessionNotFound
+from ..history import Session
+from ..ids import new_id
+from ..providers import Providers
+from ..store import Idempotency, Store
+from ..wire import native
+from .auth import OWNER, digest
+from .event_stream import Closing
+from .settings import Settings
+
+T = TypeVar("T")
+Handler = Callable[["Parts", Request], Awaitable[Response]]
+
+
+class Parts:
+    """The parts of a server, put together once."""
+
+    def __init__(self, settings: Settings, store: Store, providers: Providers, engine: Engine) -> None:
+        self.settings = settings
+        self.store = store
+        self.providers = providers
+        self.engine = engine
+        self.closing = Closing()
+        self.starts = StartRate(settings.starts_per_minute)
+
+
+class TooManyStarts(HoldfastError):
+    """An owner starts runs faster than the limit allows."""
+
+    code = "rate_limited"
+    status = 429
+    type = "rate_limit_error"
+
+    def __init__(self, limit: int, wait: float) -> None:
+        super().__init__(f"At most {limit} runs may be started in a minute.")
+        self.retry_after = wait
+
+
+class StartRate:
+    """Counts what each owner starts: a bucket that fills evenly over the minute."""
+
+    def __init__(self, per_minute: int) -> None:
+        self._per_minute = per_minute
+        self._buckets: dict[str, tuple[float, float]] = {}
+
+    def take(self, owner: str) -> None:
+        """Count one start, or refuse it and say when there will be room."""
+        if not self._per_minute:
+            return
+        now, per_second = time.monotonic(), self._per_minute / 60
+        left, at = self._buckets.get(owner, (float(self._per_minute), now))
+        left = min(float(self._per_minute), left + (now - at) * per_second)
+        if left < 1:
+            raise TooManyStarts(self._per_minute, (1 - left) / per_second)
+        self._buckets[owner] = (left - 1, now)
+
+
+class Endpoint:
+    """One call of the HTTP surface: where it is, what it takes, who answers. Also a line of the OpenAPI description."""
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        handler: Handler,
+        *,
+        takes: type[msgspec.Struct] | None = None,
+        query: dict[str, str] | None = None,
+        answers: dict[int, str] | None = None,
+        streams: bool = False,
+    ) -> None:
+        self.method = method
+        self.path = path
+        self.handler = handler
+        self.takes = takes
+        self.query = query or {}
+        self.answers = answers or {200: "done"}
+        self.streams = streams
+
+    def route(self, parts: Parts) -> Route:
+        """Return the route that calls the handler."""
+        handler = self.handler
+
+        async def endpoint(request: Request) -> Response:
+            return await handler(parts, request)
+
+        return Route(self.path, endpoint, methods=[self.method], name=handler.__name__)
+
+
+# The caller.
+
+
+def owner_of(request: Request) -> str:
+    """Return whose request it is."""
+    owner: str = request.scope[OWNER]
+    return owner
+
+
+async def own_session(parts: Parts, request: Request) -> Session:
+    """Return the session that the path names. Another owner's is not there."""
+    session_id = request.path_params["session_id"]
+    session = await parts.store.get_session(session_id)
+    if session is None or session.owner != owner_of(request):
+        raise SessionNotFound(session_id)
+    return session
+
+
+async def own_run(parts: Parts, request: Request, run_id: str | None = None) -> Run:
+    """Return the run that the path names. Another owner's is not there."""
+    run_id = run_id or request.path_params["run_id"]
+    run = await parts.engine.open(run_id)
+    if run.record.owner != owner_of(request):
+        raise RunNotFound(run_id)
+    return run
+
+
+def shown(run: Run) -> dict[str, Any]:
+    """Return a run as JSON."""
+    return native.run(run.record, status=run.status, seq=run.seq, text=run.text, settled=run.settlement)
+
+
+def run_headers(run: Run) -> dict[str, str]:
+    """Return the headers of an answer that belongs to a run."""
+    return {"x-run-id": run.id}
+
+
+# The body.
+
+
+class BodyTooLarge(BadRequest):
+    """The body is larger than the limit."""
+
+    code = "body_too_large"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"The body is larger than the limit of {limit} bytes.", status=413)
+
+
+async def read_body(parts: Parts, request: Request) -> bytes:
+    """Return the body, without ever holding more of it than the limit."""
+    limit = parts.settings.body_limit
+    announced = request.headers.get("content-length", "")
+    if announced.isdigit() and int(announced) > limit:
+        raise BodyTooLarge(limit)
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        async for piece in request.stream():
+            size += len(piece)
+            if size > limit:
+                raise BodyTooLarge(limit)
+            pieces.append(piece)
+    except ClientDisconnect:
+        raise BadRequest("The client left before it had sent all of its request.") from None
+    return b"".join(pieces)
+
+
+def decode(body: bytes, kind: type[T]) -> T:
+    """Return the body as a struct, or say what is wrong with it and where."""
+    return convert(decode_object(body), kind)
+
+
+def decode_object(body: bytes) -> dict[str, Any]:
+    """Return the body as a JSON object."""
+    try:
+        decoded = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadRequest(f"The body is not valid JSON: {error}.", code="invalid_json") from None
+    except RecursionError:
+        raise BadRequest("The body is nested too deeply.", code="invalid_json") from None
+    if not isinstance(decoded, dict):
+        raise BadRequest("The body must be a JSON object.", code="invalid_json")
+    return decoded
+
+
+def convert(decoded: dict[str, Any], kind: type[T]) -> T:
+    """Return a decoded object as a struct."""
+    try:
+        return msgspec.convert(decoded, kind)
+    except msgspec.ValidationError as error:
+        message, _, place = str(error).partition(" - at `$")
+        param = place.strip("`").lstrip(".") or None
+        raise BadRequest(f"{message}{f' (at {param})' if param else ''}.", param=param) from None
+
+
+def idempotency(request: Request, body: bytes) -> Idempotency | None:
+    """Return the caller's idempotency key with what it stands for: this path and this body."""
+    key = request.headers.get("idempotency-key")
+    if key is None:
+        return None
+    if not key or len(key) > 256 or not key.isprintable():
+        raise BadRequest("An Idempotency-Key has 1 to 256 printable characters.", param="Idempotency-Key")
+    return Idempotency(owner_of(request), key, digest(request.url.path + "\n" + body.decode("utf-8", "replace")))
+
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def check_name(value: str, param: str) -> str:
+    """Return a name that a client gave, or refuse one that could hide something."""
+    if not value or len(value) > 256 or _CONTROL.search(value):
+        raise BadRequest(f"{param} has 1 to 256 characters and no control characters.", param=param)
+    return value
+
+
+def whole_number(request: Request, name: str, default: int, most: int) -> int:
+    """Return a number of the query, within its bounds."""
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= most):
+        raise BadRequest(f"{name} is a whole number from 1 to {most}.", param=name)
+    return int(text)
+
+
+def wants_events(request: Request) -> bool:
+    """Tell whether the client asks for an event stream."""
+    return "text/event-stream" in request.headers.get("accept", "")
+
+
+def fresh_run_id() -> str:
+    """Return the id of a run that is about to start."""
+    return new_id("run")

@@ -1,0 +1,66 @@
+"""Errors as answers, in one shape."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Any
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..errors import HoldfastError, ResumeGap, SessionBusy
+from ..events import ErrorInfo
+from ..wire import native
+
+logger = logging.getLogger("holdfast")
+CODES = {401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed", 413: "body_too_large"}
+
+
+class Json(Response):
+    """A JSON answer."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        """Encode with msgspec."""
+        return msgspec.json.encode(content)
+
+
+def answer(info: ErrorInfo, *, extra: dict[str, Any] | None = None, headers: dict[str, str] | None = None) -> Json:
+    """Return an error as an answer, with what a client needs to decide whether to try again."""
+    sent = dict(headers or {})
+    if info.retry_after is not None:
+        sent["retry-after"] = str(max(0, math.ceil(info.retry_after)))
+    return Json({"error": native.error(info), **(extra or {})}, status_code=info.status, headers=sent)
+
+
+async def on_holdfast_error(request: Request, error: Exception) -> Response:
+    """Answer with an error that was raised on purpose."""
+    assert isinstance(error, HoldfastError)
+    extra: dict[str, Any] = {}
+    headers: dict[str, str] = {}
+    if isinstance(error, SessionBusy):
+        extra = {"active_run": error.run_id}
+    if isinstance(error, ResumeGap):
+        extra = {"oldest": error.oldest}
+    if error.status == 409:  # the SDKs would try again, and meet the same conflict
+        headers = {"x-should-retry": "false"}
+    return answer(error.info(), extra=extra, headers=headers)
+
+
+async def on_http_error(request: Request, error: Exception) -> Response:
+    """Answer for the router: no such path, or not with this method."""
+    assert isinstance(error, HTTPException)
+    code = CODES.get(error.status_code, "invalid_request")
+    message = f"{request.method} {request.url.path}: {error.detail}."
+    info = ErrorInfo(code, message, "invalid_request_error", status=error.status_code)
+    return answer(info, headers=dict(error.headers or {}))
+
+
+async def on_any_error(request: Request, error: Exception) -> Response:
+    """Answer for a bug of ours: the log has the details, the answer has none."""
+    logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return answer(ErrorInfo("internal_error", "Something went wrong in the server. Its log has the details."))

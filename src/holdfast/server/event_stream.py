@@ -1,0 +1,235 @@
+"""Answers that live as long as a run: each always knows when its client has left."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Any, Protocol
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from ..engine import StoredLog
+from ..events import Event
+from ..log import Log
+from ..wire import sse
+
+Header = tuple[bytes, bytes]
+TRANSPORT = "holdfast.transport"
+"""Where our own server leaves the connection, so that a client who never reads can be cut off."""
+
+
+class Frames(Protocol):
+    """What a stream sends: bytes that are ready, and a way to learn of more."""
+
+    is_over: bool
+    """Nothing more will come."""
+
+    async def next(self) -> bytes:
+        """Return what can be sent now; nothing where there is nothing yet, or where it is over."""
+        ...
+
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` whenever there is more, until the returned function is called."""
+        ...
+
+
+class RunFrames:
+    """A cursor on a run's log, rendered by a wire."""
+
+    def __init__(self, log: Log | StoredLog, render: Callable[[int, Sequence[Event]], bytes], after: int = 0) -> None:
+        self._log = log
+        self._render = render
+        self._after = after
+        self.is_over = False
+        self.watch = log.watch
+
+    async def next(self) -> bytes:
+        """Return the next events' frames."""
+        while events := await self._log.batch(self._after):
+            first, self._after = self._after + 1, self._after + len(events)
+            if frames := self._render(first, events):
+                return frames
+        self.is_over = self._log.closed
+        return b""
+
+
+class Closing:
+    """Tells every open stream that the server is about to end."""
+
+    def __init__(self) -> None:
+        self.has_begun = False
+        self._wakers: dict[Callable[[], None], None] = {}
+
+    def begin(self) -> None:
+        """Wake them all."""
+        self.has_begun = True
+        for wake in tuple(self._wakers):
+            wake()
+
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` when it begins, until the returned function is called."""
+        self._wakers[wake] = None
+        return lambda: self._wakers.pop(wake, None)
+
+
+class Client:
+    """The other end of a request. Costs one task, which waits for it to leave.
+
+    No server cancels a handler that only waits when its client leaves, and with ASGI 2.4 none cancels a stream
+    either: so we listen ourselves, always.
+    """
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._wakers: list[Callable[[], object]] = []
+        self.has_left = False
+
+    async def __aenter__(self) -> Client:
+        self._listener = asyncio.create_task(self._listen())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._listener.cancel()
+
+    async def _listen(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.has_left = True
+        for wake in self._wakers:
+            wake()
+
+    def on_leaving(self, wake: Callable[[], object]) -> None:
+        """Call `wake` when the client leaves."""
+        self._wakers.append(wake)
+
+    async def wait_for(self, event: Awaitable[Any], timeout: float | None = None) -> bool:
+        """Wait for something, but not longer than the client stays. False where it left (or time ran out) first."""
+        waiting = asyncio.ensure_future(event)
+        self.on_leaving(waiting.cancel)
+        if self.has_left:
+            waiting.cancel()
+        try:
+            await asyncio.wait({waiting}, timeout=timeout)
+        finally:
+            waiting.cancel()
+        return waiting.done() and not waiting.cancelled()
+
+
+class EventStream(Response):
+    """Sends frames until their end, the server's end, or until the client leaves.
+
+    The task is the request's own. It waits on one event, which the log, the heartbeat, the client's leaving and the
+    server's end all set. A client that does not read for `send_timeout` seconds is cut off; it can resume.
+    """
+
+    def __init__(
+        self,
+        frames: Frames,
+        closing: Closing,
+        *,
+        headers: Iterable[Header] = (),
+        opening: bytes = b"",
+        farewell: bytes = b"",
+        on_leave: Callable[[], Awaitable[None]] | None = None,
+        hold: Callable[[Client], Awaitable[Response | None]] | None = None,
+        heartbeat: float = 10.0,
+        send_timeout: float = 30.0,
+    ) -> None:
+        self.status_code = 200
+        self.background = None
+        self._frames = frames
+        self._closing = closing
+        self._sent_headers = [*sse.HEADERS, *headers]
+        self._opening = opening
+        self._farewell = farewell
+        self._on_leave = on_leave
+        self._hold = hold
+        self._heartbeat = heartbeat
+        self._send_timeout = send_timeout
+        self._wake = asyncio.Event()
+        self._sending_since: float | None = None
+        self._spoke_at = 0.0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the request."""
+        async with Client(receive) as client:
+            is_done = False
+            try:
+                instead = await self._hold(client) if self._hold else None
+                if instead is not None:
+                    is_done = True
+                    await instead(scope, receive, send)
+                elif not client.has_left:
+                    is_done = await self._stream(scope, client, send)
+            finally:
+                if not is_done and self._on_leave is not None:
+                    await finish(self._on_leave())
+
+    async def _stream(self, scope: Scope, client: Client, send: Send) -> bool:
+        """Send everything. False where the client left before the end."""
+        client.on_leaving(self._wake.set)
+        unwatch, forget = self._frames.watch(self._wake.set), self._closing.watch(self._wake.set)
+        self._timer = asyncio.get_running_loop().call_later(self._heartbeat / 2, self._beat, scope)
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self._sent_headers})
+            await self._say(send, self._opening)
+            is_done = await self._copy(client, send)
+            if is_done:
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+            return is_done
+        finally:
+            unwatch()
+            forget()
+            self._timer.cancel()
+
+    async def _copy(self, client: Client, send: Send) -> bool:
+        while not client.has_left:
+            self._wake.clear()
+            if body := await self._frames.next():
+                await self._say(send, body)
+                await asyncio.sleep(0)  # a long replay, whose sends never wait, leaves the loop to others
+            elif self._frames.is_over:
+                return True
+            elif self._closing.has_begun:
+                await self._say(send, self._farewell)
+                return True
+            else:
+                await self._wake.wait()
+                if self._is_quiet() and not client.has_left:
+                    await self._say(send, sse.HEARTBEAT)
+        return False
+
+    async def _say(self, send: Send, body: bytes) -> None:
+        if not body:
+            return
+        self._sending_since = self._spoke_at = asyncio.get_running_loop().time()
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+        self._sending_since = None
+
+    def _is_quiet(self) -> bool:
+        return asyncio.get_running_loop().time() - self._spoke_at >= self._heartbeat * 0.9
+
+    def _beat(self, scope: Scope) -> None:
+        """Wake the stream now and then, so that it can say that it is alive; cut off a client that never reads."""
+        loop = asyncio.get_running_loop()
+        if self._sending_since is not None and loop.time() - self._sending_since > self._send_timeout:
+            transport = scope.get(TRANSPORT)
+            if transport is not None:
+                transport.abort()
+                return
+        self._wake.set()
+        self._timer = loop.call_later(self._heartbeat / 2, self._beat, scope)
+
+
+async def finish(work: Awaitable[None]) -> None:
+    """Do work to its end although the request's task may be cancelled, even more than once."""
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(task)
+    task.result()

@@ -1,0 +1,141 @@
+"""A session's feed: what two tabs need to stay in step, the user's message included.
+
+Entries are numbered 1, 2, ... While a run is going on its events stand between them, numbered `n:seq`: the entry
+before, and the event's seq. So one cursor says where a reader is, also in the middle of an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..engine import Run
+from ..errors import RunNotFound
+from ..events import Settled
+from ..store import FeedEntry
+from ..wire import native, sse
+from .context import Endpoint, Parts, own_session
+from .event_stream import EventStream
+
+Cursor = tuple[int, int]
+
+
+async def read_feed(parts: Parts, request: Request) -> Response:
+    """Send what happened in a session after a cursor, then what happens, without end."""
+    session = await own_session(parts, request)
+    asked = request.query_params.get("after", request.headers.get("last-event-id", "0"))
+    return EventStream(
+        _Feed(parts, session.id, _parse(asked)),
+        parts.closing,
+        opening=sse.HEARTBEAT,
+        farewell=sse.farewell(1000),
+        heartbeat=parts.settings.heartbeat,
+        send_timeout=parts.settings.send_timeout,
+    )
+
+
+def _parse(text: str) -> Cursor:
+    """Return a cursor; one that makes no sense is the start."""
+    n, _, seq = text.strip().partition(":")
+    return (_number(n), _number(seq))
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
+
+
+class _Feed:
+    """One reader's place in a session's feed."""
+
+    def __init__(self, parts: Parts, session_id: str, cursor: Cursor) -> None:
+        self._parts = parts
+        self._session_id = session_id
+        self._n, self._seq = cursor
+        self._run: Run | None = None
+        self._unwatch_run: Callable[[], None] | None = None
+        self._wake: Callable[[], None] = lambda: None
+        self._is_placed = cursor == (0, 0)
+        self.is_over = False
+
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` whenever something happened, in the session or in the run that is going on in it."""
+        self._wake = wake
+        unwatch = self._parts.engine.watch_session(self._session_id, wake)
+
+        def stop() -> None:
+            unwatch()
+            self._leave_run()
+
+        return stop
+
+    async def next(self) -> bytes:
+        """Return the frames of what can be read now."""
+        if not self._is_placed:
+            await self._find_place()
+        if frames := await self._run_frames():
+            return frames
+        entries = await self._parts.store.read_feed(self._session_id, self._n, limit=1)
+        if entries:
+            self._n = entries[0].n
+            await self._enter(entries[0])
+            return native.feed_frame(entries[0])
+        self.is_over = await self._parts.store.get_session(self._session_id) is None
+        return b""
+
+    async def _find_place(self) -> None:
+        """Go back into the run that the cursor stands in; a cursor from the future begins at the start."""
+        self._is_placed = True
+        entries: list[FeedEntry] = []
+        while page := await self._parts.store.read_feed(self._session_id, entries[-1].n if entries else 0):
+            entries += page
+        if self._n > len(entries):
+            self._n = self._seq = 0
+        started = [entry for entry in entries[: self._n] if entry.type == "run.started"]
+        ended = {entry.data.get("run_id") for entry in entries[: self._n] if entry.type == "run.settled"}
+        if started and started[-1].data.get("run_id") not in ended:
+            await self._enter_run(started[-1].data["run_id"], self._seq)
+
+    async def _enter(self, entry: FeedEntry) -> None:
+        if entry.type == "run.started":
+            await self._enter_run(entry.data["run_id"], 0)
+        elif entry.type == "run.settled":
+            self._leave_run()
+
+    async def _enter_run(self, run_id: str, seq: int) -> None:
+        self._leave_run()
+        try:
+            self._run = await self._parts.engine.open(run_id)
+        except RunNotFound:
+            return  # it went with its session
+        self._seq = max(seq, self._run.log.oldest - 1)
+        self._unwatch_run = self._run.log.watch(self._wake)
+
+    def _leave_run(self) -> None:
+        if self._unwatch_run is not None:
+            self._unwatch_run()
+        self._run = self._unwatch_run = None
+
+    async def _run_frames(self) -> bytes:
+        """Return the next events of the run that is going on. Its settlement is an entry of the feed."""
+        run = self._run
+        events = await run.log.batch(self._seq) if run is not None else ()
+        first, self._seq = self._seq + 1, self._seq + len(events)
+        return b"".join(
+            native.feed_run_frame(self._n, run.id, seq, event)
+            for seq, event in enumerate(events, first)
+            if run is not None and not isinstance(event, Settled)
+        )
+
+
+ENDPOINTS = [
+    Endpoint(
+        "GET",
+        "/api/sessions/{session_id}/events",
+        read_feed,
+        query={"after": "the last id seen"},
+        answers={200: "what happened, then what happens", 404: "no such session"},
+        streams=True,
+    ),
+]

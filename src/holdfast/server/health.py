@@ -1,0 +1,29 @@
+"""For operators: is it alive, and is it ready for work."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..errors import ShuttingDown
+from .context import Endpoint, Parts
+from .errors import Json
+
+
+async def health(parts: Parts, request: Request) -> Response:
+    """Say that the process is alive."""
+    return Json({"status": "ok"})
+
+
+async def ready(parts: Parts, request: Request) -> Response:
+    """Say that the store answers and new runs are taken."""
+    if parts.engine.closing:
+        raise ShuttingDown
+    await parts.store.list_runs(status="running", limit=1)
+    return Json({"status": "ready", "runs": len(parts.engine.live())})
+
+
+ENDPOINTS = [
+    Endpoint("GET", "/health", health, answers={200: "alive"}),
+    Endpoint("GET", "/ready", ready, answers={200: "ready", 503: "not ready"}),
+]

@@ -1,0 +1,51 @@
+"""Models, and who is asking."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..errors import ModelNotFound
+from .auth import LOCAL
+from .context import Endpoint, Parts, owner_of
+from .errors import Json
+
+
+async def openai_models(parts: Parts, request: Request) -> Response:
+    """List the models in OpenAI's shape."""
+    return Json({"object": "list", "data": [_openai(name) for name in await parts.providers.names()]})
+
+
+async def openai_model(parts: Parts, request: Request) -> Response:
+    """Return one model in OpenAI's shape."""
+    name = request.path_params["model"]
+    provider, model = await parts.providers.find(name)
+    if model not in await provider.list_models():
+        raise ModelNotFound(f"There is no model {name!r}.")
+    return Json(_openai(f"{provider.name}/{model}"))
+
+
+def _openai(name: str) -> dict[str, object]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": name.partition("/")[0]}
+
+
+async def models(parts: Parts, request: Request) -> Response:
+    """List the models, and the one that a session gets which names none."""
+    names = await parts.providers.names()
+    default = parts.settings.default_model or (names[0] if names else None)
+    listed = [{"id": name, "provider": name.partition("/")[0], "name": name.partition("/")[2]} for name in names]
+    return Json({"models": listed, "default": default})
+
+
+async def me(parts: Parts, request: Request) -> Response:
+    """Say who is asking."""
+    owner = owner_of(request)
+    return Json({"owner": owner, "local": owner == LOCAL})
+
+
+ENDPOINTS = [
+    Endpoint("GET", "/v1/models", openai_models, answers={200: "the models"}),
+    Endpoint("GET", "/v1/models/{model:path}", openai_model, answers={200: "the model", 404: "no such model"}),
+    Endpoint("GET", "/api/models", models, answers={200: "the models, and the default"}),
+    Endpoint("GET", "/api/me", me, answers={200: "who is asking"}),
+]

@@ -1,0 +1,91 @@
+"""The HTTP surface described for machines, made from the same table as the routes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from .context import Endpoint
+
+_PARAMETER = re.compile(r"{(\w+)(:path)?}")
+_REF = "#/components/schemas/{name}"
+ERROR = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "code", "param"],
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string"},
+                "code": {"type": "string"},
+                "param": {"type": ["string", "null"]},
+            },
+        }
+    },
+}
+
+
+def describe(endpoints: Sequence[Endpoint], version: str) -> dict[str, Any]:
+    """Return the OpenAPI 3.1 description."""
+    structs = [endpoint.takes for endpoint in endpoints if endpoint.takes is not None]
+    schemas, components = msgspec.json.schema_components(structs, ref_template=_REF)
+    bodies = dict(zip(structs, schemas, strict=True))
+    paths: dict[str, Any] = {}
+    for endpoint in endpoints:
+        path = _PARAMETER.sub(r"{\1}", endpoint.path)
+        paths.setdefault(path, {})[endpoint.method.lower()] = _operation(endpoint, bodies)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Holdfast", "version": version},
+        "paths": paths,
+        "components": {
+            "schemas": {**components, "Error": ERROR},
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(endpoint: Endpoint, bodies: dict[type[msgspec.Struct], dict[str, Any]]) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "operationId": endpoint.handler.__name__,
+        "summary": (endpoint.handler.__doc__ or "").strip().split("\n")[0],
+        "parameters": [*_path_parameters(endpoint), *_query_parameters(endpoint)],
+        "responses": {str(status): _response(endpoint, status, says) for status, says in endpoint.answers.items()},
+    }
+    if endpoint.takes is not None:
+        described["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": bodies[endpoint.takes]}},
+        }
+    return described
+
+
+def _path_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name, _ in _PARAMETER.findall(endpoint.path)
+    ]
+
+
+def _query_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "query", "description": says, "schema": {"type": "string"}}
+        for name, says in endpoint.query.items()
+    ]
+
+
+def _response(endpoint: Endpoint, status: int, says: str) -> dict[str, Any]:
+    if status == 204:
+        return {"description": says}
+    if status >= 400:
+        schema: dict[str, Any] = {"$ref": _REF.format(name="Error")}
+        return {"description": says, "content": {"application/json": {"schema": schema}}}
+    content: dict[str, Any] = {"application/json": {"schema": {"type": "object"}}}
+    if endpoint.streams:
+        content["text/event-stream"] = {"schema": {"type": "string"}}
+    return {"description": says, "content": content}

@@ -1,0 +1,95 @@
+"""Runs the application on uvicorn, and ends it well."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from .app import end
+from .event_stream import TRANSPORT
+from .settings import Settings, SettingsError
+
+HALF_OPEN = 20_000  # milliseconds after which a client that has vanished without a word is taken for gone
+
+
+class Protocol(HttpToolsProtocol):
+    """uvicorn's own, with the connection left where a stream can find it."""
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        super().on_message_begin()
+        self.scope[TRANSPORT] = self.transport  # type: ignore[literal-required]
+
+
+class Server(uvicorn.Server):
+    """Ends the runs before the connections: uvicorn alone would wait for open streams, or cut them off unsaved."""
+
+    def __init__(self, config: uvicorn.Config, app: Starlette, on_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._app = app
+        self._on_ready = on_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and say so."""
+        await super().startup(sockets)
+        if self.started:
+            self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Settle every run and send the readers off, then close."""
+        await end(self._app.state.parts)
+        await super().shutdown(sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Take a signal as a request to end. It is not raised again afterwards: ending well is no failure."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+
+def listen(settings: Settings) -> socket.socket:
+    """Return the listening socket, which notices clients that vanish."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, HALF_OPEN)
+    try:
+        sock.bind((settings.host, settings.port))
+    except OSError as error:
+        sock.close()
+        raise SettingsError(
+            f"Cannot listen on {settings.host}:{settings.port}: {error.strerror}. "
+            "Is another server there? Choose another with --port."
+        ) from error
+    return sock
+
+
+def address(sock: socket.socket) -> str:
+    """Return where a socket listens, as an address for people."""
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def serve(app: Starlette, sock: socket.socket, settings: Settings, on_ready: Callable[[str], None]) -> bool:
+    """Serve until a signal. True where it started and ended well."""
+    config: dict[str, Any] = {
+        "http": Protocol,
+        "ws": "none",
+        "lifespan": "on",
+        "access_log": False,
+        "log_level": logging.WARNING,
+        "server_header": False,
+        "timeout_graceful_shutdown": 2,
+        "timeout_keep_alive": 75,
+        "backlog": 4096,
+    }
+    server = Server(uvicorn.Config(app, **config), app, lambda: on_ready(address(sock)))
+    server.run([sock])
+    return server.started

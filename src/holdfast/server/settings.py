@@ -1,0 +1,163 @@
+"""What can be set, and where each value comes from: a flag, the environment, the file, or the default."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import tomllib
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from ..errors import HoldfastError
+
+PREFIX = "HOLDFAST_"
+
+
+class SettingsError(HoldfastError):
+    """A setting makes no sense."""
+
+    code = "bad_settings"
+
+
+class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[providers]]` table."""
+
+    name: str
+    dialect: Literal["openai", "scripted"] = "openai"
+    base_url: str = ""
+    api_key_env: str = ""
+    api_key: str = ""
+    models: tuple[str, ...] | None = None
+    headers: dict[str, str] = {}
+    alternate: bool = False
+    """Join neighbouring messages of one role, for upstreams that insist on taking turns."""
+    think: bool = True
+    """Take a leading <think>…</think> for reasoning."""
+
+    def key(self, environ: Mapping[str, str]) -> str | None:
+        """Return the key to call the upstream with."""
+        return (environ.get(self.api_key_env) if self.api_key_env else None) or self.api_key or None
+
+
+class KeySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[keys]]` table: who may use the server. Each name is an owner with sessions of its own."""
+
+    name: str
+    key_env: str = ""
+    sha256: str = ""
+    """The key's SHA-256 in hexadecimal: the key itself need not stand in the file."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Every setting. A scalar one named `x_y` can also be given as `HOLDFAST_X_Y`."""
+
+    host: str = "127.0.0.1"
+    """The address to listen on. Any other than loopback needs a key."""
+    port: int = 8787
+    """The port to listen on; 0 picks a free one."""
+    data: str = ""
+    """The folder for everything that is kept. Default: a folder of your own for such data."""
+    api_key: str = ""
+    """A key that clients must send as `Authorization: Bearer …`."""
+    default_model: str = ""
+    """The model of a session that names none. Default: the first that is there."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Names under which this server is reached, besides its own address: the Host header is checked."""
+    allowed_origins: tuple[str, ...] = ()
+    """Web pages elsewhere that may call this server, as `https://example.com`."""
+    idle_limit: float = 120.0
+    """Seconds of silence after which a run has failed."""
+    deadline: float = 3600.0
+    """Seconds that a run may take in all."""
+    grace: float = 1.0
+    """Seconds that a stopped run may take to close its upstream before it is abandoned."""
+    drain: float = 2.0
+    """Seconds that runs may go on when the server is asked to end."""
+    max_runs: int = 2000
+    """Runs going on at once."""
+    max_runs_per_owner: int = 1000
+    """Runs of one owner going on at once."""
+    max_queue: int = 32
+    """Messages waiting in one session."""
+    starts_per_minute: int = 0
+    """Runs that one owner may start in a minute; 0 for no such limit."""
+    body_limit: int = 20 * 1024 * 1024
+    """Bytes of a request's body."""
+    heartbeat: float = 10.0
+    """Seconds of silence after which an event stream says that it is alive."""
+    send_timeout: float = 30.0
+    """Seconds after which a client that does not read is cut off."""
+    retry_patience: float = 30.0
+    """Seconds that a detached run may spend on retries before its first word."""
+    log_days: float = 30.0
+    """Days after which the events of an ended run are forgotten; its text stays."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """How much the server says."""
+    providers: tuple[ProviderSettings, ...] = ()
+    keys: tuple[KeySettings, ...] = ()
+
+
+SCALARS = tuple(field for field in msgspec.structs.fields(Settings) if field.name not in ("providers", "keys"))
+
+
+def load(
+    flags: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] = os.environ,
+    file: str | os.PathLike[str] | None = None,
+) -> Settings:
+    """Return the settings: a flag beats the environment, which beats the file, which beats the default."""
+    path = file or environ.get(PREFIX + "CONFIG")
+    values: dict[str, Any] = _from_file(pathlib.Path(path)) if path else {}
+    values |= _from_environment(environ)
+    values |= {name: value for name, value in (flags or {}).items() if value is not None}
+    settings = _convert(values, str(path) if path else "the settings")
+    if not settings.providers:
+        settings = msgspec.structs.replace(settings, providers=discovered(environ))
+    return settings
+
+
+def _from_file(path: pathlib.Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise SettingsError(f"There is no settings file {path}.") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"The settings file {path} cannot be read: {error}") from error
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for field in SCALARS:
+        value = environ.get(PREFIX + field.name.upper())
+        if value is not None:
+            found[field.name] = tuple(value.split(",")) if field.name.startswith("allowed_") else value
+    return found
+
+
+def _convert(values: dict[str, Any], where: str) -> Settings:
+    try:
+        return msgspec.convert(values, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"In {where}: {error}") from error
+
+
+def discovered(environ: Mapping[str, str]) -> tuple[ProviderSettings, ...]:
+    """Return the providers that the environment's keys speak for, and the scripted one to try things with."""
+    found = []
+    if environ.get("OPENAI_API_KEY"):
+        base_url = environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
+        found.append(ProviderSettings("openai", base_url=base_url, api_key_env="OPENAI_API_KEY"))
+    if environ.get("OPENROUTER_API_KEY"):
+        url = "https://openrouter.ai/api/v1"
+        found.append(ProviderSettings("openrouter", base_url=url, api_key_env="OPENROUTER_API_KEY"))
+    return (*found, ProviderSettings("scripted", dialect="scripted"))
+
+
+def data_folder(settings: Settings, environ: Mapping[str, str] = os.environ) -> pathlib.Path:
+    """Return the folder for everything that is kept."""
+    if settings.data:
+        return pathlib.Path(settings.data).expanduser()
+    base = environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return pathlib.Path(base).expanduser() / "holdfast"

@@ -1,0 +1,62 @@
+"""Makes the source of a chat run from what is stored of it, now or after a restart."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any, cast
+
+from ..engine import Run
+from ..errors import ModelNotFound
+from ..events import Source, Yielded
+from ..history import Message, branch, for_model
+from ..providers import ChatRequest, Providers
+from ..store import RunRecord, Store
+
+QUICK = 1.0  # seconds of retries where a client waits that retries by itself
+
+
+class ChatSources:
+    """Asks the run's model with the run's history."""
+
+    def __init__(self, store: Store, providers: Providers, patience: float) -> None:
+        self._store = store
+        self._providers = providers
+        self._patience = patience
+
+    def __call__(self, run: Run) -> Source:
+        """Return the source of a run."""
+        return self._chat(run)
+
+    async def _chat(self, run: Run) -> AsyncGenerator[Yielded | Sequence[Yielded]]:
+        record = run.record
+        provider, model = await self._providers.find(record.model)
+        request = ChatRequest(
+            model=model,
+            messages=await self._messages(record),
+            params=record.request.get("params", {}),
+            patience=self._patience if record.lifetime == "detached" else QUICK,
+        )
+        stream = cast(AsyncGenerator[Yielded | Sequence[Yielded]], provider.stream(request))
+        async with aclosing(stream):
+            async for events in stream:
+                yield events
+
+    async def _messages(self, record: RunRecord) -> list[dict[str, Any]]:
+        """Return what the model is shown: what the request itself brought, or the session up to the run's turn."""
+        if record.session_id is None:
+            return cast(list[dict[str, Any]], record.request["messages"])
+        session = await self._store.get_session(record.session_id)
+        messages: list[Message] = await self._store.messages(record.session_id)
+        system = record.request.get("system") or (session.system if session else None)
+        return for_model(branch(messages, record.parent_id), system)
+
+
+async def default_model(providers: Providers, wanted: str) -> str:
+    """Return the model of a session that names none."""
+    if wanted:
+        return wanted
+    names = await providers.names()
+    if not names:
+        raise ModelNotFound("No model is there. Set one up in holdfast.toml, or set OPENAI_API_KEY.")
+    return names[0]

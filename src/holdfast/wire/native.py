@@ -1,0 +1,184 @@
+"""Our own dialect: runs, messages, sessions and events as JSON."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from ..events import (
+    Completed,
+    ErrorInfo,
+    Event,
+    Failed,
+    Interrupted,
+    Receipt,
+    Settled,
+    Settlement,
+    Stopped,
+    Text,
+    Usage,
+)
+from ..history import Message, Session, outcome
+from ..store import FeedEntry, RunRecord
+from . import sse
+
+_encode = msgspec.json.Encoder().encode
+
+
+def moment(seconds: float | None) -> str | None:
+    """Return a time as people and JavaScript write it."""
+    if seconds is None:
+        return None
+    at = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def error(info: ErrorInfo) -> dict[str, Any]:
+    """Return an error in the one shape that every answer uses."""
+    return {"message": info.message, "type": info.type, "code": info.code, "param": info.param}
+
+
+def usage(used: Usage) -> dict[str, Any]:
+    """Return the tokens used."""
+    return {
+        "input_tokens": used.input_tokens,
+        "output_tokens": used.output_tokens,
+        "total_tokens": used.total_tokens,
+        "source": used.source,
+    }
+
+
+def settlement(settled: Settlement) -> dict[str, Any]:
+    """Return how a run ended. Every field is always there."""
+    return {
+        "outcome": outcome(settled),
+        "by": settled.by if isinstance(settled, Stopped) else None,
+        "finish_reason": settled.finish_reason,
+        "partial": bool(settled.text) and not isinstance(settled, Completed),
+        "text": settled.text,
+        "error": error(settled.error) if isinstance(settled, (Failed, Interrupted)) else None,
+        "usage": usage(settled.usage),
+        "receipt": receipt(settled.receipt) if isinstance(settled, Stopped) and settled.receipt else None,
+    }
+
+
+def receipt(given: Receipt) -> dict[str, Any]:
+    """Return when a stop was asked for, and when it was done."""
+    return {
+        "stop_requested_at": moment(given.stop_requested_at),
+        "upstream_closed_at": moment(given.upstream_closed_at),
+        "settled_at": moment(given.settled_at),
+    }
+
+
+def run(record: RunRecord, *, status: str, seq: int, text: str, settled: Settlement | None) -> dict[str, Any]:
+    """Return a run, while it runs and after."""
+    return {
+        "id": record.id,
+        "session_id": record.session_id,
+        "message_id": record.message_id,
+        "model": record.model,
+        "kind": record.kind,
+        "lifetime": record.lifetime,
+        "status": status,
+        "seq": seq,
+        "text": text,
+        "created_at": moment(record.created_at),
+        "started_at": None if status == "queued" else moment(record.started_at),
+        "settled_at": moment(record.settled_at),
+        "settlement": settlement(settled) if settled else None,
+    }
+
+
+def message(said: Message) -> dict[str, Any]:
+    """Return a message of a session."""
+    shown: dict[str, Any] = {
+        "id": said.id,
+        "role": said.role,
+        "content": said.content,
+        "run_id": said.run_id,
+        "model": said.model,
+        "partial": said.partial,
+        "outcome": said.outcome,
+        "reasoning": said.reasoning,
+        "parent_id": said.parent_id,
+        "created_at": moment(said.created_at),
+    }
+    if said.tool_calls:
+        shown["tool_calls"] = [
+            {"id": call.id, "name": call.name, "arguments": call.arguments} for call in said.tool_calls
+        ]
+    if said.tool_call_id is not None:
+        shown["tool_call_id"] = said.tool_call_id
+    return shown
+
+
+def session(kept: Session) -> dict[str, Any]:
+    """Return a session without its messages."""
+    return {
+        "id": kept.id,
+        "title": kept.title,
+        "model": kept.model,
+        "system": kept.system,
+        "params": kept.params,
+        "pinned": kept.pinned,
+        "head_id": kept.head_id,
+        "created_at": moment(kept.created_at),
+        "updated_at": moment(kept.updated_at),
+    }
+
+
+def queued(record: RunRecord) -> dict[str, Any]:
+    """Return a run that waits for its turn, with the number by which it can be changed or dropped."""
+    return {
+        "n": record.queue_number,
+        "run_id": record.id,
+        "input": record.input[-1].content if record.input else None,
+        "model": record.model,
+        "created_at": moment(record.created_at),
+    }
+
+
+# Events.
+
+
+def body(event: Event) -> tuple[bytes, bytes]:
+    """Return an event's type and its fields as the inside of a JSON object."""
+    if isinstance(event, Settled):
+        return b"run.settled", _encode({"type": "run.settled", "settlement": settlement(event.settlement)})[1:]
+    if isinstance(event, Usage):
+        return b"usage", _encode({"type": "usage", **usage(event)})[1:]
+    return str(event.__struct_config__.tag).encode(), _encode(event)[1:]
+
+
+def frames(run_id: str) -> Callable[[int, Sequence[Event]], bytes]:
+    """Return what renders a run's events, the first of which has the number `first`."""
+    prefix = b'{"run":%b,"seq":' % _encode(run_id)
+
+    def render(first: int, events: Sequence[Event]) -> bytes:
+        parts: list[bytes] = []
+        for seq, event in enumerate(events, first):
+            number = b"%d" % seq
+            if type(event) is Text:
+                kind, rest = b"text.delta", _encode(event)[1:]
+            else:
+                kind, rest = body(event)
+            parts.append(b"id: %b\nevent: %b\ndata: %b%b,%b\n\n" % (number, kind, prefix, number, rest))
+        return b"".join(parts)
+
+    return render
+
+
+def feed_frame(entry: FeedEntry) -> bytes:
+    """Return one entry of a session's feed."""
+    payload = _encode({"n": entry.n, "type": entry.type, **entry.data})
+    return sse.frame(b"%d" % entry.n, entry.type.encode(), payload)
+
+
+def feed_run_frame(n: int, run_id: str, seq: int, event: Event) -> bytes:
+    """Return an event of the run that is active in a session, numbered after the feed entry before it."""
+    kind, rest = body(event)
+    return sse.frame(b"%d:%d" % (n, seq), kind, b'{"run":%b,"seq":%d,%b' % (_encode(run_id), seq, rest))

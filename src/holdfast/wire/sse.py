@@ -1,0 +1,25 @@
+"""Server-sent events, as bytes."""
+
+from __future__ import annotations
+
+HEARTBEAT = b": still here\n\n"
+HEADERS = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+)
+
+
+def data(payload: bytes) -> bytes:
+    """Return an event that is only data. `payload` is JSON, so it has no line breaks of its own."""
+    return b"data: %b\n\n" % payload
+
+
+def frame(id: bytes, event: bytes, payload: bytes) -> bytes:
+    """Return an event with its number and its type."""
+    return b"id: %b\nevent: %b\ndata: %b\n\n" % (id, event, payload)
+
+
+def farewell(milliseconds: int) -> bytes:
+    """Return the last words of a server that is about to end: come back after a while."""
+    return b"retry: %d\n: the server is restarting\n\n" % milliseconds
