@@ -46,6 +46,11 @@ class _Session:
         if message_id is not None and message_id not in self.messages:
             raise MessageNotFound(message_id)
 
+    def ids(self, *, besides: RunRecord) -> set[str]:
+        """Return the ids that are taken, those of messages which still wait included."""
+        waiting = [run.record.input for run in self.queued() if run.record.id != besides.id]
+        return self.messages.keys() | {message.id for input in waiting for message in input}
+
     def add(self, message: Message) -> None:
         self.messages[message.id] = message
         self.words.update(rules.words(rules.text_of(message)))
@@ -111,7 +116,7 @@ class MemoryStore:
             raise StaleView
         if parent != HEAD:
             session.require(parent)
-        rules.refuse_known(input, session.messages)
+        rules.refuse_known(input, session.ids(besides=run))
 
     def _busy(self, session: _Session, if_busy: IfBusy) -> _Run | None:
         running = session.running()
@@ -294,7 +299,7 @@ class MemoryStore:
             return None
         if run.record.input != tuple(input):
             session = self._sessions[run.record.session_id or ""]
-            rules.refuse_known(input, session.messages)
+            rules.refuse_known(input, session.ids(besides=run.record))
             run.record = replace(run.record, input=tuple(input))
             session.tell(rules.queue_changed(run.record))
         return run.record
@@ -336,13 +341,13 @@ class MemoryStore:
 
     async def update_session(self, session_id: str, changes: dict[str, Any], now: float) -> Session | None:
         """Change some fields of a session."""
-        rules.refuse_unknown(changes)
         session = self._sessions.get(session_id)
         if session is None:
             return None
-        session.require(changes.get("head_id"))
-        if rules.differs(session.session, changes):
-            session.change(**changes)
+        after = rules.changed(session.session, changes)
+        session.require(after.head_id)
+        if after != session.session:
+            session.session = after
             session.touch(now)
             session.tell(("session.changed", changes))
         return session.session

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Container, Iterable, Sequence
 from typing import Any
@@ -16,6 +17,12 @@ from . import HEAD, Append, RunRecord
 CHANGEABLE = frozenset({"title", "model", "system", "params", "pinned", "head_id"})
 _MOST_WORDS = 16  # of a query: beyond that, more words find nothing more precise and only cost time
 _LONGEST_WORD = 64  # nobody searches for more of a word, and a pasted key need not be indexed whole
+_MOST_TEXT = 50_000  # characters of a message: a pasted book is found by its beginning
+_ACCENTS = re.compile("[\u0300-\u036f\u3099\u309a]+")
+_ALONE = re.compile("[\u3041-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]")  # kana and Chinese characters
+_WORD = re.compile(
+    r"[\w\u0900-\u0963\u0966-\u109f\u1780-\u17ff]+"
+)  # in India and around, vowels are signs, not letters
 
 FeedItem = tuple[str, dict[str, Any]]
 
@@ -51,15 +58,11 @@ def title_for(title: str, messages: Iterable[Message]) -> str:
     return title or next((title_from(message.content) for message in messages if message.role == "user"), "")
 
 
-def refuse_unknown(changes: Iterable[str]) -> None:
-    """A session's id, owner and times are not the caller's to change."""
-    if unknown := sorted(set(changes) - CHANGEABLE):
+def changed(session: Session, changes: dict[str, Any]) -> Session:
+    """Return the session with changes, of which its id, owner and times cannot be any."""
+    if unknown := sorted(changes.keys() - CHANGEABLE):
         raise ValueError(f"a session's {', '.join(unknown)} cannot be changed")
-
-
-def differs(session: Session, changes: dict[str, Any]) -> bool:
-    """Tell whether changes would change anything: what was done already is not done again."""
-    return any(getattr(session, name) != value for name, value in changes.items())
+    return msgspec.convert({**msgspec.structs.asdict(session), **changes}, Session)
 
 
 # logs
@@ -140,32 +143,15 @@ def words(text: str) -> list[str]:
 
     Scripts that do not put spaces between words give one word for each character.
     """
-    found: dict[str, None] = {}
-    word: list[str] = []
-    for char in unicodedata.normalize("NFKD", text).casefold():
-        if unicodedata.combining(char):
-            continue
-        if char.isalnum() and not _stands_alone(char):
-            word.append(char)
-            continue
-        _finish(word, found)
-        if char.isalnum():
-            found[char] = None
-    _finish(word, found)
-    return list(found)
+    text, alone = text[:_MOST_TEXT].replace("_", " "), []
+    if not text.isascii():
+        text = _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
+        alone = _ALONE.findall(text)
+        text = _ALONE.sub(" ", text)
+    found = _WORD.findall(text.casefold())
+    return list(dict.fromkeys([*(word[:_LONGEST_WORD] for word in found), *alone]))
 
 
 def sought(query: str) -> list[str]:
-    """Return the words that a query looks for; none where it only has signs that nothing can match."""
+    """Return the words that a query looks for; none where it has only signs that nothing can match."""
     return words(query)[:_MOST_WORDS]
-
-
-def _finish(word: list[str], found: dict[str, None]) -> None:
-    if word:
-        found["".join(word[:_LONGEST_WORD])] = None
-        word.clear()
-
-
-def _stands_alone(char: str) -> bool:
-    """Chinese characters and kana; NFKD has taken Korean syllables apart into letters that do form words."""
-    return "\u3041" <= char <= "\u30ff" or "\u3400" <= char <= "\u9fff" or char >= "\U00020000"
