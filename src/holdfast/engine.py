@@ -254,12 +254,12 @@ class Engine:
         store: Store | None = None,
         *,
         sources: Callable[[Run], Source] | None = None,
-        limits: Limits = Limits(),
+        limits: Limits | None = None,
         lease: float = 15.0,
         clock: Clock = time.time,
         new_id: NewId = new_id,
     ) -> None:
-        self.limits = limits
+        self.limits = limits or Limits()
         self.store = store
         self.closing = False
         self.keeper = new_id("eng")
@@ -673,7 +673,11 @@ class Engine:
 
     async def _learn(self, run: Run) -> None:
         store = self._require_store()
-        while (record := await self._insist(lambda: store.get_run(run.id))) and record.settlement is None:
+        record: RunRecord | None = None
+        while record is None or record.settlement is None:
+            record = await self._insist(lambda: store.get_run(run.id))
+            if record is None:
+                break
             await asyncio.sleep(self._lease / 4)
         run.settlement = record.settlement if record else Stopped(by="user", text=run.text)
         run.status = "settled"

@@ -20,6 +20,7 @@ LAYERS: dict[str, int] = {
     "server.": 4,
     "": 3,  # holdfast/__init__.py: re-exports what is below the server
     "testing": 3,
+    "asgi": 3,
     "engine": 3,
     "recovery": 3,
     "store.": 3,
@@ -43,8 +44,11 @@ LAYERS: dict[str, int] = {
 SIDEWAYS = {
     ("errors", "events"),  # an error carries what its event says
     ("store", "history"),  # the Protocol speaks of sessions and messages
-    ("engine", "recovery"),  # one of these two, never both: there are no cycles
-    ("recovery", "engine"),
+    ("wire.native", "history"),  # a wire renders what the lower half of its layer describes
+    ("wire.native", "store"),
+    ("wire.openai_chat", "history"),
+    ("engine", "recovery"),
+    ("asgi", "engine"),
     ("__main__", "cli"),
 }
 SEES_ITS_OWN_LAYER = {"", "testing"}
@@ -54,6 +58,7 @@ STRANGERS = [{"store", "providers"}]
 THIRD_PARTY: dict[str, set[str]] = {
     "": {"msgspec"},
     "cli": {"msgspec", "click", "rich", "uvicorn", "uvloop"},
+    "asgi": {"msgspec", "starlette"},
     "server": {"msgspec", "starlette", "uvicorn", "uvloop", "httptools", "aiohttp", "anyio", "rich"},
     "providers.openai_compatible": {"msgspec", "aiohttp"},
     "providers.anthropic": {"msgspec", "aiohttp"},

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from ..asgi import Client, EventStream, Header, RunFrames, finish
 from ..engine import Run
 from ..errors import BadRequest, RunNotFound
 from ..events import AnySettlement, Event, Failed, Interrupted, Notice, RunStarted, Settled
@@ -33,7 +34,6 @@ from .context import (
     run_headers,
 )
 from .errors import Json, answer
-from .event_stream import Client, EventStream, Header, RunFrames, finish
 from .sessions import tool_calls
 
 HOLD = 10.0
@@ -72,7 +72,7 @@ class ChatBody(msgspec.Struct, frozen=True):
 
 
 async def create_completion(parts: Parts, request: Request) -> Response:
-    """Answer with a completion, streaming or not. The run lives as long as its client stays, unless in the background."""
+    """Answer with a completion, streaming or not. The run lives as long as its client, unless in the background."""
     raw = await read_body(parts, request)
     decoded = decode_object(raw)
     body = convert(decoded, ChatBody)

@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ..asgi import Closing
 from ..engine import Engine, Run
 from ..errors import BadRequest, HoldfastError, RunNotFound, SessionNotFound
 from ..history import Session
@@ -20,7 +21,6 @@ from ..providers import Providers
 from ..store import Idempotency, Store
 from ..wire import native
 from .auth import OWNER, digest
-from .event_stream import Closing
 from .settings import Settings
 
 T = TypeVar("T")

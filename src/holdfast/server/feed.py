@@ -11,13 +11,13 @@ from collections.abc import Callable
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ..asgi import EventStream
 from ..engine import Run
 from ..errors import RunNotFound
 from ..events import Settled
 from ..store import FeedEntry
 from ..wire import native, sse
 from .context import Endpoint, Parts, own_session
-from .event_stream import EventStream
 
 Cursor = tuple[int, int]
 

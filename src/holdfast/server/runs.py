@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ..asgi import EventStream, events
 from ..engine import Run
-from ..errors import BadRequest, Conflict, NotFound, ResumeGap, StoreUnavailable
-from ..events import Event, Notice
-from ..wire import native, sse
+from ..errors import BadRequest, Conflict, NotFound, StoreUnavailable
 from .context import Endpoint, Parts, decode, own_run, owner_of, read_body, run_headers, shown, whole_number
 from .errors import Json
-from .event_stream import EventStream, Header, RunFrames
 
 STOP_PATIENCE = 8.0  # seconds that a caller waits for a settlement when the store is away
 
@@ -59,44 +56,13 @@ async def get_run(parts: Parts, request: Request) -> Response:
 
 async def read_events(parts: Parts, request: Request) -> Response:
     """Send every event after a cursor, then live ones, to the settlement."""
-    run = await own_run(parts, request)
-    after, opening = _cursor(request, run)
-    if after < run.log.oldest - 1:
-        raise ResumeGap(run.log.oldest)
-    return events_of(parts, run, after=after, opening=opening)
+    return events_of(parts, await own_run(parts, request), request)
 
 
-def events_of(parts: Parts, run: Run, *, after: int = 0, opening: bytes = b"") -> EventStream:
-    """Return a run's own events as a stream. The first stream of an attached run is the client that it lives by."""
-    headers: list[Header] = [(b"x-run-id", run.id.encode())]
-    return EventStream(
-        RunFrames(run.log, native.frames(run.id), after),
-        parts.closing,
-        headers=headers,
-        opening=opening,
-        farewell=sse.farewell(1000),
-        on_leave=run.leave if run.take_hold() else None,
-        heartbeat=parts.settings.heartbeat,
-        send_timeout=parts.settings.send_timeout,
-    )
-
-
-def _cursor(request: Request, run: Run) -> tuple[int, bytes]:
-    """Return the seq to go on from, and what has to be said first."""
-    asked = request.query_params.get("after", request.headers.get("last-event-id", "0")).strip()
-    if asked == "snapshot":
-        seq, snapshot = run.log.snapshot()
-        return seq, native.frames(run.id)(seq, [snapshot])
-    if asked.isascii() and asked.isdigit() and len(asked) < 16 and int(asked) <= run.seq:
-        return int(asked), b""
-    return _from_the_start(run, asked)
-
-
-def _from_the_start(run: Run, asked: str) -> tuple[int, bytes]:
-    """Begin again where a cursor makes no sense, and say so in a frame without a number."""
-    notice: Sequence[Event] = [Notice("cursor_reset", "The cursor was not one of this run: here it is from its start.")]
-    kind, rest = native.body(notice[0])
-    return run.log.oldest - 1, b"event: %b\n" % kind + sse.data(b'{"run":"%b",%b' % (run.id.encode(), rest))
+def events_of(parts: Parts, run: Run, request: Request) -> EventStream:
+    """Return a run's own events as a stream."""
+    settings = parts.settings
+    return events(run, request, parts.closing, heartbeat=settings.heartbeat, send_timeout=settings.send_timeout)
 
 
 async def stop_run(parts: Parts, request: Request) -> Response:

@@ -12,8 +12,8 @@ import uvicorn
 from starlette.applications import Starlette
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from ..asgi import TRANSPORT
 from .app import end
-from .event_stream import TRANSPORT
 from .settings import Settings, SettingsError
 
 HALF_OPEN = 20_000  # milliseconds after which a client that has vanished without a word is taken for gone

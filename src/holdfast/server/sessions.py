@@ -304,7 +304,7 @@ async def _submit(
 async def _started(parts: Parts, request: Request, run: Run) -> Response:
     """Answer with the run at once, or with its events where the client asks for them."""
     if wants_events(request):
-        return events_of(parts, run)
+        return events_of(parts, run, request)
     if run.record.lifetime == "attached":
         asyncio.get_running_loop().call_later(CLIENT_PATIENCE, parts.engine.stop_unheld, run)
     return Json(shown(run), status_code=202, headers={**run_headers(run), "location": f"/api/runs/{run.id}"})

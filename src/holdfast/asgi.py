@@ -1,4 +1,9 @@
-"""Answers that live as long as a run: each always knows when its client has left."""
+"""Runs as event streams in any ASGI app: each stream always knows when its client has left.
+
+@app.get("/runs/{run_id}/events")
+async def read(request: Request):
+    return events(await engine.open(request.path_params["run_id"]), request)
+"""
 
 from __future__ import annotations
 
@@ -8,13 +13,15 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Protocol
 
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ..engine import StoredLog
-from ..events import Event
-from ..log import Log
-from ..wire import sse
+from .engine import Run, StoredLog
+from .errors import ResumeGap
+from .events import Event, Notice
+from .log import Log
+from .wire import native, sse
 
 Header = tuple[bytes, bytes]
 TRANSPORT = "holdfast.transport"
@@ -130,7 +137,7 @@ class EventStream(Response):
     def __init__(
         self,
         frames: Frames,
-        closing: Closing,
+        closing: Closing | None = None,
         *,
         headers: Iterable[Header] = (),
         opening: bytes = b"",
@@ -143,7 +150,7 @@ class EventStream(Response):
         self.status_code = 200
         self.background = None
         self._frames = frames
-        self._closing = closing
+        self._closing = closing or Closing()
         self._sent_headers = [*sse.HEADERS, *headers]
         self._opening = opening
         self._farewell = farewell
@@ -233,3 +240,47 @@ async def finish(work: Awaitable[None]) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.shield(task)
     task.result()
+
+
+def events(
+    run: Run,
+    request: Request,
+    closing: Closing | None = None,
+    *,
+    heartbeat: float = 10.0,
+    send_timeout: float = 30.0,
+) -> EventStream:
+    """Return a run's events as an answer: those after the request's cursor, then live ones, to the settlement.
+
+    The cursor is `?after=` or `Last-Event-ID`. The first stream of an attached run is the client that it lives by.
+    """
+    after, opening = _cursor(run, request)
+    if after < run.log.oldest - 1:
+        raise ResumeGap(run.log.oldest)
+    return EventStream(
+        RunFrames(run.log, native.frames(run.id), after),
+        closing,
+        headers=[(b"x-run-id", run.id.encode())],
+        opening=opening,
+        farewell=sse.farewell(1000),
+        on_leave=run.leave if run.take_hold() else None,
+        heartbeat=heartbeat,
+        send_timeout=send_timeout,
+    )
+
+
+def _cursor(run: Run, request: Request) -> tuple[int, bytes]:
+    """Return the seq to go on from, and what has to be said first."""
+    asked = request.query_params.get("after", request.headers.get("last-event-id", "0")).strip()
+    if asked == "snapshot":
+        seq, snapshot = run.log.snapshot()
+        return seq, native.frames(run.id)(seq, [snapshot])
+    if asked.isascii() and asked.isdigit() and len(asked) < 16 and int(asked) <= run.seq:
+        return int(asked), b""
+    return run.log.oldest - 1, _reset(run)
+
+
+def _reset(run: Run) -> bytes:
+    """Say, in a frame without a number, that a cursor made no sense and that the run comes from its start."""
+    kind, rest = native.body(Notice("cursor_reset", "The cursor was not one of this run: here it is from its start."))
+    return b"event: %b\n" % kind + sse.data(b'{"run":"%b",%b' % (run.id.encode(), rest))

@@ -1,0 +1,37 @@
+"""Your own generator in FastAPI, with detach, resume, stop and one settlement. Try it: uvicorn fastapi_app:app"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from fastapi import FastAPI, Request, Response
+
+from holdfast import Engine
+from holdfast.asgi import events
+
+
+async def story(subject: str) -> AsyncGenerator[str]:
+    """Stand in for your model or agent: anything that yields text will do."""
+    for word in f"Once upon a time there was {subject}. The end.".split():
+        yield word + " "
+        await asyncio.sleep(0.05)
+
+
+app = FastAPI()
+engine = Engine()  # Engine(await open_store("sqlite:./data")) and start(..., keep=True) to survive kill -9
+
+
+@app.post("/runs", status_code=202)
+async def start(subject: str) -> dict[str, str]:
+    run = await engine.start(story(subject))
+    return {"id": run.id}
+
+
+@app.get("/runs/{run_id}/events")
+async def read(run_id: str, request: Request) -> Response:
+    return events(await engine.open(run_id), request)  # resumes after ?after= or Last-Event-ID
+
+
+@app.post("/runs/{run_id}/stop")
+async def stop(run_id: str) -> dict[str, str]:
+    settlement = await (await engine.open(run_id)).stop(by="user")
+    return {"outcome": type(settlement).__name__.lower(), "text": settlement.text}
