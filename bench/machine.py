@@ -46,11 +46,11 @@ def cpu_seconds(pid: int) -> float:
     return ticks / TICK
 
 
-def busy_seconds() -> float:
-    """What all processes together have used of the two cores."""
-    cores = {f"cpu{TARGET_CORE}", f"cpu{LOAD_CORE}"}
-    lines = [line.split() for line in Path("/proc/stat").read_text().splitlines() if line.split()[0] in cores]
-    return sum(int(line[i]) for line in lines for i in (1, 2, 3, 6, 7, 8)) / TICK
+def busy_seconds(core: int) -> float:
+    """How long a core has not been idle."""
+    lines = map(str.split, Path("/proc/stat").read_text().splitlines())
+    counts = next(line for line in lines if line[0] == f"cpu{core}")
+    return sum(int(counts[i]) for i in (1, 2, 3, 6, 7, 8)) / TICK
 
 
 @dataclass

@@ -57,15 +57,12 @@ def json_requests(target: Target, upstream: Upstream, seconds: float) -> Figures
 def _streams(target: Target, upstream: Upstream, **load: Any) -> Figures:
     """Runs the client once. CPU is counted from its start to its end, and so are the chunks it is divided by."""
     upstream.reset()
-    machine_before, target_before, upstream_before = (
-        machine.busy_seconds(),
-        target.cpu_seconds(),
-        upstream.cpu_seconds(),
-    )
+    before = _clocks(target, upstream)
     seen = run_client(target.port, **load)
-    target_cpu = target.cpu_seconds() - target_before
-    load_cpu = upstream.cpu_seconds() - upstream_before + seen["cpu_seconds"]
-    other_cpu = machine.busy_seconds() - machine_before - target_cpu - load_cpu
+    wall, target_cpu, upstream_cpu, target_core, load_core = (
+        after - at for after, at in zip(_clocks(target, upstream), before, strict=True)
+    )
+    others = target_core + load_core - target_cpu - upstream_cpu - seen["cpu_seconds"]
     late = upstream.stats()["late_mean_us"]
     if not seen["chunks"]:
         raise Failed(f"not one chunk in time: {seen['error_kinds']} {seen.get('first_error', '')}")
@@ -80,13 +77,18 @@ def _streams(target: Target, upstream: Upstream, **load: Any) -> Figures:
         "ttft_max_us": seen["ttft_us"]["max"],
         "cpu_s_per_1m_chunks": target_cpu / seen["chunks_all"] * 1e6,
         "cpu_us_per_request": target_cpu / max(1, seen["requests"]) * 1e6,
-        "target_busy": target_cpu / seen["wall_seconds"],
-        "load_busy": load_cpu / seen["wall_seconds"],
-        "others_busy": max(0.0, other_cpu / seen["wall_seconds"]),
+        "target_busy": target_cpu / wall,
+        "load_busy": (upstream_cpu + seen["cpu_seconds"]) / wall,
+        "others_busy": max(0.0, others / wall),
         "upstream_late_mean_us": late,
         "errors": seen["errors"],
         "left_open": upstream.still_active(),
     }
+
+
+def _clocks(target: Target, upstream: Upstream) -> tuple[float, ...]:
+    cores = (machine.busy_seconds(machine.TARGET_CORE), machine.busy_seconds(machine.LOAD_CORE))
+    return time.monotonic(), target.cpu_seconds(), upstream.cpu_seconds(), *cores
 
 
 # ---- memory ----

@@ -21,6 +21,9 @@
 #define BLOCK 65536 /* bytes offered to a socket at once */
 #define ROOM (BLOCK + 32768)
 #define CLOSES 16384
+/* Paced chunks that fall due within this many ns go out together, which saves wake-ups at 50,000/s. An odd number: work in
+ * step with the kernel's own tick would never be seen by its sampling of busy cores. */
+#define TICK 97000LL
 #define MARKER 64
 
 enum mode { FLAT, PACED, JSON, SILENT, MUTE };
@@ -599,7 +602,7 @@ int main(int argc, char **argv) {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL}, events[256];
     if (epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &event)) die("epoll_ctl");
     for (;;) {
-        int64_t until = ready ? 0 : timers.count ? timers.at[1]->due : -1;
+        int64_t until = ready ? 0 : timers.count ? (timers.at[1]->due / TICK + 1) * TICK : -1;
         int n = wait_events(epoll, events, 256, until);
         for (int i = 0; i < n; i++) {
             if (events[i].data.ptr) on_event(events[i].data.ptr, events[i].events);
