@@ -86,7 +86,7 @@ class Target:
                 time.sleep(0.02)
             finally:
                 http.close()
-        tail = self.output()[-2000:]
+        tail = "\n".join(self.output().strip().splitlines()[-3:])
         self.stop()
         raise Failed(f"{self.name} did not become ready: {tail}")
 
