@@ -328,6 +328,7 @@ class Engine:
         """
         now = self._clock()
         record = msgspec.structs.replace(record, keeper=self.keeper, created_at=now, started_at=now)
+        input = [msgspec.structs.replace(message, created_at=now) for message in input]
         self._take_place(record.owner)
         try:
             if not keep:

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from ..errors import HoldfastError, ResumeGap, SessionBusy
 from ..events import ErrorInfo
+from ..ids import new_id
 from ..wire import native
 
 logger = logging.getLogger("holdfast")
@@ -31,7 +32,7 @@ class Json(Response):
 
 def answer(info: ErrorInfo, *, extra: dict[str, Any] | None = None, headers: dict[str, str] | None = None) -> Json:
     """Return an error as an answer, with what a client needs to decide whether to try again."""
-    sent = dict(headers or {})
+    sent = {"x-request-id": new_id("req"), **(headers or {})}
     if info.retry_after is not None:
         sent["retry-after"] = str(max(0, math.ceil(info.retry_after)))
     return Json({"error": native.error(info), **(extra or {})}, status_code=info.status, headers=sent)

@@ -6,7 +6,9 @@ before, and the event's seq. So one cursor says where a reader is, also in the m
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -80,7 +82,7 @@ class _Feed:
         if entries:
             self._n = entries[0].n
             await self._enter(entries[0])
-            return native.feed_frame(entries[0])
+            return native.feed_frame(entries[0], await self._told(entries[0]))
         self.is_over = await self._parts.store.get_session(self._session_id) is None
         return b""
 
@@ -102,6 +104,15 @@ class _Feed:
             await self._enter_run(entry.data["run_id"], 0)
         elif entry.type == "run.settled":
             self._leave_run()
+
+    async def _told(self, entry: FeedEntry) -> dict[str, Any]:
+        """Return what an entry tells; the end of a run with its settlement, so that nobody has to ask."""
+        told = native.told_in_feed(entry)
+        if entry.type == "run.settled":
+            with contextlib.suppress(RunNotFound):
+                run = await self._parts.engine.open(entry.data["run_id"])
+                told["settlement"] = native.settlement(run.settlement) if run.settlement else None
+        return told
 
     async def _enter_run(self, run_id: str, seq: int) -> None:
         self._leave_run()

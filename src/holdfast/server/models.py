@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..errors import ModelNotFound
+from ..ids import new_id
 from .auth import LOCAL
 from .context import Endpoint, Parts, owner_of
 from .errors import Json
@@ -13,7 +14,8 @@ from .errors import Json
 
 async def openai_models(parts: Parts, request: Request) -> Response:
     """List the models in OpenAI's shape."""
-    return Json({"object": "list", "data": [_openai(name) for name in await parts.providers.names()]})
+    listed = [_openai(name) for name in await parts.providers.names()]
+    return Json({"object": "list", "data": listed}, headers={"x-request-id": new_id("req")})
 
 
 async def openai_model(parts: Parts, request: Request) -> Response:
@@ -22,7 +24,7 @@ async def openai_model(parts: Parts, request: Request) -> Response:
     provider, model = await parts.providers.find(name)
     if model not in await provider.list_models():
         raise ModelNotFound(f"There is no model {name!r}.")
-    return Json(_openai(f"{provider.name}/{model}"))
+    return Json(_openai(f"{provider.name}/{model}"), headers={"x-request-id": new_id("req")})
 
 
 def _openai(name: str) -> dict[str, object]:

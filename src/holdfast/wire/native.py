@@ -172,10 +172,20 @@ def frames(run_id: str) -> Callable[[int, Sequence[Event]], bytes]:
     return render
 
 
-def feed_frame(entry: FeedEntry) -> bytes:
+def feed_frame(entry: FeedEntry, told: dict[str, Any]) -> bytes:
     """Return one entry of a session's feed."""
-    payload = _encode({"n": entry.n, "type": entry.type, **entry.data})
+    payload = _encode({"n": entry.n, "type": entry.type, **told})
     return sse.frame(b"%d" % entry.n, entry.type.encode(), payload)
+
+
+def told_in_feed(entry: FeedEntry) -> dict[str, Any]:
+    """Return what an entry tells, with messages in the shape that they have everywhere."""
+    told = dict(entry.data)
+    if "message" in told:
+        told["message"] = message(msgspec.convert(told["message"], Message))
+    if "input" in told:
+        told["input"] = [message(said) for said in msgspec.convert(told["input"], list[Message])]
+    return told
 
 
 def feed_run_frame(n: int, run_id: str, seq: int, event: Event) -> bytes:
