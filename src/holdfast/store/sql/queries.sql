@@ -1,0 +1,143 @@
+-- The queries of the SQLite store, by name.
+-- `status <> 'settled'` beside `status = ...` says nothing new: it lets SQLite see that the small index will do.
+
+-- runs
+
+-- name: run
+SELECT * FROM records WHERE id = :id
+
+-- name: run_by_number
+SELECT * FROM records WHERE n = :n
+
+-- name: insert_run
+INSERT INTO runs (id, owner, session, message_id, parent_id, model, kind, lifetime, status, keeper, epoch, request,
+    queue_number, input, follows, created_at, started_at)
+VALUES (:id, :owner, :session, :message_id, :parent_id, :model, :kind, :lifetime, :status, :keeper, :epoch, :request,
+    :queue_number, :input, :follows, :created_at, :started_at)
+
+-- name: start_run
+UPDATE runs SET status = 'running', keeper = :keeper, parent_id = :parent_id, started_at = :at, input = :input
+WHERE id = :id
+
+-- name: settle_run
+UPDATE runs SET status = 'settled', seq = :seq, settlement = :settlement, settled_at = :now WHERE id = :id
+
+-- name: change_input
+UPDATE runs SET input = :input WHERE id = :id
+
+-- name: follows
+SELECT follows FROM runs WHERE id = :id
+
+-- name: unsettled
+SELECT id, status FROM runs WHERE session = :session AND status <> 'settled' ORDER BY status DESC, queue_number
+
+-- name: queued
+SELECT * FROM records WHERE n IN (
+    SELECT runs.n FROM runs JOIN sessions ON sessions.n = runs.session
+    WHERE sessions.id = :session_id AND status = 'queued' AND status <> 'settled'
+)
+ORDER BY queue_number
+
+-- name: list_runs
+SELECT * FROM records WHERE n IN (SELECT n FROM runs WHERE {conditions} ORDER BY n DESC LIMIT :limit) ORDER BY n DESC
+
+-- name: key
+SELECT digest, run FROM idempotency WHERE owner = :owner AND key = :key
+
+-- name: insert_key
+INSERT INTO idempotency (owner, key, digest, run) VALUES (:owner, :key, :digest, :run)
+
+-- logs
+
+-- name: end_of_log
+SELECT n, (SELECT first + count - 1 FROM events WHERE run = runs.n ORDER BY first DESC LIMIT 1) FROM runs
+WHERE id = ? AND epoch = ? AND status = 'running'
+
+-- name: append
+INSERT INTO events (run, first, count, body) VALUES (?, ?, ?, ?)
+
+-- name: read_log
+SELECT first, body FROM events
+WHERE run = :run AND first >= coalesce((SELECT max(first) FROM events WHERE run = :run AND first <= :next), 0)
+ORDER BY first
+
+-- name: due_for_trim
+SELECT n FROM runs WHERE status = 'settled' AND oldest < seq AND settled_at < :before LIMIT :limit
+
+-- name: trim_events
+DELETE FROM events WHERE run = ?
+
+-- name: trim_run
+UPDATE runs SET oldest = seq WHERE n = ?
+
+-- sessions
+
+-- name: session
+SELECT * FROM sessions WHERE id = :id
+
+-- name: insert_session
+INSERT INTO sessions (id, owner, title, model, system, params, pinned, head_id, created_at, updated_at)
+VALUES (:id, :owner, :title, :model, :system, :params, :pinned, :head_id, :created_at, :updated_at)
+
+-- name: save_session
+UPDATE sessions SET title = :title, model = :model, system = :system, params = :params, pinned = :pinned,
+    head_id = :head_id, updated_at = :updated_at, feed_n = :feed_n, queue_n = :queue_n
+WHERE n = :n
+
+-- name: list_sessions
+SELECT * FROM sessions WHERE owner = ? AND (pinned, updated_at, id) < (?, ?, ?) {found}
+ORDER BY pinned DESC, updated_at DESC, id DESC LIMIT ?
+
+-- name: found
+AND n IN (SELECT session FROM search WHERE search MATCH ?)
+
+-- name: unindex_session
+DELETE FROM search WHERE rowid IN (SELECT n FROM messages WHERE session = :n UNION SELECT -:n)
+
+-- name: unindex_title
+DELETE FROM search WHERE rowid = -:n
+
+-- name: index
+INSERT INTO search (rowid, session, words) VALUES (:rowid, :session, :words)
+
+-- name: delete_session
+DELETE FROM sessions WHERE n = :n
+
+-- name: insert_message
+INSERT INTO messages (session, id, body) VALUES (:session, :id, :body)
+
+-- name: has_message
+SELECT 1 FROM messages WHERE session = :session AND id = :id
+
+-- name: messages
+SELECT body FROM messages WHERE session = (SELECT n FROM sessions WHERE id = :session_id) ORDER BY n
+
+-- name: tell
+INSERT INTO feed (session, n, type, data, message) VALUES (:session, :n, :type, :data, :message)
+
+-- name: read_feed
+SELECT feed.n, type, data, body FROM feed LEFT JOIN messages ON messages.n = feed.message
+WHERE feed.session = (SELECT n FROM sessions WHERE id = :session_id) AND feed.n > :after
+ORDER BY feed.n LIMIT :limit
+
+-- leases
+
+-- name: renew
+INSERT INTO leases (keeper, until) VALUES (:keeper, :until) ON CONFLICT (keeper) DO UPDATE SET until = excluded.until
+
+-- name: forget_leases
+DELETE FROM leases
+
+-- name: orphans
+SELECT n FROM runs
+WHERE status = 'running' AND status <> 'settled' AND keeper NOT IN (SELECT keeper FROM leases WHERE until > :now)
+ORDER BY n
+
+-- name: take_over
+UPDATE runs SET keeper = ?, epoch = epoch + 1 WHERE n = ?
+
+-- name: waiting_sessions
+SELECT id FROM sessions
+WHERE n IN (SELECT session FROM runs WHERE status = 'queued' AND status <> 'settled')
+    AND n NOT IN (SELECT session FROM runs WHERE status = 'running' AND status <> 'settled' AND session IS NOT NULL)
+ORDER BY n

@@ -1,0 +1,200 @@
+"""The store for one machine: a SQLite database in a folder, and nothing to install."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..errors import StoreUnavailable
+from ..events import AnySettlement, Event
+from ..history import Message, Session
+from . import HEAD, Append, FeedEntry, Idempotency, IfBusy, RunRecord, Status
+from .sqlite_file import StoreDamaged, StoreInUse, StoreReadOnly, StoreTooNew, Trace, locate
+from .sqlite_rows import Reading, Writing
+from .sqlite_threads import Job, Readers, Writer
+
+__all__ = ["SqliteStore", "StoreDamaged", "StoreInUse", "StoreReadOnly", "StoreTooNew"]
+
+_TRIMMED_AT_ONCE = 100  # runs: a transaction that deletes more would keep everybody else waiting
+
+T = TypeVar("T")
+
+
+class SqliteStore:
+    """Keeps everything in one SQLite file, which one process has to itself.
+
+    All writes of a moment are one commit. It is flushed to the disk where anything in it was acknowledged for good;
+    a commit of appends alone is not, and survives `kill -9` but not a power cut.
+    """
+
+    def __init__(self, path: str | Path, *, trace: Trace | None = None) -> None:
+        """Open the database in a folder, or the file itself, and make it where there is none.
+
+        `trace` is called with each statement of the writer, in its thread.
+        """
+        self.path = locate(path)
+        self._writer = Writer(self.path, trace)
+        self._readers = Readers(self.path)
+        self._closed = False
+        self._writer.open()
+        self._readers.open()
+
+    @property
+    def commits(self) -> int:
+        """How many transactions were committed so far: far fewer than writes, under load."""
+        return self._writer.commits
+
+    async def _write(self, work: Callable[[Writing], T], *, durable: bool = True) -> T:
+        if self._closed:
+            raise StoreUnavailable("The store is closed.")
+        result: T = await self._writer.ask(Job(lambda db: work(Writing(db)), durable=durable))
+        return result
+
+    async def _read(self, work: Callable[[Reading], T]) -> T:
+        if self._closed:
+            raise StoreUnavailable("The store is closed.")
+        result: T = await self._readers.ask(Job(lambda db: work(Reading(db))))
+        return result
+
+    # runs
+
+    async def create_run(
+        self,
+        run: RunRecord,
+        input: Sequence[Message] = (),
+        *,
+        parent: str | None = HEAD,
+        expect_head: str | None = HEAD,
+        if_busy: IfBusy = "reject",
+        idempotency: Idempotency | None = None,
+    ) -> RunRecord:
+        """Accept a run, with the messages that it answers."""
+        return await self._write(lambda rows: rows.create_run(run, input, parent, expect_head, if_busy, idempotency))
+
+    async def find_repeated(self, idempotency: Idempotency) -> RunRecord | None:
+        """Return the run that a key has started."""
+        return await self._read(lambda rows: rows.repeated(idempotency))
+
+    async def start_queued(self, session_id: str, *, keeper: str, now: float) -> RunRecord | None:
+        """Make the first queued run of a session the running one."""
+        return await self._write(lambda rows: rows.start_queued(session_id, keeper, now))
+
+    async def append(self, entries: Sequence[Append]) -> list[bool]:
+        """Add events to logs."""
+        return await self._write(lambda rows: rows.append(entries), durable=False)
+
+    async def settle(
+        self,
+        run_id: str,
+        epoch: int,
+        *,
+        seq: int,
+        settlement: AnySettlement,
+        message: Message | None,
+        now: float,
+    ) -> AnySettlement | None:
+        """Record how a run ended: compare-and-set."""
+        return await self._write(lambda rows: rows.settle(run_id, epoch, seq, settlement, message, now))
+
+    async def get_run(self, run_id: str) -> RunRecord | None:
+        """Return a run."""
+        return await self._read(lambda rows: rows.run(run_id))
+
+    async def list_runs(
+        self,
+        *,
+        owner: str | None = None,
+        session_id: str | None = None,
+        status: Status | None = None,
+        before: str | None = None,
+        limit: int = 50,
+    ) -> list[RunRecord]:
+        """Return runs, the newest first."""
+        return await self._read(lambda rows: rows.list_runs(owner, session_id, status, before, limit))
+
+    async def read_log(self, run_id: str, after: int, limit: int = 512) -> list[Event]:
+        """Return the events after `after`."""
+        return await self._read(lambda rows: rows.read_log(run_id, after, limit))
+
+    async def trim_logs(self, settled_before: float) -> int:
+        """Forget the events of runs that settled before a time, some runs in each transaction."""
+        trimmed = latest = await self._trim(settled_before)
+        while latest == _TRIMMED_AT_ONCE:
+            latest = await self._trim(settled_before)
+            trimmed += latest
+        return trimmed
+
+    async def _trim(self, settled_before: float) -> int:
+        return await self._write(lambda rows: rows.trim_logs(settled_before, _TRIMMED_AT_ONCE))
+
+    # the queue of a session
+
+    async def queued(self, session_id: str) -> list[RunRecord]:
+        """Return the queued runs of a session in their order."""
+        return await self._read(lambda rows: rows.queued(session_id))
+
+    async def change_queued(self, run_id: str, input: Sequence[Message]) -> RunRecord | None:
+        """Change what a queued run will say."""
+        return await self._write(lambda rows: rows.change_queued(run_id, input))
+
+    async def drop_queued(self, run_id: str, settlement: AnySettlement, now: float) -> RunRecord | None:
+        """Settle a queued run that has not started."""
+        return await self._write(lambda rows: rows.drop_queued(run_id, settlement, now))
+
+    # sessions
+
+    async def create_session(self, session: Session) -> Session:
+        """Add a session."""
+        return await self._write(lambda rows: rows.add_session(session, ()))
+
+    async def get_session(self, session_id: str) -> Session | None:
+        """Return a session."""
+        return await self._read(lambda rows: rows.session(session_id))
+
+    async def list_sessions(
+        self, owner: str, *, query: str = "", limit: int = 50, before: str | None = None
+    ) -> list[Session]:
+        """Return an owner's sessions: pinned ones first, then the ones changed last."""
+        return await self._read(lambda rows: rows.list_sessions(owner, query, limit, before))
+
+    async def update_session(self, session_id: str, changes: dict[str, Any], now: float) -> Session | None:
+        """Change some fields of a session."""
+        return await self._write(lambda rows: rows.update_session(session_id, changes, now))
+
+    async def delete_session(self, session_id: str) -> bool:
+        """Delete a session and all that belongs to it."""
+        return await self._write(lambda rows: rows.delete_session(session_id))
+
+    async def copy_session(self, session: Session, messages: Sequence[Message]) -> Session:
+        """Add a session together with messages."""
+        return await self._write(lambda rows: rows.add_session(session, messages))
+
+    async def messages(self, session_id: str) -> list[Message]:
+        """Return every message of a session."""
+        return await self._read(lambda rows: rows.messages(session_id))
+
+    async def read_feed(self, session_id: str, after: int, limit: int = 512) -> list[FeedEntry]:
+        """Return what happened in a session after entry `after`."""
+        return await self._read(lambda rows: rows.read_feed(session_id, after, limit))
+
+    # leases
+
+    async def renew(self, keeper: str, until: float) -> None:
+        """Say that a process is alive until a time."""
+        await self._write(lambda rows: rows.renew(keeper, until))
+
+    async def claim(self, keeper: str, now: float) -> list[RunRecord]:
+        """Take over the running runs whose keeper's lease has ended."""
+        return await self._write(lambda rows: rows.claim(keeper, now))
+
+    async def waiting_sessions(self) -> list[str]:
+        """Return the sessions in which a run is queued and none is running."""
+        return await self._read(lambda rows: rows.waiting_sessions())
+
+    async def close(self) -> None:
+        """Finish what was asked for, put everything into the one file, and let go of it."""
+        if not self._closed:
+            self._closed = True
+            await self._readers.close()
+            await self._writer.close()

@@ -1,0 +1,347 @@
+"""One SQLite database file: its folder, its lock, its schema, and what may be wrong with it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import hashlib
+import os
+import sqlite3
+import sys
+import time
+from collections.abc import Callable, Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import NamedTuple
+
+from ..errors import HoldfastError, StoreUnavailable
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+_APPLICATION_ID = 0x486F6C64  # "Hold": tells our files from those of other programs
+_CHECKED_WHOLE = 64 * 1024 * 1024  # bytes: a bigger file would keep the start waiting, and is checked where it is read
+_BUSY_SECONDS = 1.0
+_WAL_BYTES = 64 * 1024 * 1024
+
+Trace = Callable[[str], None]
+
+
+class StoreInUse(HoldfastError):
+    """Another process has the database open."""
+
+    code = "store_in_use"
+    status = 503
+
+
+class StoreTooNew(HoldfastError):
+    """A newer version has written the database."""
+
+    code = "store_too_new"
+    status = 503
+
+
+class StoreDamaged(HoldfastError):
+    """The file is no database of ours, or no longer a sound one."""
+
+    code = "store_damaged"
+    status = 503
+
+
+class StoreReadOnly(HoldfastError):
+    """The database, or the place for it, cannot be written."""
+
+    code = "store_read_only"
+    status = 503
+
+
+# opening
+
+
+class Lock:
+    """Proves that no other process uses a database. The system lets go of it when the process ends, however it ends."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.with_name(path.name + ".lock")
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            _lock(self._file)
+        except OSError:
+            holder = os.read(self._file, 32).decode("ascii", "replace").strip() or "unknown"
+            os.close(self._file)
+            raise StoreInUse(
+                f"{path} is in use by process {holder}. Stop that process, or give this one another data folder."
+            ) from None
+        os.truncate(self._file, 0)
+        os.write(self._file, str(os.getpid()).encode())
+
+    def release(self) -> None:
+        """Let another process have the database."""
+        os.close(self._file)
+
+
+def _lock(file: int) -> None:
+    if sys.platform == "win32":
+        os.lseek(file, 1024, os.SEEK_SET)  # Windows keeps others from reading what is locked: not the process id
+        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+        os.lseek(file, 0, os.SEEK_SET)
+    else:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def locate(path: str | Path) -> Path:
+    """Return the database file: the path itself, or `holdfast.db` where it is a folder or looks like one."""
+    place = Path(path).expanduser()
+    is_folder = place.is_dir() if place.exists() else place.suffix == ""
+    return (place / "holdfast.db" if is_folder else place).absolute()
+
+
+def prepare(path: Path) -> Lock:
+    """Make the folder and the file where there are none, lock them, and see that the schema is ours and sound.
+
+    The lock proves that every process before this one is dead, so their leases end here: what they left is found at
+    once, not when a lease has run out.
+    """
+    with _explained(path):
+        if not path.parent.exists():
+            path.parent.mkdir(parents=True, mode=0o700)
+        lock = Lock(path)
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            _check_header(path)
+            with contextlib.closing(connect(path)) as db:
+                _check_content(db, path)
+                _migrate(db, path)
+                db.execute(queries()["forget_leases"])
+        except BaseException:
+            lock.release()
+            raise
+        return lock
+
+
+def connect(path: Path, trace: Trace | None = None) -> sqlite3.Connection:
+    """Open the connection that writes. There is one, and it makes the checkpoints too.
+
+    Two connections that write or checkpoint can corrupt a database in SQLite before 3.51.3 (the WAL-reset bug).
+    """
+    db = _open(f"{path.as_uri()}?mode=rw", trace)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = FULL")
+    db.execute("PRAGMA foreign_keys = ON")
+    db.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
+    return db
+
+
+def connect_reader(path: Path) -> sqlite3.Connection:
+    """Open a connection that cannot write."""
+    db = _open(f"{path.as_uri()}?mode=ro", None)
+    db.execute("PRAGMA query_only = ON")
+    return db
+
+
+def _open(uri: str, trace: Trace | None) -> sqlite3.Connection:
+    db = sqlite3.connect(
+        uri, uri=True, isolation_level=None, timeout=_BUSY_SECONDS, cached_statements=256, check_same_thread=False
+    )
+    db.row_factory = sqlite3.Row
+    db.set_trace_callback(trace)
+    return db
+
+
+# what may be wrong
+
+
+def _check_header(path: Path) -> None:
+    with path.open("rb") as file:
+        start = file.read(16)
+    if start and start != b"SQLite format 3\0":
+        raise StoreDamaged(
+            f"{path} is not a SQLite database. If it should be one, restore it from a backup; "
+            "otherwise give Holdfast another path."
+        )
+
+
+def _check_content(db: sqlite3.Connection, path: Path) -> None:
+    (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    (application,) = db.execute("PRAGMA application_id").fetchone()
+    if tables and application != _APPLICATION_ID:
+        raise StoreDamaged(f"{path} is a database of another program. Give Holdfast another path.")
+    if path.stat().st_size <= _CHECKED_WHOLE:
+        (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            raise _damaged(path, found)
+
+
+def _damaged(path: Path, found: object) -> StoreDamaged:
+    return StoreDamaged(
+        f"{path} is damaged ({found}). Keep a copy of it with its -wal file, then restore a backup, "
+        "or save what can be read with: sqlite3 holdfast.db .recover"
+    )
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Say what happened, why, and what to do, instead of what the system said."""
+    try:
+        yield
+    except OSError as error:
+        raise _explain_os(error, path) from error
+    except sqlite3.Error as error:
+        raise _explain_sqlite(error, path) from error
+
+
+def _explain_os(error: OSError, path: Path) -> HoldfastError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreUnavailable(f"There is no space left for {path}: free some, then start again.")
+    if error.errno in (errno.ENOTDIR, errno.EEXIST, errno.EISDIR):
+        return StoreReadOnly(f"{path} cannot be made: a file stands where a folder should be. Choose another path.")
+    reason = error.strerror or str(error)
+    return StoreReadOnly(
+        f"{path} cannot be written ({reason}). Give this user the right to write there, or choose another folder."
+    )
+
+
+def _explain_sqlite(error: sqlite3.Error, path: Path) -> HoldfastError:
+    if primary_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return _damaged(path, error)
+    if primary_code(error) in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+        return StoreReadOnly(
+            f"{path} cannot be written ({error}). Give this user the right to write to it and to its folder, "
+            "or choose another folder."
+        )
+    return unavailable(error) or StoreDamaged(f"{path} cannot be opened: {error}.")
+
+
+def primary_code(error: BaseException) -> int | None:
+    """Return the main part of SQLite's error code; None where the error is of another kind."""
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
+
+
+_UNAVAILABLE: dict[int | None, str] = {
+    sqlite3.SQLITE_BUSY: "Another program has locked the database: close it. The write is not done.",
+    sqlite3.SQLITE_LOCKED: "The database is locked. The write is not done.",
+    sqlite3.SQLITE_FULL: "The disk is full: free some space. The write is not done; nothing acknowledged is lost.",
+    sqlite3.SQLITE_IOERR: "The disk reported an error: look at its space and at the system's log. "
+    "The write is not done; nothing acknowledged is lost.",
+    sqlite3.SQLITE_READONLY: "The database can no longer be written: was its disk mounted read-only?",
+    sqlite3.SQLITE_CANTOPEN: "The database can no longer be opened: was its folder moved or its owner changed?",
+    sqlite3.SQLITE_CORRUPT: "The database is damaged: stop the server, keep a copy, and restore a backup.",
+    sqlite3.SQLITE_NOTADB: "The database is damaged: stop the server, keep a copy, and restore a backup.",
+    sqlite3.SQLITE_PROTOCOL: "The database is locked. The write is not done.",
+    sqlite3.SQLITE_NOMEM: "There was not enough memory for the database. The write is not done.",
+}
+
+
+def unavailable(error: BaseException) -> StoreUnavailable | None:
+    """Return what to say where the medium has failed; None where the error is of another kind."""
+    words = _UNAVAILABLE.get(primary_code(error))
+    return None if words is None else StoreUnavailable(f"{words} ({getattr(error, 'sqlite_errorname', '')})")
+
+
+# schema
+
+
+class Migration(NamedTuple):
+    """One step of the schema. Once published it never changes."""
+
+    number: int
+    name: str
+    sql: str
+
+    @property
+    def checksum(self) -> str:
+        """The same on every system, whatever its line ends are."""
+        return hashlib.sha256(self.sql.replace("\r\n", "\n").encode()).hexdigest()
+
+
+@functools.cache
+def migrations() -> tuple[Migration, ...]:
+    """Return the steps that this version knows, in order."""
+    found = [file for file in files(__package__).joinpath("sql").iterdir() if file.name[:4].isdigit()]
+    return tuple(
+        Migration(int(file.name[:4]), file.name.removesuffix(".sql"), file.read_text("utf-8"))
+        for file in sorted(found, key=lambda file: file.name)
+    )
+
+
+@functools.cache
+def queries() -> dict[str, str]:
+    """Return the queries by their names."""
+    _, *sections = files(__package__).joinpath("sql", "queries.sql").read_text("utf-8").split("-- name: ")
+    named = (section.partition("\n") for section in sections)
+    return {name.strip(): "\n".join(_code_lines(sql)) for name, _, sql in named}
+
+
+def _code_lines(sql: str) -> list[str]:
+    return [line for line in sql.splitlines() if line.strip() and not line.startswith("--")]
+
+
+def _migrate(db: sqlite3.Connection, path: Path) -> None:
+    db.execute(
+        "CREATE TABLE IF NOT EXISTS migrations "
+        "(number INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at REAL NOT NULL)"
+    )
+    db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+    applied = {row["number"]: row["checksum"] for row in db.execute("SELECT number, checksum FROM migrations")}
+    _check_applied(applied, path)
+    due = [migration for migration in migrations() if migration.number not in applied]
+    if due and applied:
+        _back_up(db, path.with_name(f"{path.name}.before-{due[0].number:04}"))
+    for migration in due:
+        _apply(db, migration)
+
+
+def _check_applied(applied: dict[int, str], path: Path) -> None:
+    known = {migration.number: migration for migration in migrations()}
+    if newer := applied.keys() - known.keys():
+        raise StoreTooNew(
+            f"{path} was written by a newer Holdfast (schema {max(newer)}; this one knows {max(known)}). "
+            f"Install the newer version, or go back to a backup: {path.name}.before-NNNN."
+        )
+    for number, checksum in applied.items():
+        if checksum != known[number].checksum:
+            raise StoreDamaged(
+                f"{path} was made by another edition of schema step {known[number].name}. "
+                "Install the Holdfast that made it, unchanged, or give this one another data folder."
+            )
+
+
+def _back_up(db: sqlite3.Connection, target: Path) -> None:
+    """Copy the whole database, and only then give the copy its name: a half copy is no backup."""
+    part = target.with_name(target.name + ".part")
+    part.unlink(missing_ok=True)
+    os.close(os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    with contextlib.closing(sqlite3.connect(part)) as copy:
+        db.backup(copy)
+    part.replace(target)
+
+
+def _apply(db: sqlite3.Connection, migration: Migration) -> None:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        for statement in _statements(migration.sql):
+            db.execute(statement)
+        db.execute("INSERT INTO migrations VALUES (?, ?, ?, ?)", (*migration[:2], migration.checksum, time.time()))
+        db.execute("COMMIT")
+    except BaseException:
+        roll_back(db)
+        raise
+
+
+def roll_back(db: sqlite3.Connection) -> None:
+    """Undo what was not committed. SQLite has done so already after some errors."""
+    if db.in_transaction:
+        db.execute("ROLLBACK")
+
+
+def _statements(sql: str) -> Iterator[str]:
+    statement = ""
+    for line in sql.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
