@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -14,7 +16,7 @@ from starlette.responses import Response
 
 from .. import __version__
 from ..engine import Engine, Limits
-from ..errors import HoldfastError
+from ..errors import HoldfastError, StoreUnavailable
 from ..providers import Provider, Providers
 from ..providers.openai_compatible import OpenAICompatible
 from ..providers.scripted import Scripted
@@ -25,6 +27,8 @@ from .context import Endpoint, Parts
 from .errors import Json, on_any_error, on_holdfast_error, on_http_error
 from .settings import ProviderSettings, Settings
 from .sources import ChatSources
+
+logger = logging.getLogger("holdfast")
 
 # The most used first: routes are tried in order.
 ENDPOINTS: list[Endpoint] = [
@@ -62,12 +66,24 @@ def _lifespan(parts: Parts):  # type: ignore[no-untyped-def]
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
         async with parts.engine:
+            trimming = asyncio.create_task(_trim_logs(parts))
             yield
+            trimming.cancel()
             await end(parts)
         await parts.providers.close()
         await parts.store.close()
 
     return lifespan
+
+
+async def _trim_logs(parts: Parts) -> None:
+    """Forget the events of runs that ended long ago, now and every hour."""
+    while True:
+        try:
+            await parts.store.trim_logs(parts.engine.now() - parts.settings.log_days * 86400)
+        except StoreUnavailable as error:
+            logger.warning("old logs could not be trimmed: %s", error)
+        await asyncio.sleep(3600)
 
 
 async def end(parts: Parts) -> None:
