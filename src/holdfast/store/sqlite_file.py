@@ -11,7 +11,6 @@ import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,9 +21,11 @@ if sys.platform == "win32":
 else:
     import fcntl
 
+_SQL = Path(__file__).with_name("sql")
 _APPLICATION_ID = 0x486F6C64  # "Hold": tells our files from those of other programs
 _CHECKED_WHOLE = 64 * 1024 * 1024  # bytes: a bigger file would keep the start waiting, and is checked where it is read
 _BUSY_SECONDS = 1.0
+_WAL_PAGES = 4000  # 16 MB between checkpoints: a page that many runs append to is then copied once, not each time
 _WAL_BYTES = 64 * 1024 * 1024
 
 Trace = Callable[[str], None]
@@ -131,6 +132,7 @@ def connect(path: Path, trace: Trace | None = None) -> sqlite3.Connection:
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
     db.execute("PRAGMA foreign_keys = ON")
+    db.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
     db.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
     return db
 
@@ -261,17 +263,14 @@ class Migration(NamedTuple):
 @functools.cache
 def migrations() -> tuple[Migration, ...]:
     """Return the steps that this version knows, in order."""
-    found = [file for file in files(__package__).joinpath("sql").iterdir() if file.name[:4].isdigit()]
-    return tuple(
-        Migration(int(file.name[:4]), file.name.removesuffix(".sql"), file.read_text("utf-8"))
-        for file in sorted(found, key=lambda file: file.name)
-    )
+    found = sorted(_SQL.glob("[0-9][0-9][0-9][0-9]_*.sql"))
+    return tuple(Migration(int(file.name[:4]), file.stem, file.read_text("utf-8")) for file in found)
 
 
 @functools.cache
 def queries() -> dict[str, str]:
     """Return the queries by their names."""
-    _, *sections = files(__package__).joinpath("sql", "queries.sql").read_text("utf-8").split("-- name: ")
+    _, *sections = (_SQL / "queries.sql").read_text("utf-8").split("-- name: ")
     named = (section.partition("\n") for section in sections)
     return {name.strip(): "\n".join(_code_lines(sql)) for name, _, sql in named}
 

@@ -18,6 +18,8 @@ from ..history import Message, Session
 from . import HEAD, Append, FeedEntry, Idempotency, IfBusy, RunRecord, Status, rules
 from .sqlite_file import queries
 
+_MOST_INDEXED = 1 << 20  # messages of one session: the index has no room for more, see the schema
+
 _encode = msgspec.json.encode
 _decode = msgspec.json.decode
 _decode_message = msgspec.json.Decoder(Message).decode
@@ -139,6 +141,7 @@ class _Session:
 
     def __init__(self, row: sqlite3.Row) -> None:
         self.n: int = row["n"]
+        self.message_n: int = row["message_n"]
         self.feed_n: int = row["feed_n"]
         self.queue_n: int = row["queue_n"]
         self.session = _session(row)
@@ -321,25 +324,24 @@ class Writing(Reading):
 
     def append(self, entries: Sequence[Append]) -> list[bool]:
         """Add events to logs."""
-        ends: dict[tuple[str, int], tuple[int, int] | None] = {}
+        ends = self._ends_of_logs(entries)
         saved: list[bool] = []
         rows: list[tuple[int, int, int, bytes]] = []
         for entry in entries:
-            key = entry.run_id, entry.epoch
-            end = ends[key] if key in ends else self._end_of_log(*key)
+            end = ends.get((entry.run_id, entry.epoch))
             saved.append(end is not None)
             if end is not None:
                 run, seq = end
-                ends[key] = run, rules.end_of(entry, seq)
+                ends[entry.run_id, entry.epoch] = run, rules.end_of(entry, seq)
                 if events := entry.events[seq + 1 - entry.first :]:
                     rows.append((run, seq + 1, len(events), encode_events(events)))
         self._db.executemany(self._sql["append"], rows)
         return saved
 
-    def _end_of_log(self, run_id: str, epoch: int) -> tuple[int, int] | None:
-        """Return a run's number and its last seq, or None where it has settled or has another owner."""
-        row = self._db.execute(self._sql["end_of_log"], (run_id, epoch)).fetchone()
-        return None if row is None else (row[0], row[1] or 0)
+    def _ends_of_logs(self, entries: Sequence[Append]) -> dict[tuple[str, int], tuple[int, int]]:
+        """Return number and last seq of each run that can be written to, by its id and epoch; in one query for all."""
+        rows = self._rows("ends_of_logs", ids=_encode([entry.run_id for entry in entries]))
+        return {(run_id, epoch): (n, end or 0) for run_id, epoch, n, end in rows}
 
     def trim_logs(self, settled_before: float, limit: int) -> int:
         """Forget the events of at most `limit` runs that settled before a time."""
@@ -362,9 +364,10 @@ class Writing(Reading):
             session = replace(session, head_id=messages[-1].id)
         self._db.execute(self._sql["insert_session"], _session_values(session))
         it = self._require_session(session.id)
-        self._index(-it.n, it, session.title)
+        self._index(it, 0, session.title)
         for message in messages:
             self._insert_message(it, message)
+        self._save(it)
         return session
 
     def update_session(self, session_id: str, changes: dict[str, Any], now: float) -> Session | None:
@@ -387,7 +390,7 @@ class Writing(Reading):
         it = self._open(session_id)
         if it is None:
             return False
-        self._rows("unindex_session", n=it.n)
+        self._rows("unindex_session", session=it.n)
         self._rows("delete_session", n=it.n)
         return True
 
@@ -402,14 +405,14 @@ class Writing(Reading):
         return it
 
     def _save(self, it: _Session) -> None:
-        numbers = {"n": it.n, "feed_n": it.feed_n, "queue_n": it.queue_n}
+        numbers = {"n": it.n, "message_n": it.message_n, "feed_n": it.feed_n, "queue_n": it.queue_n}
         self._db.execute(self._sql["save_session"], _session_values(it.session) | numbers)
 
     def _set_title(self, it: _Session, title: str) -> None:
         if title != it.session.title:
             it.change(title=title)
-            self._rows("unindex_title", n=it.n)
-            self._index(-it.n, it, title)
+            self._rows("unindex_title", session=it.n)
+            self._index(it, 0, title)
 
     # messages, the feed and the index
 
@@ -421,23 +424,22 @@ class Writing(Reading):
             raise MessageNotFound(message_id)
 
     def _add(self, it: _Session, message: Message) -> None:
-        self._tell(it, ("message.added", None), self._insert_message(it, message))
+        self._insert_message(it, message)
+        self._tell(it, ("message.added", None), it.message_n)
 
-    def _insert_message(self, it: _Session, message: Message) -> int:
-        values = {"session": it.n, "id": message.id, "body": _encode(message)}
-        number = self._db.execute(self._sql["insert_message"], values).lastrowid
-        assert number is not None
-        self._index(number, it, rules.text_of(message))
-        return number
+    def _insert_message(self, it: _Session, message: Message) -> None:
+        it.message_n += 1
+        self._rows("insert_message", session=it.n, n=it.message_n, id=message.id, body=_encode(message))
+        self._index(it, it.message_n, rules.text_of(message))
 
     def _tell(self, it: _Session, item: tuple[str, dict[str, Any] | None], message: int | None = None) -> None:
         it.feed_n += 1
         data = None if item[1] is None else _encode(item[1])
         self._rows("tell", session=it.n, n=it.feed_n, type=item[0], data=data, message=message)
 
-    def _index(self, rowid: int, it: _Session, text: str) -> None:
-        if words := rules.words(text):
-            self._rows("index", rowid=rowid, session=it.n, words=" ".join(words))
+    def _index(self, it: _Session, number: int, text: str) -> None:
+        if number < _MOST_INDEXED and (words := rules.words(text)):
+            self._rows("index", session=it.n, n=number, words=" ".join(words))
 
     # leases
 
@@ -467,7 +469,7 @@ def _run(row: sqlite3.Row) -> RunRecord:
 
 def _session(row: sqlite3.Row) -> Session:
     values = dict(row)
-    for name in ("n", "feed_n", "queue_n"):
+    for name in ("n", "message_n", "feed_n", "queue_n"):
         del values[name]
     values["params"] = _decode(values["params"])
     values["pinned"] = bool(values["pinned"])

@@ -1,5 +1,5 @@
 -- Everything is a row of a session or of a run, and goes with it.
--- `n` is the order in which rows were added, and the short key that other tables refer to.
+-- `n` counts rows in the order in which they were added, and is the short key that other tables refer to.
 
 CREATE TABLE sessions (
     n          INTEGER PRIMARY KEY,
@@ -13,18 +13,20 @@ CREATE TABLE sessions (
     head_id    TEXT,
     created_at REAL NOT NULL,
     updated_at REAL NOT NULL,
-    feed_n     INTEGER NOT NULL DEFAULT 0, -- the last number given out in the feed
-    queue_n    INTEGER NOT NULL DEFAULT 0  -- the last queue number given out
+    message_n  INTEGER NOT NULL DEFAULT 0, -- the last numbers given out: to a message,
+    feed_n     INTEGER NOT NULL DEFAULT 0, -- to an entry of the feed,
+    queue_n    INTEGER NOT NULL DEFAULT 0  -- to a queued run
 );
 
 CREATE INDEX sessions_in_order ON sessions (owner, pinned DESC, updated_at DESC, id DESC);
 
 -- Messages never change. `body` is the whole message as JSON.
 CREATE TABLE messages (
-    n       INTEGER PRIMARY KEY,
     session INTEGER NOT NULL REFERENCES sessions (n) ON DELETE CASCADE,
+    n       INTEGER NOT NULL,
     id      TEXT NOT NULL,
     body    BLOB NOT NULL,
+    PRIMARY KEY (session, n),
     UNIQUE (session, id)
 );
 
@@ -38,8 +40,9 @@ CREATE TABLE feed (
     PRIMARY KEY (session, n)
 );
 
--- The words of messages (rowid = messages.n) and of titles (rowid = -sessions.n), made ready by rules.words().
-CREATE VIRTUAL TABLE search USING fts5 (session UNINDEXED, words, tokenize = 'ascii', detail = none);
+-- The words of messages and titles, made ready by rules.words(). The rowid is sessions.n * 2^20 + messages.n, with 0
+-- for the title: so a search knows the sessions that it has found without reading a row.
+CREATE VIRTUAL TABLE search USING fts5 (words, tokenize = 'ascii', detail = none);
 
 -- `seq` counts the events of a settled run, the settlement included; until then the rows of `events` count.
 CREATE TABLE runs (

@@ -49,9 +49,10 @@ INSERT INTO idempotency (owner, key, digest, run) VALUES (:owner, :key, :digest,
 
 -- logs
 
--- name: end_of_log
-SELECT n, (SELECT first + count - 1 FROM events WHERE run = runs.n ORDER BY first DESC LIMIT 1) FROM runs
-WHERE id = ? AND epoch = ? AND status = 'running'
+-- name: ends_of_logs
+SELECT runs.id, epoch, n, (SELECT first + count - 1 FROM events WHERE run = runs.n ORDER BY first DESC LIMIT 1)
+FROM json_each(CAST(:ids AS TEXT)) AS asked JOIN runs ON runs.id = asked.value
+WHERE status = 'running'
 
 -- name: append
 INSERT INTO events (run, first, count, body) VALUES (?, ?, ?, ?)
@@ -81,7 +82,7 @@ VALUES (:id, :owner, :title, :model, :system, :params, :pinned, :head_id, :creat
 
 -- name: save_session
 UPDATE sessions SET title = :title, model = :model, system = :system, params = :params, pinned = :pinned,
-    head_id = :head_id, updated_at = :updated_at, feed_n = :feed_n, queue_n = :queue_n
+    head_id = :head_id, updated_at = :updated_at, message_n = :message_n, feed_n = :feed_n, queue_n = :queue_n
 WHERE n = :n
 
 -- name: list_sessions
@@ -89,22 +90,22 @@ SELECT * FROM sessions WHERE owner = ? AND (pinned, updated_at, id) < (?, ?, ?) 
 ORDER BY pinned DESC, updated_at DESC, id DESC LIMIT ?
 
 -- name: found
-AND n IN (SELECT session FROM search WHERE search MATCH ?)
-
--- name: unindex_session
-DELETE FROM search WHERE rowid IN (SELECT n FROM messages WHERE session = :n UNION SELECT -:n)
-
--- name: unindex_title
-DELETE FROM search WHERE rowid = -:n
+AND n IN (SELECT rowid >> 20 FROM search WHERE search MATCH ?)
 
 -- name: index
-INSERT INTO search (rowid, session, words) VALUES (:rowid, :session, :words)
+INSERT INTO search (rowid, words) VALUES ((:session << 20) + :n, :words)
+
+-- name: unindex_title
+DELETE FROM search WHERE rowid = :session << 20
+
+-- name: unindex_session
+DELETE FROM search WHERE rowid BETWEEN :session << 20 AND (:session << 20) + (1 << 20) - 1
 
 -- name: delete_session
 DELETE FROM sessions WHERE n = :n
 
 -- name: insert_message
-INSERT INTO messages (session, id, body) VALUES (:session, :id, :body)
+INSERT INTO messages (session, n, id, body) VALUES (:session, :n, :id, :body)
 
 -- name: has_message
 SELECT 1 FROM messages WHERE session = :session AND id = :id
@@ -116,7 +117,8 @@ SELECT body FROM messages WHERE session = (SELECT n FROM sessions WHERE id = :se
 INSERT INTO feed (session, n, type, data, message) VALUES (:session, :n, :type, :data, :message)
 
 -- name: read_feed
-SELECT feed.n, type, data, body FROM feed LEFT JOIN messages ON messages.n = feed.message
+SELECT feed.n, type, data, body FROM feed LEFT JOIN messages
+    ON messages.session = feed.session AND messages.n = feed.message
 WHERE feed.session = (SELECT n FROM sessions WHERE id = :session_id) AND feed.n > :after
 ORDER BY feed.n LIMIT :limit
 
