@@ -61,6 +61,9 @@ Interrupt = Callable[[str], Any]
 TRUNCATED = frozenset({"length", "max_tokens", "content_filter", "safety", "refusal"})
 FAILED = frozenset({"error", "failed", "abort", "insufficient_system_resource"})
 
+LOOK_AGAIN = 0.5
+"""Seconds between two looks at a run that goes on in another process, or in none."""
+
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How long and how many. None means no limit."""
@@ -92,24 +95,39 @@ class StopIntent(msgspec.Struct, frozen=True):
 
 
 class StoredLog:
-    """The log of a run that lives in the store only, read the same way as a live one."""
+    """The log of a run that does not go on here, read the same way as a live one.
 
-    closed = True
+    Whoever reads the log of a run that has not ended looks again every `LOOK_AGAIN` seconds.
+    """
 
     def __init__(self, store: Store, record: RunRecord) -> None:
         self._store = store
         self._record = record
+        self.closed = record.settlement is not None
         self.seq = record.seq
         self.oldest = record.oldest
         self.text = record.settlement.text if record.settlement else ""
 
     async def batch(self, after: int) -> Sequence[Event]:
         """Return the next events after `after`."""
-        return await self._store.read_log(self._record.id, after)
+        record = self._record if self.closed else await self._store.get_run(self._record.id)
+        events = await self._store.read_log(self._record.id, after)
+        self.closed = record is None or record.settlement is not None
+        return events
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Nothing more will come."""
-        return lambda: None
+        """Call `wake` every now and then, until the returned function is called."""
+        if self.closed:
+            return lambda: None
+        timer: asyncio.TimerHandle
+
+        def look_again() -> None:
+            nonlocal timer
+            timer = asyncio.get_running_loop().call_later(LOOK_AGAIN, look_again)
+            wake()
+
+        timer = asyncio.get_running_loop().call_later(LOOK_AGAIN, look_again)
+        return lambda: timer.cancel()
 
     def snapshot(self) -> tuple[int, Snapshot]:
         """Return what was visible before the settlement."""
@@ -149,7 +167,15 @@ class Run:
         "status",
     )
 
-    def __init__(self, engine: Engine, record: RunRecord, *, kept: bool) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        record: RunRecord,
+        *,
+        kept: bool,
+        source: Source | None = None,
+        interrupt: Interrupt | None = None,
+    ) -> None:
         self.record = record
         self.kept = kept
         self.status: Status = record.status
@@ -160,12 +186,12 @@ class Run:
         self.deadline = engine.limits.deadline
         self._engine = engine
         self._done = asyncio.Event()
-        self._source: Source | None = None
+        self._source = source
         self._pump: asyncio.Task[None] | None = None
         self._keeper: asyncio.Task[None] | None = None
-        self._cause: StopIntent | HoldfastError | None = None
+        self._cause: StopIntent | Exception | None = None
         self._finish: dict[int, Finish] = {}
-        self._interrupt: Interrupt | None = None
+        self._interrupt = interrupt
         self._input_tokens = 0
         self._entered = False
         self._is_held = False
@@ -228,7 +254,10 @@ class Run:
 
     async def settled(self) -> AnySettlement:
         """Wait until the run has ended, however it ends."""
-        await self._done.wait()
+        if self.log is self._log or self.settlement is not None:
+            await self._done.wait()
+        else:
+            await self._engine._learn(self)  # it does not go on here
         assert self.settlement is not None
         return self.settlement
 
@@ -275,16 +304,18 @@ class Engine:
         self._more = asyncio.Event()
         self._committer: asyncio.Task[None] | None = None
         self._leaser: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Future[Any]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._work: set[asyncio.Task[Any]] = set()
+        self._abandoned: set[asyncio.Task[Any]] = set()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._watchers: dict[str, dict[Callable[[], None], None]] = {}
 
     async def __aenter__(self) -> Engine:
         """Settle what a dead process left, go on with what was queued, and hold the lease."""
         if self.store is not None:
-            await self.store.renew(self.keeper, self._clock() + self._lease)
-            await self._recover(self.store)
-            self._leaser = asyncio.create_task(self._hold_lease(self.store))
+            store = self.store
+            await self._insist(lambda: self._beat(store))
+            self._leaser = asyncio.create_task(self._hold_lease(store))
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -324,15 +355,18 @@ class Engine:
         """Start the run that a record describes, or queue it where its session is busy.
 
         Without a `source` the engine's `sources` makes one when the run starts, which may be later and in another
-        process. A repeated idempotency key gives the run that it started the first time.
+        process. A repeated idempotency key gives the run that it started the first time, and closes the source.
         """
+        if source is None:
+            self._require_sources()
         now = self._clock()
         record = msgspec.structs.replace(record, keeper=self.keeper, created_at=now, started_at=now)
         input = [msgspec.structs.replace(message, created_at=now) for message in input]
         self._take_place(record.owner)
         try:
+            run = Run(self, record, kept=keep, source=source, interrupt=interrupt)
             if not keep:
-                return self._launch(Run(self, record, kept=False), source, interrupt)
+                return self._launch(run)
             create = partial(
                 self._require_store().create_run,
                 record,
@@ -342,67 +376,87 @@ class Engine:
                 if_busy=if_busy,
                 idempotency=idempotency,
             )
-            run: Run = await self._own(self._accept(record, create, if_busy, idempotency, source, interrupt))
-            return run
+            return await self._accepted(run, create, if_busy, idempotency)
         finally:
             self._give_place_back(record.owner)
 
-    async def _accept(
-        self,
-        record: RunRecord,
-        create: Callable[[], Awaitable[RunRecord]],
-        if_busy: IfBusy,
-        idempotency: Idempotency | None,
-        source: Source | None,
-        interrupt: Interrupt | None,
+    async def _accepted(
+        self, run: Run, create: Callable[[], Awaitable[RunRecord]], if_busy: IfBusy, idempotency: Idempotency | None
     ) -> Run:
-        store, session_id = self._require_store(), record.session_id
-        async with self._lock(session_id or record.id):
-            if idempotency and (known := await store.find_repeated(idempotency)):
-                return await self.open(known.id)
-            if session_id and if_busy == "interrupt":
-                await self._stop_running(session_id, by="replaced")
-            if session_id and if_busy == "queue" and len(await store.queued(session_id)) >= self.limits.queue:
-                raise RunLimitReached(self.limits.queue)
-            try:
-                made = await create()
-            except StoreUnavailable:
-                self._hold(asyncio.create_task(self._disown(record)))
-                raise
-            if made.id != record.id:
-                return await self.open(made.id)
-            run = Run(self, made, kept=True)
-            run._interrupt = interrupt
-            if made.status == "queued":
-                self._runs[run.id] = run
-            else:
-                self._launch(run, source)
+        """Wait for a run to be accepted. A client who leaves before it is has left its attached run."""
+        accepting = asyncio.create_task(self._accept(run, create, if_busy, idempotency))
+        self._hold_work(accepting)
+        try:
+            return await asyncio.shield(accepting)
+        except asyncio.CancelledError:
+            accepting.add_done_callback(lambda _: self.stop_unheld(run))
+            raise
+
+    async def _accept(
+        self, run: Run, create: Callable[[], Awaitable[RunRecord]], if_busy: IfBusy, idempotency: Idempotency | None
+    ) -> Run:
+        store, session_id = self._require_store(), run.record.session_id
+        try:
+            async with self._lock(session_id or (idempotency.key if idempotency else run.id)):
+                if self.closing:
+                    raise ShuttingDown
+                if idempotency and (known := await store.find_repeated(idempotency)):
+                    return await self.open(known.id)
+                if session_id and if_busy == "interrupt":
+                    await self._stop_running(session_id, by="replaced")
+                if session_id and if_busy == "queue" and len(await store.queued(session_id)) >= self.limits.queue:
+                    raise RunLimitReached(self.limits.queue)
+                made = await self._created(run, create)
+                if made.id != run.id:
+                    return await self.open(made.id)
+                self._take_on(run, made)
+        finally:
+            if run.id not in self._runs:
+                self._discard_source(run)
         self.touch(session_id)
         return run
 
-    async def _disown(self, record: RunRecord) -> None:
+    async def _created(self, run: Run, create: Callable[[], Awaitable[RunRecord]]) -> RunRecord:
+        try:
+            return await create()
+        except StoreUnavailable:
+            self._hold_work(asyncio.create_task(self._disown(run)))
+            raise
+
+    def _take_on(self, run: Run, record: RunRecord) -> None:
+        """Start a run as the store has it, or let it wait for its turn."""
+        run.record = record
+        run.status = record.status
+        self._runs[run.id] = run
+        if record.status == "running":
+            self._launch(run)
+
+    async def _disown(self, run: Run) -> None:
         """Settle a run whose creation failed for the caller but may have reached the store all the same."""
-        store = self._require_store()
-        made = await self._insist(lambda: store.get_run(record.id))
-        if made is not None and made.status == "queued":
-            await self._insist(lambda: store.drop_queued(made.id, Stopped(by="shutdown"), self._clock()))
-        elif made is not None:
-            failed = Failed(error=StoreUnavailable("The store did not confirm the start of this run.").info())
+        store, session_id = self._require_store(), run.record.session_id
+        failed = Failed(error=StoreUnavailable("The store did not confirm the start of this run.").info())
+        async with self._lock(session_id or run.id):
+            made = await self._insist(lambda: store.get_run(run.id))
+            if made is None or made.id in self._runs:  # it has started all the same, out of the queue
+                return
+            await self._insist(lambda: store.drop_queued(made.id, failed, self._clock()))
             await self._insist(
                 lambda: store.settle(made.id, made.epoch, seq=1, settlement=failed, message=None, now=self._clock())
             )
+        if session_id is not None:
+            await self._start_next(session_id)
 
-    def _launch(self, run: Run, source: Source | None = None, interrupt: Interrupt | None = None) -> Run:
-        run._source = source if source is not None else self._require_sources()(run)
-        run._interrupt = interrupt or run._interrupt
+    def _launch(self, run: Run) -> Run:
         run.status = "running"
         self._runs[run.id] = run
         self._places[run.record.owner] += 1
         self._append(run, [RunStarted(run.record.model, run.record.message_id)])
-        run._pump = asyncio.create_task(self._pump(run, run._source))
+        run._pump = asyncio.create_task(self._pump(run))
         run._pump.add_done_callback(lambda _: self._call_keeper(run))
         run._touched = run._started = asyncio.get_running_loop().time()
         self._set_timer(run)
+        if self.closing:
+            self._end(run, StopIntent("shutdown", self._clock()))
         return run
 
     def _require_store(self) -> Store:
@@ -437,21 +491,28 @@ class Engine:
 
     # the pump
 
-    async def _pump(self, run: Run, source: Source) -> None:
+    async def _pump(self, run: Run) -> None:
+        """Read the source, and note how it ended before closing it: a slow or broken close changes that no more."""
         run._entered = True
-        loop = asyncio.get_running_loop()
+        loop, source = asyncio.get_running_loop(), run._source
         try:
+            source = source or self._require_sources()(run)
             async for yielded in source:
                 run._touched = loop.time()
-                self._append(run, self._take_in(run, yielded))
+                self._take_in(run, yielded)
                 if self._is_far_behind(run):
                     await self._saved(run)
+            if run._cause is None:
+                run._finish.setdefault(0, Finish("stop"))
+        except Exception as error:  # noqa: BLE001 - whatever a source raises is how its run ended
+            run._cause = run._cause or error
         finally:
-            await _close(source)
+            await _close(source, run.id)
 
-    def _take_in(self, run: Run, yielded: Yielded | Sequence[Yielded]) -> list[Event]:
-        """Return the events of what a source yielded; how it ended is remembered for the judgement."""
+    def _take_in(self, run: Run, yielded: Yielded | Sequence[Yielded]) -> None:
+        """Log what a source yielded, all of it or nothing; how it ended is remembered for the judgement."""
         events: list[Event] = []
+        finish: list[Finish] = []
         for item in yielded if isinstance(yielded, (list, tuple)) else (yielded,):
             if isinstance(item, str):
                 item = Text(item)
@@ -459,19 +520,21 @@ class Engine:
                 if item.text:
                     events.append(item if item.text.isascii() else storable(item))
             elif isinstance(item, Finish):
-                run._finish.setdefault(item.choice, item)
+                finish.append(item)
             elif isinstance(item, Usage) and item.source == "estimated":
                 run._input_tokens = item.input_tokens
             elif type(item) in _MAY_YIELD:
                 events.append(storable(item))
             else:
                 raise TypeError(f"a source may yield events and strings, not {type(item).__name__}")
-        return events
+        self._append(run, events)
+        for said in finish:
+            run._finish.setdefault(said.choice, said)
 
     def _append(self, run: Run, events: Sequence[Event]) -> None:
+        run._log.append(events)
         if not events:
             return
-        run._log.append(events)
         if not run.kept:
             run._log.publish(run._log.appended)
             return
@@ -534,6 +597,7 @@ class Engine:
     # stopping
 
     async def _stop(self, run: Run, by: StoppedBy) -> None:
+        run = self._runs.get(run.id, run)  # it may have started since `open` made this one
         if run.status == "queued":
             await self._own(self._stop_queued(run, by))
         if run._pump is not None:
@@ -541,7 +605,7 @@ class Engine:
 
     def stop_unheld(self, run: Run) -> None:
         """Stop an attached run whose client never came for its events."""
-        if run.take_hold() and run.status != "settled":
+        if run.id in self._runs and run.take_hold():
             self._hold(asyncio.create_task(run.leave()))
 
     async def _stop_queued(self, run: Run, by: StoppedBy) -> None:
@@ -554,15 +618,25 @@ class Engine:
             return
         store, now = self._require_store(), self._clock()
         stopped = Stopped(by=by, receipt=Receipt(now, now, now))
-        record = await self._insist(lambda: store.drop_queued(run.id, stopped, now))
-        record = record or await self._insist(lambda: store.get_run(run.id))
-        self._conclude(run, record.settlement if record and record.settlement else stopped)
+        if await self._insist(lambda: store.drop_queued(run.id, stopped, now)) is not None:
+            self._conclude(run, stopped)
+        else:
+            await self._look_after(run)
+
+    async def _look_after(self, run: Run) -> None:
+        """See what became of a queued run: the store may have started it without our hearing of it, or lost it."""
+        store = self._require_store()
+        record = await self._insist(lambda: store.get_run(run.id))
+        if record is None or record.status == "settled" or record.keeper not in ("", self.keeper):
+            self._lose(run)
+        elif record.status == "running":
+            self._take_on(run, record)
 
     def _end(self, run: Run, cause: StopIntent | HoldfastError) -> None:
         """Interrupt the source, once. The first cause stands, and so does an ending that is already there."""
-        if run._cause is not None or run._keeper is not None or run._pump is None or run._pump.done():
+        if run._log.sealed or run._pump is None or run._pump.done():
             return
-        run._cause = cause
+        run._cause = run._cause or cause
         run._log.seal()
         self._call_interrupt(run, cause.by if isinstance(cause, StopIntent) else cause.code)
         run._pump.cancel()
@@ -577,7 +651,8 @@ class Engine:
         """Settle although the source has ignored its cancel: the sealed log refuses whatever it still says."""
         assert run._pump is not None
         logger.warning("run %s: its source ignored the stop for %g s and is abandoned", run.id, self.limits.grace)
-        self._hold(run._pump)
+        self._abandoned.add(run._pump)
+        run._pump.add_done_callback(self._abandoned.discard)
         self._call_keeper(run)
 
     # the idle limit and the deadline: one timer for each run, which events only move by writing down their time
@@ -604,15 +679,17 @@ class Engine:
     def _call_keeper(self, run: Run) -> None:
         assert run._pump is not None
         run._set_timer(None)
+        if run._pump.done():
+            run._closed_at = self._clock()
         if run._keeper is None:
-            run._closed_at = self._clock() if run._pump.done() else None
             run._keeper = asyncio.create_task(self._keep(run))
             self._hold(run._keeper)
 
     async def _keep(self, run: Run) -> None:
         run._log.seal()
-        if not run._entered and run._source is not None:
-            await _close(run._source)
+        if not run._entered and (closing := self._discard_source(run)):
+            await asyncio.wait({closing}, timeout=self.limits.grace)
+            run._closed_at = self._clock() if closing.done() else None
         await self._saved(run)
         if run._log.closed:
             return  # it was lost to another owner
@@ -625,18 +702,14 @@ class Engine:
 
     def _judge(self, run: Run) -> AnySettlement:
         """Decide how the run ended: by what the source said of its end, else by who ended it, else by what broke."""
-        assert run._pump is not None
         said: dict[str, Any] = {"text": run._log.text, "usage": usage_so_far(run._log, run._input_tokens)}
         if 0 in run._finish:
             return _as_said(run._finish, said)
         if isinstance(run._cause, StopIntent):
             return Stopped(**said, by=run._cause.by, receipt=Receipt(run._cause.at, run._closed_at, self._clock()))
-        error = run._cause or (None if run._pump.cancelled() else run._pump.exception())
-        if error is not None:
-            return Failed(**said, error=_explain(run, error))
-        if run._pump.cancelled():
-            return Failed(**said, error=ErrorInfo("source_cancelled", "The source was cancelled from outside."))
-        return Completed(**said, finish_reason="stop")
+        if run._cause is not None:
+            return Failed(**said, error=_explain(run, run._cause))
+        return Failed(**said, error=ErrorInfo("source_cancelled", "The source was cancelled from outside."))
 
     async def _settle(self, run: Run, settlement: AnySettlement) -> AnySettlement | None:
         store, now = self._require_store(), self._clock()
@@ -660,26 +733,21 @@ class Engine:
             self._remember(run)
         if run.record.session_id is not None:
             self.touch(run.record.session_id)
-            self._hold(asyncio.create_task(self._start_next(run.record.session_id)))
+            self._hold_work(asyncio.create_task(self._start_next(run.record.session_id)))
 
     def _lose(self, run: Run) -> None:
         """Another owner has the run: readers are sent to the store, and whoever waits learns its settlement."""
         if not run._log.closed:
+            self._end(run, StaleEpoch(run.id))
             run._log.abandon()
-            run._cause = run._cause or StaleEpoch(run.id)
-            if run._pump is not None and not run._pump.done():
-                run._pump.cancel()
             self._let_go(run)
             self._hold(asyncio.create_task(self._learn(run)))
 
     async def _learn(self, run: Run) -> None:
+        """Look at a run that does not go on here until it has ended. A run that is gone went with its session."""
         store = self._require_store()
-        record: RunRecord | None = None
-        while record is None or record.settlement is None:
-            record = await self._insist(lambda: store.get_run(run.id))
-            if record is None:
-                break
-            await asyncio.sleep(self._lease / 4)
+        while (record := await self._insist(lambda: store.get_run(run.id))) and record.settlement is None:  # noqa: ASYNC110 - in another process
+            await asyncio.sleep(LOOK_AGAIN)
         run.settlement = record.settlement if record else Stopped(by="user", text=run.text)
         run.status = "settled"
         run._done.set()
@@ -687,9 +755,10 @@ class Engine:
     def _let_go(self, run: Run) -> None:
         self._runs.pop(run.id, None)
         self._dirty.pop(run, None)
-        run._source = None
         if run._pump is not None:
             self._give_place_back(run.record.owner)
+        else:
+            self._discard_source(run)
 
     def _remember(self, run: Run) -> None:
         """Keep an ended run that is not stored for a while, so that a client can still read it to its end."""
@@ -736,10 +805,17 @@ class Engine:
 
     async def _stop_all(self, session_id: str, by: StoppedBy) -> list[Run]:
         async with self._lock(session_id):
-            queued = [run for run in self.of_session(session_id) if run.status == "queued"]
-            for run in queued:
-                await self._drop_queued(run, by)
+            queued = await self._drop_all_queued(session_id, by)
             return await self._stop_running(session_id, by) + queued
+
+    async def _drop_all_queued(self, session_id: str, by: StoppedBy) -> list[Run]:
+        """Settle what waits in a session; the store knows of runs that another process has queued, too."""
+        store = self._require_store()
+        records = await self._insist(lambda: store.queued(session_id))
+        queued = [self._runs.get(record.id) or Run(self, record, kept=True) for record in records]
+        for run in queued:
+            await self._drop_queued(run, by)
+        return queued
 
     async def _stop_running(self, session_id: str, by: StoppedBy) -> list[Run]:
         running = [run for run in self.of_session(session_id) if run.status == "running"]
@@ -755,10 +831,10 @@ class Engine:
         self.touch(session_id)
 
     async def _delete(self, session_id: str) -> None:
-        await self._stop_all(session_id, "user")
+        store = self._require_store()
         async with self._lock(session_id):
+            await self._drop_all_queued(session_id, "user")
             await self._stop_running(session_id, "user")
-            store = self._require_store()
             await self._insist(lambda: store.delete_session(session_id))
 
     async def _start_next(self, session_id: str) -> None:
@@ -768,12 +844,14 @@ class Engine:
             if self.closing:
                 return
             record = await self._insist(lambda: store.start_queued(session_id, keeper=self.keeper, now=self._clock()))
-            if record is None:
-                return
-            run = self._runs.get(record.id) or Run(self, record, kept=True)
-            run.record = record
-            self._launch(run)
+            if record is not None:
+                self._take_on(self._runs.get(record.id) or Run(self, record, kept=True), record)
+            for run in self._waiting(session_id):
+                await self._look_after(run)
         self.touch(session_id)
+
+    def _waiting(self, session_id: str) -> list[Run]:
+        return [run for run in self.of_session(session_id) if run.status == "queued"]
 
     def watch_session(self, session_id: str, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` whenever something happened in a session, until the returned function is called."""
@@ -794,19 +872,24 @@ class Engine:
 
     # leases and the end
 
-    async def _recover(self, store: Store) -> None:
-        for orphan in await settle_orphans(store, self.keeper, self._clock):
-            logger.warning("run %s was left by a process that is gone: settled as interrupted", orphan.id)
-        for session_id in await store.waiting_sessions():
-            for record in await store.queued(session_id):
-                self._runs.setdefault(record.id, Run(self, record, kept=True))
-            await self._start_next(session_id)
-
     async def _hold_lease(self, store: Store) -> None:
         while True:
             await asyncio.sleep(self._lease / 3)
-            await self._insist(lambda: store.renew(self.keeper, self._clock() + self._lease))
-            await self._insist(lambda: self._recover(store))
+            await self._insist(lambda: self._beat(store))
+
+    async def _beat(self, store: Store) -> None:
+        """Renew the lease, then see to the runs of those who did not, and to what waits.
+
+        One look at the clock serves both: if it jumped in between, an engine would take its own runs for orphans.
+        """
+        now = self._clock()
+        await store.renew(self.keeper, now + self._lease)
+        for orphan in await settle_orphans(store, now):
+            logger.warning("run %s was left by a process that is gone: settled as interrupted", orphan.id)
+        queued = {run.record.session_id: None for run in self._runs.values() if run.status == "queued"}
+        for session_id in queued | dict.fromkeys(await store.waiting_sessions()):
+            if session_id is not None:
+                self._hold_work(asyncio.create_task(self._start_next(session_id)))
 
     async def close(self, *, drain: float = 0.0, within: float = 10.0) -> None:
         """Start nothing new, give runs `drain` seconds to end by themselves, stop the rest, see all of them settled.
@@ -820,38 +903,68 @@ class Engine:
         await self._all_settled(within)
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=self.limits.grace)
-        for task in (self._committer, self._leaser):
+        for task in (*self._tasks, self._committer, self._leaser):
             if task is not None:
                 task.cancel()
                 await asyncio.wait({task})
         if self.store is not None:
-            await self.store.renew(self.keeper, 0.0)
+            with contextlib.suppress(StoreUnavailable):  # then the lease ends by itself
+                await self.store.renew(self.keeper, 0.0)
 
     async def _all_settled(self, within: float) -> None:
+        """Wait for what goes on, and for what is about to."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within):
-                for run in self.live():
-                    await run.settled()
+                while self._work or self.live():
+                    if self._work:
+                        await asyncio.wait(set(self._work))
+                    for run in self.live():
+                        await run.settled()
 
     # tasks of the engine's own
 
     async def _own(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Do work in a task that no caller's cancel can reach, and wait for it."""
         task = asyncio.create_task(work)
-        self._hold(task)
+        self._hold_work(task)
         return await asyncio.shield(task)
 
-    def _hold(self, task: asyncio.Future[Any]) -> None:
+    def _hold_work(self, task: asyncio.Task[Any]) -> None:
+        """Hold on to a task that may start or settle a run: the end of the engine waits for it."""
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+        self._hold(task)
+
+    def _hold(self, task: asyncio.Task[Any]) -> None:
         """Hold on to a task: asyncio itself would let it be collected in mid-flight."""
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._release)
+
+    def _release(self, task: asyncio.Task[Any]) -> None:
+        """Let go of a task. Its caller may have left: then an error of ours is nobody's, and a bug is still a bug."""
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, HoldfastError):
+            logger.error("a task of the engine failed", exc_info=error)
+
+    def _discard_source(self, run: Run) -> asyncio.Future[None] | None:
+        """Close a source that was never read, in a task of its own: it may never come back from that."""
+        if run._source is None:
+            return None
+        closing = asyncio.create_task(_close(run._source, run.id))
+        run._source = None
+        self._hold(closing)
+        return closing
 
 
-async def _close(source: Source) -> None:
+async def _close(source: Source | None, run_id: str) -> None:
     """Close a generator in the task that iterated it; an iterator of another kind may have nothing to close."""
     close = getattr(source, "aclose", None)
     if close is not None:
-        await close()
+        try:
+            await close()
+        except Exception:
+            logger.exception("the source of run %s could not be closed", run_id)
 
 
 async def _call(hook: Interrupt, reason: str, run_id: str) -> None:

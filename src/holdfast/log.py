@@ -24,12 +24,12 @@ class Log:
         "_events",
         "_parts",
         "_reasoning",
-        "_sealed",
         "_trimmed",
         "_watchers",
         "closed",
         "limit",
         "run_id",
+        "sealed",
         "seq",
         "tool_calls",
         "usage",
@@ -45,7 +45,7 @@ class Log:
         self.tool_calls: list[ToolCall] = []
         self._events: list[Event] = []
         self._trimmed = 0
-        self._sealed = False
+        self.sealed = False
         self._parts: list[str] = []
         self._reasoning: list[str] = []
         self._watchers: dict[Callable[[], None], None] = {}
@@ -59,7 +59,7 @@ class Log:
 
     def append(self, events: Sequence[Event]) -> None:
         """Add events; they get the next numbers and stay unseen until `publish`."""
-        if self._sealed:
+        if self.sealed:
             raise RunSettled(self.run_id)
         self._events.extend(events)
 
@@ -78,11 +78,11 @@ class Log:
 
     def seal(self) -> None:
         """Refuse all further events of the source: only the settlement may still come."""
-        self._sealed = True
+        self.sealed = True
 
     def close(self, settled: Settled) -> None:
         """Add and publish the last event. Nothing comes after it."""
-        self._sealed = True
+        self.sealed = True
         self._events.append(settled)
         self.closed = True
         self.publish(self.appended)
@@ -91,7 +91,7 @@ class Log:
     def abandon(self) -> None:
         """Forget what was never shown and send the readers off: another owner writes this log now."""
         del self._events[self.seq - self._trimmed :]
-        self._sealed = self.closed = True
+        self.sealed = self.closed = True
         self.publish(self.seq)
         self._watchers.clear()
 

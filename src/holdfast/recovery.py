@@ -16,11 +16,18 @@ from .store import RunRecord, Store
 Clock = Callable[[], float]
 
 
-async def settle_orphans(store: Store, keeper: str, clock: Clock) -> list[RunRecord]:
-    """Take over the runs of dead processes and settle each as interrupted, with the text that was shown."""
-    orphans = await store.claim(keeper, clock())
+NOBODY = ""
+"""A keeper without a lease: whatever it keeps can be claimed."""
+
+
+async def settle_orphans(store: Store, now: float) -> list[RunRecord]:
+    """Take over the runs of dead processes and settle each as interrupted, with the text that was shown.
+
+    They are claimed for nobody: where this fails half-way, whoever looks next finds the rest of them.
+    """
+    orphans = await store.claim(NOBODY, now)
     for orphan in orphans:
-        await _settle(store, orphan, clock())
+        await _settle(store, orphan, now)
     return orphans
 
 

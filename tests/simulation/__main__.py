@@ -1,0 +1,132 @@
+"""Try schedules of the engine under faults: `python -m tests.simulation --schedules 20000`."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+
+from .bad_designs import BANK
+from .world import Design, Outcome, simulate
+
+SLICE = 200
+"""Schedules between two collections of garbage: none is collected within a schedule, as when is not the seed's choice."""
+
+
+def main() -> int:
+    """Do what the arguments say; 1 where anything was violated."""
+    arguments = _arguments()
+    logging.getLogger("holdfast").disabled = arguments.seed is None
+    design = next((bad for bad in BANK if bad.name == arguments.design), Design())
+    if arguments.seed is not None:
+        return _replay(arguments.seed, design)
+    if arguments.bank:
+        return _try_bank(arguments.schedules)
+    seeds = range(arguments.seed_from, arguments.seed_from + arguments.schedules)
+    return _twice(seeds, design) if arguments.twice else _search(seeds, design.name, arguments.jobs)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--schedules", type=int, default=20_000, help="how many (with --bank: at most for each design)")
+    parser.add_argument("--seed-from", type=int, default=0, help="the first seed")
+    parser.add_argument("--seed", type=int, help="replay this one and print what happens in it")
+    parser.add_argument("--twice", action="store_true", help="run each seed twice: both must be the same")
+    parser.add_argument("--design", default="holdfast", choices=["holdfast", *(bad.name for bad in BANK)])
+    parser.add_argument("--bank", action="store_true", help="see that every known-bad design is caught")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    return parser.parse_args()
+
+
+def schedules(seeds: Iterable[int], design: Design = Design()) -> Iterator[Outcome]:
+    """Play one schedule for each seed."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        for number, seed in enumerate(seeds, 1):
+            yield simulate(seed, design)
+            if number % SLICE == 0:
+                gc.collect()
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
+def first_caught(design: Design, most: int) -> Outcome | None:
+    """Return the first schedule in which a design breaks a promise."""
+    return next((outcome for outcome in schedules(range(most), design) if outcome.violations), None)
+
+
+def _replay(seed: int, design: Design) -> int:
+    logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="                           %(message)s")
+    outcome = simulate(seed, design, verbose=True)
+    print("\n".join(outcome.lines))
+    print(f"\nseed {seed}: {outcome.steps} steps, digest {outcome.digest:08x}")
+    return _report(outcome)
+
+
+def _report(outcome: Outcome) -> int:
+    for violation in outcome.violations:
+        print(f"  seed {outcome.seed}: {violation}")
+    return bool(outcome.violations)
+
+
+def _twice(seeds: range, design: Design) -> int:
+    first = [outcome.digest for outcome in schedules(seeds, design)]
+    second = [outcome.digest for outcome in schedules(seeds, design)]
+    differing = [seed for seed, one, two in zip(seeds, first, second, strict=True) if one != two]
+    print(f"{len(seeds)} seeds run twice, {len(differing)} differ {differing[:20]}")
+    return bool(differing)
+
+
+def _try_bank(most: int) -> int:
+    missed = 0
+    for design in BANK:
+        began = time.perf_counter()
+        outcome = first_caught(design, most)
+        took = time.perf_counter() - began
+        if outcome is None:
+            missed += 1
+            print(f"{design.name:40} NOT CAUGHT in {most} schedules ({took:.1f} s)", flush=True)
+        else:
+            print(f"{design.name:40} seed {outcome.seed:5}  {took:5.1f} s  {outcome.violations[0]}", flush=True)
+    return bool(missed)
+
+
+def _search(seeds: range, name: str, jobs: int) -> int:
+    began = time.perf_counter()
+    done = bad = 0
+    for played, outcomes in _slices(seeds, name, jobs):
+        done += played
+        bad += len(outcomes)
+        for outcome in outcomes:
+            _report(outcome)
+        took = time.perf_counter() - began
+        if done % (SLICE * 25) == 0 or done == len(seeds) or outcomes:
+            print(f"{done} of {len(seeds)} schedules, {bad} violated, {done / took:.0f}/s", flush=True)
+    return bool(bad)
+
+
+def _slices(seeds: range, name: str, jobs: int) -> Iterator[tuple[int, list[Outcome]]]:
+    work = [(name, seeds[at : at + SLICE]) for at in range(0, len(seeds), SLICE)]
+    if jobs == 1:
+        yield from map(_play_slice, work)
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        yield from pool.map(_play_slice, work)
+
+
+def _play_slice(work: tuple[str, range]) -> tuple[int, list[Outcome]]:
+    name, seeds = work
+    logging.getLogger("holdfast").disabled = True
+    design = next((bad for bad in BANK if bad.name == name), Design())
+    return len(seeds), [outcome for outcome in schedules(seeds, design) if outcome.violations]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,374 @@
+"""The promises, judged from the facts after the last task has gone quiet.
+
+Nothing here looks at how the engine works: it compares what callers and subscribers were told with what the sources
+really did and with what the store holds in the end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from holdfast.engine import FAILED, TRUNCATED
+from holdfast.events import (
+    AnySettlement,
+    Completed,
+    Event,
+    Failed,
+    Finish,
+    Interrupted,
+    Reasoning,
+    RunStarted,
+    Settled,
+    Stopped,
+    Text,
+    ToolCall,
+    Truncated,
+    Usage,
+)
+from holdfast.history import Message, outcome
+from holdfast.store import RunRecord
+
+from .history import Ask, RunFacts, SendFacts, SourceFacts, flat
+from .scenario import GRACE
+from .store import peek
+
+if TYPE_CHECKING:
+    from .world import World
+
+
+def check(world: World) -> list[str]:
+    """Return every broken promise of a schedule."""
+    found: list[str] = []
+    for run in world.history.runs.values():
+        found += _RunCheck(world, run).check()
+    for number in range(world.scenario.sessions):
+        found += _check_session(world, f"ses_{number}")
+    for send in world.history.sends:
+        found += _check_send(world, send)
+    found += _check_stoppings(world)
+    found += _check_left_behind(world)
+    return found
+
+
+class _RunCheck:
+    """What must be true of one run."""
+
+    def __init__(self, world: World, run: RunFacts) -> None:
+        self.world = world
+        self.run = run
+        self.found: list[str] = []
+        self.record: RunRecord | None = peek(world.medium.get_run(run.id)) if run.kept else None
+        self.log: list[Event] = []
+        self.settlement: AnySettlement | None = None
+
+    def violate(self, text: str) -> None:
+        self.found.append(f"{self.run.id}: {text}")
+
+    def check(self) -> list[str]:
+        if self.run.session_id not in self.world.history.deleted and self._exists():
+            self._check_log()
+            self._check_views()
+            if self.settlement is not None:
+                self._check_told()
+                self._check_words()
+                self._check_truth(self.settlement)
+                self._check_hook(self.settlement)
+        self._check_sources()
+        return self.found
+
+    def _exists(self) -> bool:
+        """Tell whether the run was started, and find what is left of it."""
+        run = self.run
+        if run.kept and self.record is not None:
+            self.log = peek(self.world.medium.read_log(run.id, 0, 1_000_000))
+            self.settlement = self.record.settlement
+        elif run.kept and run.accepted is not None:
+            self.violate("it was accepted, and the store has lost it")
+        elif not run.kept and run.run is not None:
+            self.log = list(run.run._log._events)
+            self.settlement = run.run.settlement
+        return bool(self.log) or self.record is not None or (not run.kept and run.accepted is not None)
+
+    def _died_with_its_process(self) -> bool:
+        return not self.run.kept and any(server.crashed for server in self.run.processes)  # type: ignore[attr-defined]
+
+    # the log
+
+    def _check_log(self) -> None:
+        settled = [event for event in self.log if isinstance(event, Settled)]
+        if self.settlement is None or (self.record is not None and self.record.status != "settled"):
+            if not self._died_with_its_process():
+                self.violate("it was never settled")
+        elif len(settled) != 1:
+            self.violate(f"it was settled {len(settled)} times")
+        elif self.log[-1] != Settled(self.settlement):
+            self.violate("something follows its settlement")
+        if self.record is not None and self.record.seq != len(self.log):
+            self.violate("its record and its log differ in length")
+        if any(isinstance(event, RunStarted) for event in self.log[1:]):
+            self.violate("it has begun twice")
+
+    def _check_views(self) -> None:
+        for view in self.run.views:
+            if [seq for seq, _ in view.shown] != list(range(1, len(view.shown) + 1)):
+                self.violate(f"a subscriber saw {[seq for seq, _ in view.shown]}")
+            elif [event for _, event in view.shown] != self.log[: len(view.shown)]:
+                self.violate("a subscriber saw something else than the log has")
+            elif not view.gave_up and not view.refused and len(view.shown) != len(self.log):
+                self.violate("a subscriber did not see the end")
+
+    def _check_told(self) -> None:
+        for _, told in self.run.told:
+            if told != self.settlement:
+                self.violate(f"a caller was told {told}, and it is {self.settlement}")
+
+    # the words
+
+    def _source(self) -> SourceFacts | None:
+        """Return the source that was consumed."""
+        return next((source for source in self.run.sources if source.entered is not None), None)
+
+    def _asks(self) -> list[Ask]:
+        in_session = self.world.history.session_asks.get(self.run.session_id or "", ())
+        return self.run.asks + [ask for ask in in_session if ask.asker != self.run.id]
+
+    def _check_words(self) -> None:
+        assert self.settlement is not None
+        text = "".join(event.text for event in self.log if isinstance(event, Text) and event.choice == 0)
+        if text != self.settlement.text:
+            self.violate(f"its log says {text!r}, its settlement {self.settlement.text!r}")
+        counted = [event for event in self.log if isinstance(event, Usage)]
+        if counted and self.settlement.usage != counted[-1]:
+            self.violate("its usage is not what the provider counted")
+        source = self._source()
+        yielded = list(_events(source)) if source is not None else []
+        logged = [event for event in self.log if not isinstance(event, (RunStarted, Settled))]
+        if logged != [event for _, event in yielded[: len(logged)]]:
+            self.violate("its log is not what its source yielded")
+        elif len(logged) < self._least(source, yielded):
+            self.violate(f"it lost words: {len(logged)} of {len(yielded)} events are in its log")
+
+    def _least(self, source: SourceFacts | None, yielded: list[tuple[int, Event]]) -> int:
+        """Return how many events must be in the log: all that came before anyone asked for an end."""
+        if source is None or isinstance(self.settlement, Interrupted):
+            return 0
+        ends = [ask.step for ask in self._asks()] + [step for step, _ in source.cancels]
+        return sum(step < min(ends, default=step + 1) for step, _ in yielded)
+
+    # the truth
+
+    def _check_truth(self, settlement: AnySettlement) -> None:
+        problem = _TRUTH[type(settlement)](self, settlement)
+        if problem:
+            self.violate(f"it is called {outcome(settlement)}, {problem}")
+
+    def _completed(self, settlement: Completed) -> str:
+        source = self._source()
+        if source is None:
+            return "and its source never began"
+        if source.said is not None:
+            return "" if _as_said(source) is Completed else f"and its source said {source.said[1].reason}"
+        if source.how != "returned" or source.cancels:
+            return f"and its source was {source.how or 'still going on'}"
+        return ""
+
+    def _truncated(self, settlement: Truncated) -> str:
+        source = self._source()
+        return "" if source is not None and _as_said(source) is Truncated else "and its source did not say so"
+
+    def _stopped(self, settlement: Stopped) -> str:
+        asks, source = self._asks(), self._source()
+        if settlement.by not in {ask.by for ask in asks}:
+            return f"and nobody ({settlement.by}) asked for it"
+        first = min(ask.step for ask in asks)
+        if source is not None and source.said is not None and source.said[0] < first:
+            return "and its source had said before how it ended"
+        if source is not None and source.ended is not None and source.ended < first:
+            return f"and its source had {source.how} before"
+        return self._check_receipt(settlement, source)
+
+    def _check_receipt(self, settlement: Stopped, source: SourceFacts | None) -> str:
+        receipt = settlement.receipt
+        if receipt is None or source is None or self.world.jumps:
+            return ""
+        closed = receipt.upstream_closed_at
+        if closed is None:
+            return "" if source.ended is None or source.ended_at >= receipt.settled_at else "and left by a closed source"
+        if source.ended is None or source.ended_at > closed:
+            return f"and says that its source was closed at {closed}: it was not"
+        return ""
+
+    def _failed(self, settlement: Failed) -> str:
+        source, code = self._source(), settlement.error.code
+        if code == "upstream_stalled":
+            return self._stalled(source)
+        if code == "deadline_exceeded":
+            return "" if self.world.scenario.limits.deadline is not None else "and it had no deadline"
+        if code == "store_unavailable":
+            return "" if self.run.unsure and source is None else "and the store did take it"
+        if source is None:
+            return "" if self.run.send.plan.source.shape == "cannot be made" else "and its source never began"
+        if source.how == "raised" or "nonsense" in source.plan.end or _as_said(source) is Failed:
+            return ""
+        return f"({code}) and its source {source.how}"
+
+    def _stalled(self, source: SourceFacts | None) -> str:
+        idle = self.world.scenario.limits.idle
+        if source is None or not source.cancels or idle is None:
+            return ""
+        last = source.last_yield
+        return "and its source was not silent" if last is not None and source.cancels[0][1] - last < idle - 1e-6 else ""
+
+    def _interrupted(self, settlement: Interrupted) -> str:
+        moved = len(self.world.servers) > 1 and (self.world.jumps or self.world.scenario.weather.outages)
+        return "" if moved or self.world.disturbed else "and no server died"
+
+    def _check_hook(self, settlement: AnySettlement) -> None:
+        calls = len(self.run.hooks)
+        began = any(isinstance(event, RunStarted) for event in self.log)
+        if calls > 1:
+            self.violate(f"its interrupt hook was called {calls} times")
+        elif not calls and isinstance(settlement, Stopped) and began and self.run.hooked and not self.world.disturbed:
+            self.violate("it was stopped, and its interrupt hook was not called")
+
+    # the sources
+
+    def _check_sources(self) -> None:
+        entered = [source for source in self.run.sources if source.entered is not None]
+        if len(entered) > 1:
+            self.violate(f"{len(entered)} sources were consumed for it")
+        for source in self.run.sources:
+            if len(source.cancels) > 1:
+                self.violate(f"its source was cancelled {len(source.cancels)} times")
+            if not self.world.may_linger(source):
+                self._check_closed(source)
+
+    def _check_closed(self, source: SourceFacts) -> None:
+        if source.entered is not None and source.ended is None:
+            self.violate("its source was left open")
+        elif source.plan.shape == "iterator" and not source.closes and self.run.accepted is not None:
+            self.violate("its source was never closed")
+
+
+_TRUTH: dict[type, Any] = {
+    Completed: _RunCheck._completed,
+    Truncated: _RunCheck._truncated,
+    Stopped: _RunCheck._stopped,
+    Failed: _RunCheck._failed,
+    Interrupted: _RunCheck._interrupted,
+}
+
+
+def _as_said(source: SourceFacts) -> type | None:
+    """Return the outcome that a source's own words amount to."""
+    if source.said is None:
+        return None
+    reason = source.said[1].reason
+    return Failed if reason in FAILED else Truncated if reason in TRUNCATED else Completed
+
+
+def _events(source: SourceFacts) -> Iterator[tuple[int, Event]]:
+    """Yield the events of what a source yielded, with their steps."""
+    for step, _, item in source.yielded:
+        for one in flat(item):
+            if isinstance(one, str):
+                one = Text(one)
+            if isinstance(one, (Text, Reasoning)) and not one.text:
+                continue
+            if not isinstance(one, Finish) and not (isinstance(one, Usage) and one.source == "estimated"):
+                yield step, one
+
+
+# sessions
+
+
+def _check_session(world: World, session_id: str) -> Iterator[str]:
+    """Yield what is wrong in a session: each message once, in order, each answer right after what it answers."""
+    if session_id in world.history.deleted:
+        return
+    messages: list[Message] = peek(world.medium.messages(session_id))
+    yield from _check_chain(session_id, messages, peek(world.medium.get_session(session_id)).head_id)
+    runs = [run for run in world.history.runs.values() if run.session_id == session_id]
+    for run in runs:
+        record = peek(world.medium.get_run(run.id))
+        if record is not None and record.settlement is not None:
+            log = peek(world.medium.read_log(run.id, 0, 1_000_000))
+            yield from _check_messages(run, record, record.settlement, log, messages)
+    yield from _check_feed(world, session_id)
+
+
+def _check_chain(session_id: str, messages: Sequence[Message], head_id: str | None) -> Iterator[str]:
+    ids = [None, *(message.id for message in messages)]
+    if len(set(ids)) != len(ids):
+        yield f"{session_id}: a message is there twice: {ids}"
+    if [message.parent_id for message in messages] != ids[:-1] or head_id != ids[-1]:
+        yield f"{session_id}: its messages do not follow one another: {ids}"
+
+
+def _check_messages(
+    run: RunFacts, record: RunRecord, settlement: AnySettlement, log: Sequence[Event], messages: Sequence[Message]
+) -> Iterator[str]:
+    asked = [at for at, message in enumerate(messages) if message.id == run.id.replace("run", "usr")]
+    answers = [at for at, message in enumerate(messages) if message.run_id == run.id]
+    started = record.started_at is not None
+    if len(asked) != started:
+        yield f"{run.id}: its user's message is there {len(asked)} times"
+    completed = isinstance(settlement, Completed)
+    calls = completed and any(isinstance(event, ToolCall) for event in log)
+    if len(answers) != bool(settlement.text or calls):
+        yield f"{run.id}: its answer {settlement.text!r} is there {len(answers)} times"
+    for at in answers:
+        answer = messages[at]
+        if answer.content != settlement.text or answer.partial is completed or answer.outcome != outcome(settlement):
+            yield f"{run.id}: its answer {answer.content!r} ({answer.outcome}) is not {settlement}"
+        if at == 0 or messages[at - 1].id != run.id.replace("run", "usr"):
+            yield f"{run.id}: its answer does not follow its question"
+
+
+def _check_feed(world: World, session_id: str) -> Iterator[str]:
+    feed = peek(world.medium.read_feed(session_id, 0, 1_000_000))
+    if [entry.n for entry in feed] != list(range(1, len(feed) + 1)):
+        yield f"{session_id}: its feed has gaps"
+    seen = Counter((entry.type, entry.data["run_id"]) for entry in feed if entry.type in ("run.settled", "run.started"))
+    yield from (f"{run_id}: the feed says {count} times {kind}" for (kind, run_id), count in seen.items() if count > 1)
+
+
+# requests
+
+
+def _check_send(world: World, send: SendFacts) -> Iterator[str]:
+    """One idempotency key is one run, however often it is sent."""
+    if send.key is None:
+        return
+    made = [run.id for run in send.runs if peek(world.medium.get_run(run.id)) is not None]
+    called = sum(source.entered is not None for run in send.runs for source in run.sources)
+    if len(made) > 1 or len(set(send.told)) > 1:
+        yield f"{send.key}: one key made {made}, callers were told {send.told}"
+    if called > 1:
+        yield f"{send.key}: {called} sources were consumed for one key"
+
+
+def _check_stoppings(world: World) -> Iterator[str]:
+    """A stop returns soon: the grace of the source, and the time that the store takes."""
+    slow = max(0.0, *world.scenario.weather.delays)
+    for stopping in world.history.stoppings:
+        took = (stopping.ended or 0.0) - stopping.began
+        if stopping.calm and took > 2 * GRACE + 20 * slow + 0.1:
+            yield f"{stopping.what} took {took} s"
+
+
+def _check_left_behind(world: World) -> Iterator[str]:
+    """No task is left when an engine has closed, and no error was lost."""
+    lingering = {source.run_id for run in world.history.runs.values() for source in run.sources if world.lingers(source)}
+    for task, process in world.loop.processes.items():
+        if process is None:
+            continue
+        if not task.done():
+            if process.closed and not (lingering and task.get_coro().__name__ == "_pump"):  # type: ignore[attr-defined,union-attr]
+                yield f"a task is left behind: {task.get_coro().__qualname__}"  # type: ignore[union-attr]
+        elif not process.crashed and not task.cancelled() and task._log_traceback:  # type: ignore[attr-defined]
+            yield f"nobody asked for {task.exception()!r} of {task.get_coro().__qualname__}"  # type: ignore[union-attr]
+    for error in world.loop.errors:
+        yield f"the loop got {error}"

@@ -1,0 +1,152 @@
+"""What was asked, told, shown and really done in one schedule: the facts, without judgement.
+
+`step` is the number of callbacks that the loop has run: it orders what happens at the same virtual instant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.engine import Run
+from holdfast.events import Event, Finish, Settled, Settlement
+
+from .loop import Process
+from .scenario import SendPlan, SourcePlan
+
+
+def flat(item: Any) -> list[Any]:
+    """Return the things that came in one yield: none of them counts where one of them is nonsense."""
+    items = item if isinstance(item, list) else [item]
+    return [] if any(type(one) is object for one in items) else items
+
+
+@dataclass(slots=True)
+class Ask:
+    """Someone asked for an end."""
+
+    step: int
+    by: str
+    asker: str = ""
+    """The run that was to replace another."""
+
+
+@dataclass(slots=True, eq=False)
+class SourceFacts:
+    """What a source really did."""
+
+    run_id: str
+    plan: SourcePlan
+    process: Process | None
+    entered: int | None = None
+    yielded: list[tuple[int, float, Any]] = field(default_factory=list)
+    cancels: list[tuple[int, float]] = field(default_factory=list)
+    how: str = ""
+    """How it ended: returned, raised, cancelled, closed. Empty while it goes on."""
+    ended: int | None = None
+    ended_at: float = 0.0
+    closes: int = 0
+    """Calls of `aclose()` on an iterator that is no generator."""
+
+    @property
+    def said(self) -> tuple[int, Finish] | None:
+        """What it said of its own end, and when, if it did so before anyone cancelled it."""
+        until = self.cancels[0][0] if self.cancels else float("inf")
+        for step, _, item in self.yielded:
+            for one in flat(item):
+                if isinstance(one, Finish) and one.choice == 0 and step <= until:
+                    return step, one
+        return None
+
+    @property
+    def last_yield(self) -> float | None:
+        """When it last yielded."""
+        return self.yielded[-1][1] if self.yielded else None
+
+
+@dataclass(slots=True, eq=False)
+class ViewFacts:
+    """What one subscriber was shown, across all of its visits."""
+
+    run_id: str
+    shown: list[tuple[int, Event]] = field(default_factory=list)
+    gave_up: bool = False
+    refused: str = ""
+
+    @property
+    def cursor(self) -> int:
+        """The last seq it has seen."""
+        return self.shown[-1][0] if self.shown else 0
+
+    @property
+    def has_seen_the_end(self) -> bool:
+        """Tell whether it was shown the settlement."""
+        return bool(self.shown) and isinstance(self.shown[-1][1], Settled)
+
+
+@dataclass(slots=True, eq=False)
+class RunFacts:
+    """All that is known of a run from outside of the engine."""
+
+    id: str
+    send: SendFacts
+    kept: bool
+    session_id: str | None
+    lifetime: str
+    message_id: str | None
+    accepted: int | None = None
+    """The step at which a caller was told that it had started, or was queued."""
+    run: Run | None = None
+    unsure: bool = False
+    """The caller got an error, or nothing at all: it may have started or not."""
+    sources: list[SourceFacts] = field(default_factory=list)
+    asks: list[Ask] = field(default_factory=list)
+    told: list[tuple[int, Settlement]] = field(default_factory=list)
+    hooks: list[str] = field(default_factory=list)
+    hooked: bool = False
+    views: list[ViewFacts] = field(default_factory=list)
+    processes: list[Process] = field(default_factory=list)
+    """The processes in which it was submitted or has run."""
+
+
+@dataclass(slots=True, eq=False)
+class SendFacts:
+    """A client's request, with all of its attempts and repeats."""
+
+    number: int
+    plan: SendPlan
+    key: str | None
+    runs: list[RunFacts] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+    """The ids of the runs that its attempts were given."""
+    over: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Stopping:
+    """A call that should return soon: from when to when it went on (virtual seconds)."""
+
+    what: str
+    began: float
+    ended: float | None = None
+    calm: bool = True
+    """Nothing else can have held it up: no crash, pause or store away in the meantime."""
+
+
+@dataclass(slots=True, eq=False)
+class History:
+    """Everything that happened."""
+
+    sends: list[SendFacts] = field(default_factory=list)
+    runs: dict[str, RunFacts] = field(default_factory=dict)
+    session_asks: dict[str, list[Ask]] = field(default_factory=dict)
+    deleted: dict[str, int] = field(default_factory=dict)
+    """Sessions whose deletion was asked for."""
+    stoppings: list[Stopping] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+    lines: list[str] | None = None
+
+    def violate(self, text: str) -> None:
+        """Note a broken promise that only the instant itself shows."""
+        if text not in self.violations:
+            self.violations.append(text)

@@ -1,0 +1,317 @@
+"""What a seed draws: sessions, sources, clients and faults. Only data; world.py plays it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from holdfast.engine import Limits
+from holdfast.events import Finish, Notice, Reasoning, Text, ToolCall, Usage
+
+LEASE = 6.0
+GRACE = 1.0
+
+AT_ONCE = -1.0
+"""A pause that is none: not even a turn of the loop."""
+
+# Few different times, so that many things happen at the same instant, where races are.
+_MOMENTS = (0.0, 0.0, 0.0, 0.01, 0.05, 0.1, 0.1, 0.2, 0.5, 1.0, 2.0)
+_RHYTHMS = ((AT_ONCE,), (0.0,), (0.0, 0.01), (0.05,), (0.1,), (AT_ONCE, 0.1), (AT_ONCE, 0.0, 0.05, 0.5), (0.0, 1.0))
+
+
+@dataclass(slots=True)
+class SourcePlan:
+    """What a source yields, how it ends, and how it takes being cancelled."""
+
+    items: list[tuple[float, Any]]
+    """A pause, and what is yielded after it."""
+    end: str = "finish"
+    on_cancel: str = "polite"
+    cleanup: str = "none"
+    shape: str = "generator"
+    close: str = "plain"
+    """How `aclose()` of an iterator behaves that is no generator."""
+
+
+@dataclass(slots=True)
+class Cut:
+    """The task of a request is cancelled: some turns of the loop, or some time, after it was started."""
+
+    turns: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class ViewPlan:
+    """A subscriber: when it joins, how fast it reads, and how often it leaves and comes back."""
+
+    joins: float
+    pace: float
+    visits: list[int]
+    """How many events it reads before it leaves; after the last visit it stays to the end."""
+    away: float
+    gives_up: bool = False
+    """It does not come back after its last visit."""
+
+
+@dataclass(slots=True)
+class StopPlan:
+    """Someone presses Stop, once or several times."""
+
+    at: float
+    how: str = "run"
+    times: int = 1
+    cut: Cut | None = None
+
+
+@dataclass(slots=True)
+class SendPlan:
+    """A client starts a run."""
+
+    at: float
+    session: int | None
+    kept: bool
+    lifetime: str
+    if_busy: str
+    source: SourcePlan
+    given: bool
+    """The caller passes the source itself, instead of letting the engine make it."""
+    hook: str = "none"
+    repeats: list[float] = field(default_factory=list)
+    """The same request again, with the same idempotency key, so many seconds later."""
+    waits: bool = False
+    leaves: float | None = None
+    cut: Cut | None = None
+    views: list[ViewPlan] = field(default_factory=list)
+    stops: list[StopPlan] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Weather:
+    """How the store behaves while the faults last."""
+
+    delays: tuple[float, ...] = (AT_ONCE,)
+    fails_before: float = 0.0
+    fails_after: float = 0.0
+    outages: list[tuple[float, float]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Trouble:
+    """Something that happens to the server itself."""
+
+    at: float
+    kind: str
+    lasts: float = 0.0
+    drain: float = 0.0
+    by_steps: int = 0
+    """A crash after so many more steps of the loop, rather than at a time."""
+
+
+@dataclass(slots=True)
+class Scenario:
+    """One schedule's cast and its misfortunes."""
+
+    sessions: int
+    sends: list[SendPlan]
+    limits: Limits
+    weather: Weather
+    troubles: list[Trouble]
+    session_stops: list[tuple[float, int, Cut | None]]
+    deletes: list[tuple[float, int]]
+    disorder: float
+
+
+def draw(rng: Random) -> Scenario:
+    """Draw a scenario."""
+    return _Draw(rng).scenario()
+
+
+class _Draw:
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self.random = rng.random
+
+    def of(self, choices: Any) -> Any:
+        return choices[int(self.random() * len(choices))]
+
+    def chance(self, probability: float) -> bool:
+        return self.random() < probability
+
+    def upto(self, most: int) -> int:
+        return int(self.random() * (most + 1))
+
+    def weighted(self, table: tuple[tuple[float, str], ...]) -> str:
+        at = self.random()
+        for weight, choice in table:
+            at -= weight
+            if at < 0:
+                return choice
+        return table[0][1]
+
+    def scenario(self) -> Scenario:
+        sessions = self.of((0, 1, 1, 1, 1, 2))
+        troubles = self.troubles()
+        sends = [self.send(sessions) for _ in range(self.of((1, 1, 1, 2, 2, 3, 4)))]
+        if sessions and self.chance(0.12):  # three at once
+            sends[0].session, sends[0].kept, at = 0, True, sends[0].at
+            sends[1:] = [self.send(1, at=at) for _ in range(2)]
+        return Scenario(
+            sessions=sessions,
+            sends=sends,
+            limits=Limits(
+                idle=4.0,
+                deadline=self.of((None, 30.0, 30.0, 2.0)),
+                grace=GRACE,
+                unsaved=self.of((2, 5, 20_000, 20_000)),
+                queue=self.of((1, 32, 32)),
+            ),
+            weather=self.weather(),
+            troubles=troubles,
+            session_stops=[(self.moment(), 0, self.cut(0.3)) for _ in range(sessions and self.chance(0.15))],
+            deletes=[(self.moment() + 0.1, 0) for _ in range(sessions and self.chance(0.05))],
+            disorder=self.of((0.0, 0.2, 0.7)),
+        )
+
+    def moment(self) -> float:
+        return self.of(_MOMENTS)
+
+    # clients
+
+    def send(self, sessions: int, at: float | None = None) -> SendPlan:
+        session = int(self.random() * sessions) if sessions and self.chance(0.8) else None
+        kept = session is not None or self.chance(0.6)
+        attached = self.chance(0.35)
+        return SendPlan(
+            at=self.moment() if at is None else at,
+            session=session,
+            kept=kept,
+            lifetime="attached" if attached else "detached",
+            if_busy=self.of(("reject", "queue", "queue", "interrupt")),
+            source=self.source(),
+            given=not kept or self.chance(0.4),
+            hook=self.of(("none", "plain", "plain", "awaits", "raises")),
+            repeats=[self.moment() for _ in range(self.of((1, 2)))] if kept and self.chance(0.15) else [],
+            waits=self.chance(0.3),
+            leaves=self.moment() if attached and self.chance(0.6) else None,
+            cut=self.cut(0.1),
+            views=[self.view() for _ in range(self.of((0, 1, 1, 2, 4)))],
+            stops=[self.stop() for _ in range(self.of((0, 0, 0, 1, 1, 2)))],
+        )
+
+    def cut(self, probability: float) -> Cut | None:
+        if not self.chance(probability):
+            return None
+        return Cut(turns=self.upto(12)) if self.chance(0.6) else Cut(seconds=self.moment())
+
+    def view(self) -> ViewPlan:
+        return ViewPlan(
+            joins=self.moment(),
+            pace=self.of((AT_ONCE, AT_ONCE, 0.0, 0.05, 0.3)),
+            visits=[1 + self.upto(4) for _ in range(self.of((0, 0, 1, 1, 2, 3)))],
+            away=self.of((0.0, 0.05, 0.5)),
+            gives_up=self.chance(0.05),
+        )
+
+    def stop(self) -> StopPlan:
+        return StopPlan(
+            at=self.moment(),
+            how=self.of(("run", "run", "open")),
+            times=self.of((1, 1, 2, 3)),
+            cut=self.cut(0.25),
+        )
+
+    # sources
+
+    def source(self) -> SourcePlan:
+        rhythm = self.of(_RHYTHMS)
+        items = [(self.of(rhythm), self.item(number)) for number in range(self.of((0, 1, 2, 3, 4, 5, 8, 12)))]
+        return SourcePlan(
+            items=items,
+            end=self.weighted(_ENDS),
+            on_cancel=self.weighted(_ON_CANCEL),
+            cleanup=self.weighted(_CLEANUPS),
+            shape=self.weighted(_SHAPES),
+            close=self.weighted(_CLOSES),
+        )
+
+    def item(self, number: int) -> Any:
+        kind = self.random()
+        if kind < 0.62:
+            return f"{number} "
+        if kind < 0.70:
+            return Text(f"{number}. ")
+        if kind < 0.80:
+            return [f"{number}a ", Reasoning("hm "), f"{number}b "][: 1 + self.upto(2)]
+        if kind < 0.88:
+            return Reasoning(f"thought {number} ")
+        return self.of((
+            "", [], Usage(3, number), Usage(7, 0, "estimated"), Text("other choice", choice=1),
+            Notice("retry", "again"), ToolCall(f"call_{number}", "look", "{}"), Finish("stop", choice=1),
+        ))  # fmt: skip
+
+    # misfortunes
+
+    def weather(self) -> Weather:
+        kind = self.random()
+        if kind < 0.35:
+            return Weather(self.of(((AT_ONCE,), (AT_ONCE, 0.0), (0.0, 0.01))))
+        weather = Weather(self.of(((0.0, 0.01), (AT_ONCE, 0.0, 0.01, 0.1), (0.0, 0.05, 0.5), (0.1, 1.5))))
+        if kind < 0.75:
+            weather.fails_before = self.of((0.0, 0.05, 0.2))
+            weather.fails_after = self.of((0.03, 0.1, 0.3))
+        if kind > 0.65:
+            begin = self.moment()
+            weather.outages.append((begin, begin + self.of((0.1, 1.0, 4.0, 15.0))))
+        return weather
+
+    def troubles(self) -> list[Trouble]:
+        kind = self.random()
+        at = self.moment() + self.of((0.0, 0.05, 0.3))
+        if kind < 0.45:
+            return []
+        if kind < 0.65:
+            by_steps = self.upto(150) if self.chance(0.5) else 0
+            crashes = [Trouble(at, "crash", self.of((0.0, 0.1, 2.0, 8.0)), by_steps=by_steps)]
+            if self.chance(0.25):
+                crashes.append(Trouble(self.moment(), "crash", 0.1, by_steps=self.upto(60)))
+            return crashes
+        if kind < 0.80:
+            return [Trouble(at, "pause", self.of((0.5, 3.0, 7.0, 10.0, 20.0)))]
+        if kind < 0.92:
+            return [Trouble(at, "close", self.of((0.0, 1.0)), drain=self.of((0.0, 0.0, 0.5, 3.0)))]
+        return [Trouble(at + self.of((0.0, 2.0)), "jump", self.of((-3600.0, -5.0, 5.0, 10.0, 3600.0)))]
+
+
+_ENDS = (
+    (0.34, "finish"),  # says that it is done, and ends
+    (0.18, "returns"),
+    (0.06, "length"),
+    (0.05, "says failed"),
+    (0.11, "raises"),
+    (0.05, "raises known"),
+    (0.12, "hangs"),
+    (0.03, "finish, then hangs"),
+    (0.03, "finish, then raises"),
+    (0.02, "yields nonsense"),
+    (0.01, "yields nonsense after finish"),
+)
+_ON_CANCEL = (
+    (0.66, "polite"),
+    (0.08, "goes on"),  # swallows the cancel and keeps yielding
+    (0.08, "last words"),  # swallows it, yields text together with a Finish, and ends
+    (0.04, "says finish"),
+    (0.06, "returns"),
+    (0.08, "never ends"),
+)
+_CLEANUPS = (
+    (0.60, "none"),
+    (0.12, "yields a turn"),
+    (0.08, "takes 0.3 s"),
+    (0.06, "takes 3 s"),
+    (0.09, "raises"),
+    (0.05, "waits, then raises"),
+)
+_SHAPES = ((0.74, "generator"), (0.20, "iterator"), (0.04, "iterator without aclose"), (0.02, "cannot be made"))
+_CLOSES = ((0.70, "plain"), (0.12, "takes 0.3 s"), (0.12, "raises"), (0.06, "hangs"))

@@ -1,0 +1,182 @@
+"""Plays the part of a source: yields what its plan says, and notes what it really did."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+from holdfast.errors import ProviderBroke
+from holdfast.events import Finish
+
+from .history import SourceFacts
+from .scenario import AT_ONCE
+
+if TYPE_CHECKING:
+    from .world import World
+
+
+class Boom(Exception):
+    """What a source raises that knows nothing of Holdfast."""
+
+
+class _Swallowed(Exception):
+    """It was cancelled and does not care."""
+
+
+def make(world: World, facts: SourceFacts) -> AsyncIterator[Any]:
+    """Return the source that a plan describes."""
+    if facts.plan.shape == "generator":
+        return _Part(world, facts).play()
+    if facts.plan.shape == "iterator":
+        return _Closable(world, facts)
+    return _Iterator(world, facts)
+
+
+class _Part:
+    def __init__(self, world: World, facts: SourceFacts) -> None:
+        self.world = world
+        self.facts = facts
+        self.plan = facts.plan
+
+    async def play(self) -> AsyncGenerator[Any]:
+        """Yield what the plan says."""
+        self.facts.entered = self.world.loop.steps
+        self.world.note_source(self.facts)
+        how = "returned"
+        try:
+            for pause, item in self.plan.items:
+                await self.nap(pause)
+                yield self.note(item)
+            for item in _LAST_ITEMS.get(self.plan.end, ()):
+                yield self.note(item)
+            await self.end()
+        except _Swallowed:
+            for item in _LAST_WORDS[self.plan.on_cancel]:
+                yield self.note(item)
+            how = "cancelled"
+        except asyncio.CancelledError:
+            how = "cancelled"
+            raise
+        except GeneratorExit:
+            how = "closed"
+            raise
+        except Exception:
+            how = "raised"
+            raise
+        finally:
+            if not self.world.over:
+                try:
+                    await self.clean_up()
+                except Boom:
+                    how = "raised"
+                    raise
+                finally:
+                    self.facts.how = how
+                    self.facts.ended = self.world.loop.steps
+                    self.facts.ended_at = self.world.clock()
+                    self.world.say(f"source of {self.facts.run_id} has ended: {how}")
+
+    def note(self, item: Any) -> Any:
+        self.facts.yielded.append((self.world.loop.steps, self.world.loop.time(), item))
+        return item
+
+    async def nap(self, seconds: float) -> None:
+        """Wait, and take a cancel as the plan says."""
+        if seconds == AT_ONCE:
+            return
+        until = self.world.loop.time() + seconds
+        while True:
+            try:
+                await asyncio.sleep(max(until - self.world.loop.time(), 0))
+                return
+            except asyncio.CancelledError:
+                if not self.swallows():
+                    raise
+            if self.plan.on_cancel == "never ends":
+                await self.hang()
+
+    async def hang(self) -> None:
+        """Wait for ever."""
+        while True:
+            try:
+                await self.world.loop.create_future()
+            except asyncio.CancelledError:
+                if not self.swallows():
+                    raise
+
+    def swallows(self) -> bool:
+        """Note a cancel. True where the source goes on all the same."""
+        self.facts.cancels.append((self.world.loop.steps, self.world.loop.time()))
+        self.world.say(f"source of {self.facts.run_id} is cancelled: {self.plan.on_cancel}")
+        if self.plan.on_cancel in _LAST_WORDS:
+            raise _Swallowed
+        return self.plan.on_cancel != "polite"
+
+    async def end(self) -> None:
+        end = self.plan.end
+        if end.endswith("raises"):
+            raise Boom("the source is broken")
+        if end == "raises known":
+            raise ProviderBroke("the upstream ended in mid-sentence")
+        if end.endswith("hangs"):
+            await self.hang()
+
+    async def clean_up(self) -> None:
+        pause = _CLEANUP.get(self.plan.cleanup, AT_ONCE)
+        if pause != AT_ONCE:
+            try:
+                await asyncio.sleep(pause)
+            except asyncio.CancelledError:
+                self.facts.cancels.append((self.world.loop.steps, self.world.loop.time()))
+                raise
+        if self.plan.cleanup.endswith("raises"):
+            raise Boom("the cleanup is broken")
+
+
+_CLEANUP = {"yields a turn": 0.0, "takes 0.3 s": 0.3, "takes 3 s": 3.0, "waits, then raises": 0.05}
+_LAST_ITEMS: dict[str, tuple[Any, ...]] = {
+    "finish": (Finish("stop"),),
+    "length": (Finish("length"),),
+    "says failed": (Finish("error"),),
+    "finish, then hangs": (Finish("stop"),),
+    "finish, then raises": (Finish("stop"),),
+    "yields nonsense": (object(),),
+    "yields nonsense after finish": (["lost ", Finish("stop"), object()],),
+}
+_LAST_WORDS: dict[str, tuple[Any, ...]] = {
+    "last words": (["last words", Finish("stop")],),
+    "says finish": (Finish("stop"),),
+    "returns": (),
+}
+
+
+class _Iterator:
+    """An async iterator that cannot be closed."""
+
+    def __init__(self, world: World, facts: SourceFacts) -> None:
+        self.world = world
+        self.facts = facts
+        self._inner = _Part(world, facts).play()
+
+    def __aiter__(self) -> _Iterator:
+        return self
+
+    async def __anext__(self) -> Any:
+        return await self._inner.__anext__()
+
+
+class _Closable(_Iterator):
+    """An async iterator that is no generator, with an `aclose()` of its own."""
+
+    async def aclose(self) -> None:
+        self.facts.closes += 1
+        if self.world.over:
+            return
+        await self._inner.aclose()
+        if self.facts.plan.close == "takes 0.3 s":
+            await asyncio.sleep(0.3)
+        elif self.facts.plan.close == "raises":
+            raise Boom("the close is broken")
+        elif self.facts.plan.close == "hangs":
+            await self.world.loop.create_future()

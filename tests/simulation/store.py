@@ -1,0 +1,67 @@
+"""A process's connection to the store: slow, away, or in error after it has done its work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from holdfast.errors import StoreUnavailable
+from holdfast.store import Store
+
+from .scenario import AT_ONCE
+
+if TYPE_CHECKING:
+    from .world import World
+
+
+def peek(work: Coroutine[Any, Any, Any]) -> Any:
+    """Return what a method of the memory store answers, now: none of them ever suspends."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        return done.value
+    raise AssertionError("the memory store has suspended")
+
+
+class Connection:
+    """Passes every call on to the medium, which is what a crash leaves behind, with the faults of the weather.
+
+    A call may take time before and after it takes effect, may fail before it takes effect, or after: then the caller
+    sees an error although the work is done.
+    """
+
+    def __init__(self, world: World, medium: Store) -> None:
+        self.world = world
+        self.medium = medium
+
+    async def _call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        weather, random = self.world.weather, self.world.random
+        await self._delay()
+        if self.world.store_is_away() or random() < weather.fails_before:
+            self.world.say(f"store: {name} fails")
+            raise StoreUnavailable("the store is away")
+        result = await getattr(self.medium, name)(*args, **kwargs)
+        self.world.note_call(name, args, kwargs, result)
+        await self._delay()
+        if random() < self.world.weather.fails_after:
+            self.world.say(f"store: {name} is done, but fails for its caller")
+            raise StoreUnavailable("the store did not answer")
+        return result
+
+    async def _delay(self) -> None:
+        delays = self.world.weather.delays
+        delay = delays[int(self.world.random() * len(delays))]
+        if delay != AT_ONCE:
+            await asyncio.sleep(delay)
+
+
+def _passing_on(name: str) -> Callable[..., Any]:
+    def call(self: Connection, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
+        return self._call(name, args, kwargs)
+
+    return call
+
+
+for _name in (name for name in vars(Store) if not name.startswith("_")):
+    setattr(Connection, _name, _passing_on(_name))

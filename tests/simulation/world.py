@@ -1,0 +1,690 @@
+"""Plays a scenario: servers that crash, sleep and come back, and clients that start, watch, stop, leave and repeat."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from typing import Any
+
+from holdfast.engine import Engine, Run
+from holdfast.errors import HoldfastError, RunNotFound, ShuttingDown, StoreUnavailable
+from holdfast.events import AnySettlement, Event, Settled
+from holdfast.history import Message, Session
+from holdfast.store import Idempotency, RunRecord, Store
+from holdfast.store.memory import MemoryStore
+
+from . import checker, sources
+from .history import Ask, History, RunFacts, SendFacts, SourceFacts, Stopping, ViewFacts
+from .loop import PROCESS, Livelock, Process, SeededLoop
+from .scenario import AT_ONCE, GRACE, LEASE, Cut, Scenario, SendPlan, StopPlan, Trouble, ViewPlan, Weather, draw
+from .store import Connection, peek
+
+PATIENCE = 150.0
+"""Virtual seconds after which whoever still waits has been forgotten. The longest fault lasts 20."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """What a simulation tries: the engine and the store as they are, or with a mistake in them."""
+
+    name: str = "holdfast"
+    engine: Callable[..., Engine] = Engine
+    store: Callable[[], Store] = MemoryStore
+    reason: str = ""
+    origin: str = ""
+
+
+class Server(Process):
+    """A process with an engine in it."""
+
+    def __init__(self, world: World, number: int) -> None:
+        super().__init__()
+        self.number = number
+        self.pending: dict[asyncio.Future[str], asyncio.Task[Any]] = {}
+        self.ready = False
+        self.crashed = False
+        self.closed = False
+        """It has ended in good order: nothing of it may be left."""
+        self.disturbed = False
+        """It was killed, paused or closed: what it owned may be settled by another."""
+        self.engine = world.design.engine(
+            Connection(world, world.medium),
+            sources=world.make_source,
+            limits=world.scenario.limits,
+            lease=LEASE,
+            clock=world.clock,
+            new_id=world.new_id,
+        )
+
+    def cut_off(self) -> None:
+        """Every connection to it is gone."""
+        for reply, task in list(self.pending.items()):
+            if not reply.done():
+                reply.set_result("lost")
+                task.cancel()
+
+
+@dataclass(slots=True)
+class Reply:
+    """What became of a request."""
+
+    kind: str
+    value: Any = None
+    error: BaseException | None = None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """One schedule, played and judged."""
+
+    seed: int
+    violations: list[str]
+    digest: int
+    steps: int
+    lines: list[str] = field(default_factory=list)
+
+
+class World:
+    """One schedule."""
+
+    def __init__(self, seed: int, design: Design = Design(), *, verbose: bool = False) -> None:
+        rng = Random(seed)
+        self.seed = seed
+        self.design = design
+        self.random = rng.random
+        self.scenario: Scenario = draw(rng)
+        self.weather: Weather = self.scenario.weather
+        self.loop = SeededLoop(rng, self.scenario.disorder)
+        self.history = History(lines=[] if verbose else None)
+        self.medium: Any = design.store()
+        self.servers: list[Server] = []
+        self.over = False
+        self.last_fault = 0.0
+        self.jumps: list[float] = []
+        self._offset = 1_700_000_000.0
+        self._ids = 0
+        self._waiting_for_server: list[asyncio.Future[None]] = []
+
+    # what the engine is given
+
+    def clock(self) -> float:
+        """Return the wall clock's time, which may jump."""
+        return self.loop.time() + self._offset
+
+    def new_id(self, prefix: str) -> str:
+        """Return ids in an order that the seed decides."""
+        self._ids += 1
+        return f"{prefix}_{self._ids:04}"
+
+    def make_source(self, run: Run) -> AsyncIterator[Any]:
+        """Make the source of a run: what the engine calls when it starts one that came without."""
+        facts = self.history.runs[run.id]
+        return self.source_for(facts)
+
+    def source_for(self, run: RunFacts) -> AsyncIterator[Any]:
+        """Make a source, and begin to note what it does."""
+        plan = run.send.plan.source
+        if plan.shape == "cannot be made" and not run.send.plan.given:
+            self.say(f"no source can be made for {run.id}")
+            raise sources.Boom("no source can be made")
+        facts = SourceFacts(run.id, plan, PROCESS.get())
+        run.sources.append(facts)
+        return sources.make(self, facts)
+
+    def store_is_away(self) -> bool:
+        """Tell whether the store is in one of its long absences."""
+        now = self.loop.time()
+        return any(begin <= now < end for begin, end in self.weather.outages)
+
+    # what is noted as it happens
+
+    def say(self, text: str) -> None:
+        """Add a line to the story of a replay."""
+        if self.history.lines is not None:
+            process = PROCESS.get()
+            who = f"server {process.number}" if isinstance(process, Server) else "world"
+            self.history.lines.append(f"{self.loop.time():9.3f} {self.loop.steps:6} {who:9} {text}")
+
+    def note_call(self, name: str, args: Any, kwargs: Any, result: Any) -> None:
+        """Look at the medium right after a call took effect."""
+        if self.history.lines is not None:
+            self.say(f"store: {name} {_brief(args)} -> {_brief(result)}")
+        if name in ("create_run", "start_queued") and result is not None and result.session_id is not None:
+            running = peek(self.medium.list_runs(session_id=result.session_id, status="running"))
+            if len(running) > 1:
+                self.history.violate(f"two runs are running in one session: {[run.id for run in running]}")
+
+    def note_source(self, facts: SourceFacts) -> None:
+        """A source takes its first step: the one before it in the session must be over by then."""
+        run = self.history.runs[facts.run_id]
+        self.say(f"source of {run.id} begins")
+        if isinstance(facts.process, Server) and facts.process not in run.processes:
+            run.processes.append(facts.process)
+        if run.session_id is None:
+            return
+        for other in self.history.runs.values():
+            if other.session_id == run.session_id and other is not run:
+                self._check_is_over(other, run)
+
+    def _check_is_over(self, other: RunFacts, run: RunFacts) -> None:
+        record = peek(self.medium.get_run(other.id))
+        if record is not None and record.status == "running":
+            self.history.violate(f"{run.id} began although {other.id} is not settled")
+        for source in other.sources:
+            if source.entered is not None and source.ended is None and not self.may_linger(source):
+                self.history.violate(f"{run.id} began although the source of {other.id} still goes on")
+
+    def lingers(self, source: SourceFacts) -> bool:
+        """Tell whether a source takes longer to end than a stopped one may, so that it is rightly abandoned."""
+        plan = source.plan
+        slow = plan.cleanup == "takes 3 s" or (plan.shape == "iterator" and plan.close == "hangs")
+        return slow or (bool(source.cancels) and plan.on_cancel in ("goes on", "never ends"))
+
+    def may_linger(self, source: SourceFacts) -> bool:
+        """A source that was abandoned, or whose process died or slept, may go on without its run."""
+        return self.lingers(source) or (isinstance(source.process, Server) and source.process.disturbed)
+
+    def note_shown(self, view: ViewFacts, seq: int, event: Event) -> None:
+        """A subscriber is shown an event: by now the store must have it."""
+        view.shown.append((seq, event))
+        run = self.history.runs[view.run_id]
+        if self.history.lines is not None:
+            self.say(f"a subscriber of {view.run_id} sees {seq} {_brief(event)}")
+        if not run.kept or run.session_id in self.history.deleted:
+            return
+        saved = peek(self.medium.read_log(view.run_id, seq - 1, 1))
+        if not saved or saved[0] != event:
+            what = "the settlement" if isinstance(event, Settled) else "an event"
+            self.history.violate(f"{what} of {view.run_id} was shown before it was saved")
+
+    def note_told(self, run: RunFacts, settlement: AnySettlement) -> None:
+        """A caller is told how a run ended: by now the store must have it."""
+        self.say(f"a caller is told how {run.id} ended: {_brief(settlement)}")
+        run.told.append((self.loop.steps, settlement))
+        if run.kept and run.session_id not in self.history.deleted:
+            record = peek(self.medium.get_run(run.id))
+            if record is None or record.settlement != settlement:
+                self.history.violate(f"a caller was told a settlement of {run.id} that the store does not have")
+
+    def ask(self, run: RunFacts, by: str) -> None:
+        """Note that a run is about to be stopped."""
+        self.say(f"stop of {run.id} asked by {by}")
+        run.asks.append(Ask(self.loop.steps, by))
+
+    def ask_session(self, session_id: str, by: str, asker: str = "") -> None:
+        """Note that whatever runs in a session is about to be stopped."""
+        self.say(f"stop of all in {session_id} asked by {by} {asker}")
+        self.history.session_asks.setdefault(session_id, []).append(Ask(self.loop.steps, by, asker))
+
+    # servers
+
+    def start_server(self) -> Server:
+        """Start a process; it serves as soon as its engine is up."""
+        server = Server(self, len(self.servers))
+        self.servers.append(server)
+        self.loop.spawn(None, self._boot(server))
+        return server
+
+    async def _boot(self, server: Server) -> None:
+        self.say(f"server {server.number} starts")
+        booted = self.loop.spawn(server, server.engine.__aenter__())
+        await asyncio.wait({booted})
+        if booted.exception() is not None:
+            self._check_is_expected("the start of a server", booted.exception())
+            server.disturbed = True
+            server.kill()
+            await asyncio.sleep(1.0)  # whoever supervises it starts it again
+            self.start_server()
+            return
+        server.ready = True
+        for waiting in self._waiting_for_server:
+            if not waiting.done():
+                waiting.set_result(None)
+        self._waiting_for_server.clear()
+
+    async def server(self) -> Server:
+        """Return a server that accepts connections; a paused one does, too: its kernel is awake."""
+        while True:
+            able = [server for server in self.servers if server.ready and server.alive]
+            if able:
+                return able[int(self.random() * len(able))]
+            waiting = self.loop.create_future()
+            self._waiting_for_server.append(waiting)
+            await waiting
+
+    def crash(self, server: Server) -> None:
+        """Kill a server: the store has what was committed, and nothing else is left."""
+        if not server.alive:
+            return
+        self.say(f"server {server.number} is killed")
+        server.disturbed = server.crashed = True
+        server.kill()
+        server.cut_off()
+
+    async def request(
+        self, work: Callable[[Engine], Coroutine[Any, Any, Any]], cut: Cut | None = None, server: Server | None = None
+    ) -> Reply:
+        """Do work in a server, as the task of a request does, and wait for its end or that of the connection."""
+        server = server or await self.server()
+        reply: asyncio.Future[str] = self.loop.create_future()
+        task = self.loop.spawn(server, work(server.engine))
+        task.add_done_callback(lambda _: reply.done() or reply.set_result("done"))
+        server.pending[reply] = task
+        if cut is not None:
+            self.loop.spawn(None, self._cut(task, cut))
+        lost = await reply == "lost"
+        del server.pending[reply]
+        if lost:
+            return Reply("lost")
+        if task.cancelled():
+            return Reply("cancelled")
+        error = task.exception()
+        if error is not None:
+            self._check_is_expected("a request", error)
+            return Reply("error", error=error)
+        return Reply("ok", task.result())
+
+    async def _cut(self, task: asyncio.Task[Any], cut: Cut) -> None:
+        if cut.seconds:
+            await asyncio.sleep(cut.seconds)
+        for _ in range(cut.turns):
+            await asyncio.sleep(0)
+        if not task.done():
+            self.say("a request's task is cancelled")
+            task.cancel()
+
+    def _check_is_expected(self, what: str, error: BaseException | None) -> None:
+        if not isinstance(error, HoldfastError):
+            self.history.violate(f"{what} got {error!r}")
+
+    # clients
+
+    async def send(self, send: SendFacts) -> None:
+        """Start a run, and try again where that makes sense."""
+        await asyncio.sleep(send.plan.at)
+        attempts = [self.loop.spawn(None, self._attempt(send, after)) for after in (0.0, *send.plan.repeats)]
+        for attempt in attempts:
+            await attempt
+        send.over = True
+
+    async def _attempt(self, send: SendFacts, after: float) -> None:
+        await asyncio.sleep(after)
+        for _ in range(6):
+            server = await self.server()
+            run = self._prepare(send, server)
+            reply = await self.request(partial(self._submit, run), send.plan.cut, server)
+            if reply.kind == "ok":
+                return
+            run.unsure = True
+            again = isinstance(reply.error, ShuttingDown) or (send.key is not None and reply.kind != "cancelled")
+            if not again or (reply.error is not None and not isinstance(reply.error, (ShuttingDown, StoreUnavailable))):
+                return
+            await asyncio.sleep(0.5)
+
+    def _prepare(self, send: SendFacts, server: Server) -> RunFacts:
+        plan = send.plan
+        session_id = None if plan.session is None else f"ses_{plan.session}"
+        run_id = self.new_id("run")
+        run = RunFacts(
+            run_id,
+            send,
+            plan.kept,
+            session_id,
+            plan.lifetime,
+            run_id.replace("run", "msg") if session_id else None,
+            hooked=plan.hook != "none",
+        )
+        run.processes.append(server)
+        send.runs.append(run)
+        self.history.runs[run.id] = run
+        return run
+
+    async def _submit(self, facts: RunFacts, engine: Engine) -> None:
+        plan = facts.send.plan
+        if plan.if_busy == "interrupt" and facts.session_id:
+            self.ask_session(facts.session_id, "replaced", facts.id)
+        self.say(f"submit {facts.id} in {facts.session_id}, if busy {plan.if_busy}, key {facts.send.key}")
+        try:
+            run = await engine.submit(
+                RunRecord(
+                    id=facts.id,
+                    owner="me",
+                    session_id=facts.session_id,
+                    message_id=facts.message_id,
+                    lifetime=plan.lifetime,  # type: ignore[arg-type]
+                ),
+                _input(facts) if facts.session_id else (),
+                source=self.source_for(facts) if plan.given else None,
+                keep=plan.kept,
+                if_busy=plan.if_busy,  # type: ignore[arg-type]
+                idempotency=Idempotency("me", facts.send.key, "digest") if facts.send.key else None,
+                interrupt=self._hook(facts),
+            )
+        except asyncio.CancelledError:
+            if plan.lifetime == "attached":
+                self.ask(facts, "disconnect")  # its client has gone before it knew of the run
+            raise
+        self._accepted(facts, run)
+        await self._stay(self.history.runs[run.id], run, plan)
+
+    def _accepted(self, facts: RunFacts, run: Run) -> None:
+        self.say(f"{run.id} is accepted as {run.status}")
+        facts.send.told.append(run.id)
+        told = self.history.runs[run.id]
+        told.accepted = self.loop.steps if told.accepted is None else told.accepted
+        told.run = run if told.run is None or not told.kept else told.run
+        gone = told.session_id in self.history.deleted
+        if told.kept and not gone and peek(self.medium.get_run(run.id)) is None:
+            self.history.violate(f"{run.id} was accepted, and the store does not have it")
+
+    async def _stay(self, facts: RunFacts, run: Run, plan: SendPlan) -> None:
+        """The client who started the run waits for its end, or leaves."""
+        try:
+            if plan.leaves is not None:
+                await asyncio.sleep(plan.leaves)
+            elif plan.waits:
+                self.note_told(facts, await run.settled())
+        finally:
+            if plan.lifetime == "attached" and plan.leaves is not None:
+                self.ask(facts, "disconnect")
+                await self._timed(f"leave of {facts.id}", run.leave())
+
+    def _hook(self, facts: RunFacts) -> Callable[[str], Any] | None:
+        kind = facts.send.plan.hook
+        if kind == "none":
+            return None
+
+        async def awaits() -> None:
+            await asyncio.sleep(0.1)
+
+        def hook(reason: str) -> Any:
+            self.say(f"interrupt hook of {facts.id}: {reason}")
+            facts.hooks.append(reason)
+            if kind == "raises":
+                raise sources.Boom("the hook is broken")
+            return awaits() if kind == "awaits" else None
+
+        return hook
+
+    def _known_run(self, send: SendFacts) -> RunFacts | None:
+        if send.told:
+            return self.history.runs[send.told[0]]
+        return send.runs[0] if send.runs else None
+
+    async def view(self, send: SendFacts, plan: ViewPlan) -> None:
+        """Subscribe to a run, leave, and come back with the cursor, until its end."""
+        await asyncio.sleep(send.plan.at + plan.joins)
+        while (run := await self._found(send)) is None:
+            if send.over:
+                return
+        view = ViewFacts(run.id)
+        run.views.append(view)
+        visits = [*plan.visits] if plan.gives_up else [*plan.visits, 10_000]
+        for most in visits:
+            while (reply := await self.request(partial(self._watch, view, most, plan.pace))).kind != "ok":
+                if view.has_seen_the_end:
+                    return
+                if isinstance(reply.error, RunNotFound) and self._is_gone(run):
+                    view.refused = "run_not_found"
+                    return
+                await asyncio.sleep(0.5)
+            if view.has_seen_the_end:
+                return
+            if reply.value == "sent off":
+                visits.append(10_000)
+            await asyncio.sleep(plan.away if reply.value == "left" else 0.5)
+        view.gave_up = True
+
+    async def _found(self, send: SendFacts) -> RunFacts | None:
+        """Wait for a run to be there, or for its sender to have given up."""
+        run = self._known_run(send)
+        if run is not None and (run.accepted is not None or send.over):
+            exists = run.accepted is not None or peek(self.medium.get_run(run.id)) is not None
+            return run if exists else None
+        await asyncio.sleep(0.05)
+        return None
+
+    def _is_gone(self, run: RunFacts) -> bool:
+        """Tell whether a run may be unknown: nobody kept it, or it was deleted with its session."""
+        return not run.kept or run.session_id in self.history.deleted
+
+    async def _watch(self, view: ViewFacts, most: int, pace: float, engine: Engine) -> str:
+        run = await engine.open(view.run_id)
+        reader = run.read(after=view.cursor)
+        try:
+            async for seq, event in reader:
+                self.note_shown(view, seq, event)
+                most -= 1
+                if most == 0 and not view.has_seen_the_end:
+                    return "left"
+                if pace != AT_ONCE:
+                    await asyncio.sleep(pace)
+        finally:
+            await reader.aclose()
+        return "sent off"
+
+    async def stop(self, send: SendFacts, plan: StopPlan) -> None:
+        """Press Stop, some times over."""
+        await asyncio.sleep(send.plan.at + plan.at)
+        while (run := await self._found(send)) is None:
+            if send.over:
+                return
+        presses = [
+            self.loop.spawn(None, self.request(partial(self._stop, run, plan), plan.cut if time == 0 else None))
+            for time in range(plan.times)
+        ]
+        for press in presses:
+            await press
+
+    async def _stop(self, facts: RunFacts, plan: StopPlan, engine: Engine) -> None:
+        here = facts.run is not None and facts.run._engine is engine
+        run = facts.run if plan.how == "run" and here else await engine.open(facts.id)
+        assert run is not None
+        self.ask(facts, "user")
+        self.note_told(facts, await self._timed(f"stop of {facts.id}", run.stop(by="user")))
+
+    async def _timed(self, what: str, work: Awaitable[Any]) -> Any:
+        stopping = Stopping(what, self.loop.time())
+        self.history.stoppings.append(stopping)
+        try:
+            result = await work
+        except asyncio.CancelledError:
+            self.history.stoppings.remove(stopping)
+            raise
+        stopping.ended = self.loop.time()
+        stopping.calm = not self.store_was_away_since(stopping.began) and not self.disturbed
+        return result
+
+    @property
+    def disturbed(self) -> bool:
+        """Tell whether a server was killed, paused or closed so far."""
+        return any(server.disturbed for server in self.servers)
+
+    def store_was_away_since(self, began: float) -> bool:
+        """Tell whether the store failed at all since a time."""
+        return bool(self.scenario.weather.fails_before or self.scenario.weather.fails_after) or any(
+            end > began for _, end in self.scenario.weather.outages
+        )
+
+    async def stop_session(self, at: float, session: int, cut: Cut | None) -> None:
+        """Stop everything in a session."""
+        await asyncio.sleep(at)
+        session_id = f"ses_{session}"
+
+        async def work(engine: Engine) -> None:
+            self.ask_session(session_id, "user")
+            await self._timed(f"stop of {session_id}", engine.stop_session(session_id, by="user"))
+
+        await self.request(work, cut)
+
+    async def delete_session(self, at: float, session: int) -> None:
+        """Delete a session, whatever goes on in it, as the server does."""
+        await asyncio.sleep(at)
+        session_id = f"ses_{session}"
+
+        async def work(engine: Engine) -> None:
+            self.ask_session(session_id, "user")
+            self.history.deleted[session_id] = self.loop.steps
+            await engine.delete_session(session_id)
+
+        while (await self.request(work)).kind != "ok":
+            await asyncio.sleep(0.5)
+
+    # misfortunes
+
+    async def trouble(self, trouble: Trouble) -> None:
+        """Something happens to the newest server."""
+        await asyncio.sleep(trouble.at)
+        server = self.servers[-1]
+        if trouble.kind == "jump":
+            self._offset += trouble.lasts
+            self.jumps.append(trouble.lasts)
+            self.say(f"the clock jumps by {trouble.lasts} s")
+        elif server.alive:
+            await self._TROUBLES[trouble.kind](self, server, trouble)
+
+    async def _crash(self, server: Server, trouble: Trouble) -> None:
+        if trouble.by_steps:
+            self.loop.alarm = self.loop.steps + trouble.by_steps, partial(self.crash, server)
+            await asyncio.sleep(3.0)
+        self.crash(server)
+        await asyncio.sleep(trouble.lasts)
+        self.start_server()
+
+    async def _pause(self, server: Server, trouble: Trouble) -> None:
+        self.say(f"server {server.number} sleeps")
+        server.disturbed = True
+        server.pause()
+        await asyncio.sleep(min(trouble.lasts, 0.5))
+        if self.random() < 0.8:
+            self.start_server()
+        if self.random() < 0.5:
+            server.cut_off()
+        await asyncio.sleep(trouble.lasts - min(trouble.lasts, 0.5))
+        self.say(f"server {server.number} wakes")
+        server.resume(self.loop)
+
+    async def _shut_down(self, server: Server, trouble: Trouble) -> None:
+        server.disturbed = True
+        await self._close(server, trouble.drain)
+        await asyncio.sleep(trouble.lasts)
+        self.start_server()
+
+    _TROUBLES = {"crash": _crash, "pause": _pause, "close": _shut_down}
+
+    async def _close(self, server: Server, drain: float = 0.0) -> None:
+        if not server.ready:
+            self.crash(server)
+            return
+        self.say(f"server {server.number} closes")
+        for run in self.history.runs.values():
+            self.ask(run, "shutdown")
+        reply = await self.request(lambda engine: engine.close(drain=drain, within=5.0), None, server)
+        if reply.kind == "error":
+            self.history.violate(f"closing an engine raised {reply.error!r}")
+        self.say(f"server {server.number} has closed")
+        server.ready = False
+        for _ in range(20):  # requests that wait for a settlement may hear of it before the process ends
+            await asyncio.sleep(0)
+        server.cut_off()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        server.closed = reply.kind == "ok"
+        server.kill()
+
+    # the whole of it
+
+    async def play(self) -> None:
+        """Play the scenario to its end."""
+        scenario = self.scenario
+        for number in range(scenario.sessions):
+            peek(self.medium.create_session(Session(id=f"ses_{number}", owner="me")))
+        self.start_server()
+        work: list[Coroutine[Any, Any, Any]] = []
+        for number, plan in enumerate(scenario.sends):
+            send = SendFacts(number, plan, f"key_{number}" if plan.repeats else None)
+            self.history.sends.append(send)
+            work.append(self.send(send))
+            work += [self.view(send, view) for view in plan.views]
+            work += [self.stop(send, stop) for stop in plan.stops]
+        work += [self.stop_session(*stop) for stop in scenario.session_stops]
+        work += [self.delete_session(*delete) for delete in scenario.deletes]
+        troubles = [self.loop.spawn(None, self.trouble(trouble)) for trouble in scenario.troubles]
+        clients = [self.loop.spawn(None, each) for each in work]
+        await self._wait(troubles, "a trouble")
+        await self._wait(clients, "a client")
+        await self._settle_down()
+
+    async def _wait(self, tasks: list[asyncio.Task[Any]], what: str) -> None:
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=PATIENCE)
+            for task in late:
+                self.history.violate(f"{what} waits for ever: {task.get_coro().__qualname__}")  # type: ignore[union-attr]
+
+    async def _settle_down(self) -> None:
+        """The faults are over: everything must come to its end now, and nothing may be left behind."""
+        self.weather = Weather()
+        if not any(server.alive for server in self.servers):
+            self.start_server()
+        for _ in range(40):
+            if self._is_quiet():
+                break
+            await asyncio.sleep(1.0)
+        for server in self.servers:
+            if server.alive:
+                await self._end(server)
+
+    def _is_quiet(self) -> bool:
+        """Tell whether every run has ended, kept or not, and every server is up."""
+        alive = [server for server in self.servers if server.alive]
+        return (
+            all(run.record.status == "settled" for run in self.medium._runs.values())
+            and all(server.ready for server in alive)
+            and not any(server.engine.live() for server in alive)
+        )
+
+    async def _end(self, server: Server) -> None:
+        self.check_idle(server)
+        closing = self.loop.spawn(None, self._close(server))
+        await asyncio.wait({closing}, timeout=PATIENCE)
+        if not closing.done():
+            self.history.violate("closing an engine takes for ever")
+
+    def digest(self) -> int:
+        """Return a number that two runs of the same seed share only if they were the same to the last step."""
+        told = [(run.id, run.told, [view.shown for view in run.views]) for run in self.history.runs.values()]
+        logs = [(run.record, run.events) for run in self.medium._runs.values()]
+        return zlib.crc32(repr((self.loop.trace, told, logs)).encode())
+
+    def check_idle(self, server: Server) -> None:
+        """An engine with nothing to do holds on to nothing."""
+        engine = server.engine
+        for name in ("_runs", "_places", "_dirty", "_watchers"):
+            if held := getattr(engine, name, None):
+                self.history.violate(f"an idle engine holds on to something: {name} {_brief(list(held))}")
+
+
+def simulate(seed: int, design: Design = Design(), *, verbose: bool = False) -> Outcome:
+    """Play and judge one schedule."""
+    world = World(seed, design, verbose=verbose)
+    try:
+        world.loop.run(world.play())
+    except Livelock as livelock:
+        world.history.violate(str(livelock))
+    world.over = True
+    violations = world.history.violations + checker.check(world)
+    world.loop.discard()
+    return Outcome(seed, violations, world.digest(), world.loop.steps, world.history.lines or [])
+
+
+def _input(run: RunFacts) -> list[Message]:
+    return [Message(id=run.id.replace("run", "usr"), role="user", content=f"ask {run.send.number}")]
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) < 160 else text[:157] + "..."
