@@ -1,0 +1,50 @@
+"""The contract of every store, check by check, for each of them. The checks stand in `holdfast.store.contract`."""
+
+import asyncio
+
+import pytest
+
+pytest.register_assert_rewrite("holdfast.store.contract")
+
+from holdfast.store.memory import MemoryStore  # noqa: E402  after the rewriting of the asserts
+from holdfast.store.opening import open_store  # noqa: E402
+from holdfast.testing import STORE_CHECKS, OpenStore, check_store, run_check  # noqa: E402
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def opening(request, tmp_path) -> OpenStore:
+    """Opens the store on a medium that lasts for one test."""
+    memory = MemoryStore()
+
+    async def open_memory():
+        return memory
+
+    async def open_sqlite():
+        return await asyncio.to_thread(open_store, f"sqlite:{tmp_path}")
+
+    return open_memory if request.param == "memory" else open_sqlite
+
+
+@pytest.mark.parametrize("check", STORE_CHECKS, ids=lambda check: check.__name__)
+async def test_store(check, opening):
+    """What a check is about stands in its docstring."""
+    await run_check(check, opening)
+
+
+async def test_the_checks_can_share_one_medium(opening):
+    """`check_store` is for those who write a store of their own, and a database is not made anew for each check."""
+    await check_store(opening)
+
+
+async def test_a_store_that_breaks_a_promise_fails():
+    """A suite that nothing can fail would prove nothing."""
+
+    class Forgetful(MemoryStore):
+        async def get_run(self, run_id):
+            return None
+
+    async def open_forgetful():
+        return Forgetful()
+
+    with pytest.raises(AssertionError):
+        await check_store(open_forgetful)
