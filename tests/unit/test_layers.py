@@ -15,6 +15,7 @@ SRC = Path(__file__).parents[2] / "src"
 # The longest matching prefix counts: `store` is the Protocol, `store.` are the stores.
 LAYERS: dict[str, int] = {
     "cli": 5,
+    "cli.": 5,
     "__main__": 5,
     "server": 4,
     "server.": 4,
@@ -57,7 +58,7 @@ STRANGERS = [{"store", "providers"}]
 # The engine alone needs msgspec. What else a module may import comes with an extra.
 THIRD_PARTY: dict[str, set[str]] = {
     "": {"msgspec"},
-    "cli": {"msgspec", "click", "rich", "uvicorn", "uvloop"},
+    "cli": {"msgspec", "click", "rich", "aiohttp"},
     "asgi": {"msgspec", "starlette"},
     "server": {"msgspec", "starlette", "uvicorn", "uvloop", "httptools", "aiohttp", "anyio", "rich"},
     "providers.openai_compatible": {"msgspec", "aiohttp"},

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Generator
 from types import FrameType
-from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -31,10 +32,22 @@ class Protocol(HttpToolsProtocol):
 class Server(uvicorn.Server):
     """Ends the runs before the connections: uvicorn alone would wait for open streams, or cut them off unsaved."""
 
-    def __init__(self, config: uvicorn.Config, app: Starlette, on_ready: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, app: Starlette, on_ready: Callable[[], None], *, takes_signals: bool = True
+    ) -> None:
         super().__init__(config)
         self._app = app
         self._on_ready = on_ready
+        self._takes_signals = takes_signals
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Take the signals, unless they are the caller's."""
+        if self._takes_signals:
+            with super().capture_signals():
+                yield
+        else:
+            yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and say so."""
@@ -77,19 +90,39 @@ def address(sock: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve(app: Starlette, sock: socket.socket, settings: Settings, on_ready: Callable[[str], None]) -> bool:
+def serve_forever(app: Starlette, sock: socket.socket, on_ready: Callable[[str], None]) -> bool:
     """Serve until a signal. True where it started and ended well."""
-    config: dict[str, Any] = {
-        "http": Protocol,
-        "ws": "none",
-        "lifespan": "on",
-        "access_log": False,
-        "log_level": logging.WARNING,
-        "server_header": False,
-        "timeout_graceful_shutdown": 2,
-        "timeout_keep_alive": 75,
-        "backlog": 4096,
-    }
-    server = Server(uvicorn.Config(app, **config), app, lambda: on_ready(address(sock)))
+    server = Server(_config(app), app, lambda: on_ready(address(sock)))
     server.run([sock])
     return server.started
+
+
+@contextlib.asynccontextmanager
+async def serve_in_background(app: Starlette, sock: socket.socket) -> AsyncGenerator[None]:
+    """Serve in the loop that runs, for as long as the block lasts; signals stay with the caller."""
+    ready = asyncio.Event()
+    server = Server(_config(app), app, ready.set, takes_signals=False)
+    serving = asyncio.create_task(server.serve([sock]))
+    waiting = asyncio.create_task(ready.wait())
+    await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await serving
+
+
+def _config(app: Starlette) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=Protocol,
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        log_level=logging.WARNING,
+        server_header=False,
+        timeout_graceful_shutdown=2,
+        timeout_keep_alive=75,
+        backlog=4096,
+    )

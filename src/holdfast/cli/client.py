@@ -1,0 +1,109 @@
+"""Talks to the server that runs on this machine, or to one started for the occasion."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from ..errors import HoldfastError
+from ..providers.sse import SSEDecoder
+from ..server.app import create_app
+from ..server.serving import address, listen, serve_in_background
+from ..server.settings import Settings, data_folder, load
+from ..store.opening import open_store
+
+Object = dict[str, Any]
+
+
+class CallFailed(HoldfastError):
+    """The server answered with an error, or not at all."""
+
+    def __init__(self, message: str, code: str = "call_failed", status: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
+        self.status = status
+
+
+class Api:
+    """The server's own API, as far as the command line needs it."""
+
+    def __init__(self, http: aiohttp.ClientSession, url: str) -> None:
+        self._http = http
+        self.url = url
+
+    async def call(self, method: str, path: str, body: Object | None = None, **query: str | int) -> Object:
+        """Make one call and return its answer."""
+        try:
+            async with self._http.request(
+                method, self.url + path, json=body, params=query, timeout=aiohttp.ClientTimeout(60)
+            ) as response:
+                answer: Object = msgspec.json.decode(await response.read() or b"{}")
+        except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError) as error:
+            raise CallFailed(f"{self.url} did not answer: {error or type(error).__name__}") from None
+        if response.status >= 400:
+            told = answer.get("error", {})
+            raise CallFailed(told.get("message", f"answered {response.status}"), told.get("code", ""), response.status)
+        return answer
+
+    async def events(self, run_id: str, after: int = 0, patience: float = 30.0) -> AsyncGenerator[Object]:
+        """Yield a run's events to its settlement, and go on by itself where the connection breaks."""
+        loop = asyncio.get_running_loop()
+        last_heard = loop.time()
+        while True:
+            try:
+                async for event in self._read(run_id, after):
+                    last_heard, after = loop.time(), event.get("seq", after)
+                    yield event
+                    if event["type"] == "run.settled":
+                        return
+            except (aiohttp.ClientError, OSError) as error:
+                if loop.time() - last_heard > patience:
+                    raise CallFailed(f"The connection broke and could not be made again: {error}") from None
+            await asyncio.sleep(0.3)
+
+    async def _read(self, run_id: str, after: int) -> AsyncGenerator[Object]:
+        decoder = SSEDecoder()
+        url = f"{self.url}/api/runs/{run_id}/events"
+        async with self._http.get(url, params={"after": after}, timeout=aiohttp.ClientTimeout(None)) as response:
+            if response.status != 200:
+                told = msgspec.json.decode(await response.read() or b"{}").get("error", {})
+                raise CallFailed(told.get("message", f"answered {response.status}"), told.get("code", ""))
+            async for read in response.content.iter_any():
+                for _, data in decoder.feed(read):
+                    yield msgspec.json.decode(data)
+
+
+@asynccontextmanager
+async def connect(url: str | None, data: str | None, config: str | None) -> AsyncGenerator[Api]:
+    """Find the server: the one that was named, the one that runs here, or one of our own for as long as we need it."""
+    settings = load({"data": data}, os.environ, config)
+    headers = {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
+    async with aiohttp.ClientSession(headers=headers, trust_env=False) as http:
+        here = url or f"http://{settings.host}:{settings.port}"
+        if url or (data is None and await _is_there(http, here)):
+            yield Api(http, here.rstrip("/"))
+            return
+        async with _own_server(settings) as own:
+            yield Api(http, own)
+
+
+async def _is_there(http: aiohttp.ClientSession, url: str) -> bool:
+    with suppress(aiohttp.ClientError, TimeoutError, OSError):
+        async with http.get(f"{url}/health", timeout=aiohttp.ClientTimeout(1)) as response:
+            return response.status == 200
+    return False
+
+
+@asynccontextmanager
+async def _own_server(settings: Settings) -> AsyncGenerator[str]:
+    local = msgspec.structs.replace(settings, host="127.0.0.1", port=0, api_key="", keys=(), drain=0.0)
+    store = await asyncio.to_thread(open_store, f"sqlite:{data_folder(settings)}")
+    sock = listen(local)
+    async with serve_in_background(create_app(local, store), sock):
+        yield address(sock)
