@@ -886,10 +886,11 @@ class Engine:
         await store.renew(self.keeper, now + self._lease)
         for orphan in await settle_orphans(store, now):
             logger.warning("run %s was left by a process that is gone: settled as interrupted", orphan.id)
-        queued = {run.record.session_id: None for run in self._runs.values() if run.status == "queued"}
-        for session_id in queued | dict.fromkeys(await store.waiting_sessions()):
-            if session_id is not None:
-                self._hold_work(asyncio.create_task(self._start_next(session_id)))
+        for session_id in await store.waiting_sessions():
+            for record in await store.queued(session_id):
+                self._runs.setdefault(record.id, Run(self, record, kept=True))
+        for session_id in {run.record.session_id or "": None for run in self._runs.values() if run.status == "queued"}:
+            self._hold_work(asyncio.create_task(self._start_next(session_id)))
 
     async def close(self, *, drain: float = 0.0, within: float = 10.0) -> None:
         """Start nothing new, give runs `drain` seconds to end by themselves, stop the rest, see all of them settled.

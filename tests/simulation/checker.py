@@ -191,12 +191,12 @@ class _RunCheck:
 
     def _check_receipt(self, settlement: Stopped, source: SourceFacts | None) -> str:
         receipt = settlement.receipt
-        if receipt is None or source is None or self.world.jumps:
+        if receipt is None or source is None or self.world.jumps or source.plan.shape == "iterator without aclose":
             return ""
         closed = receipt.upstream_closed_at
-        if closed is None:
-            return "" if source.ended is None or source.ended_at >= receipt.settled_at else "and left by a closed source"
-        if source.ended is None or source.ended_at > closed:
+        if closed is None and source.closed_at is not None and source.closed_at < receipt.settled_at:
+            return "and says that its source was not closed: it was"
+        if closed is not None and (source.closed_at is None or source.closed_at > closed):
             return f"and says that its source was closed at {closed}: it was not"
         return ""
 
@@ -362,11 +362,12 @@ def _check_stoppings(world: World) -> Iterator[str]:
 def _check_left_behind(world: World) -> Iterator[str]:
     """No task is left when an engine has closed, and no error was lost."""
     lingering = {source.run_id for run in world.history.runs.values() for source in run.sources if world.lingers(source)}
-    for task, process in world.loop.processes.items():
+    for task, number in world.loop.tasks.items():
+        process: Any = world.loop.processes[task]
         if process is None:
             continue
         if not task.done():
-            if process.closed and not (lingering and task.get_coro().__name__ == "_pump"):  # type: ignore[attr-defined,union-attr]
+            if number <= process.closed and not (lingering and task.get_coro().__name__ == "_pump"):  # type: ignore[union-attr]
                 yield f"a task is left behind: {task.get_coro().__qualname__}"  # type: ignore[union-attr]
         elif not process.crashed and not task.cancelled() and task._log_traceback:  # type: ignore[attr-defined]
             yield f"nobody asked for {task.exception()!r} of {task.get_coro().__qualname__}"  # type: ignore[union-attr]

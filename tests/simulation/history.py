@@ -44,9 +44,10 @@ class SourceFacts:
     how: str = ""
     """How it ended: returned, raised, cancelled, closed. Empty while it goes on."""
     ended: int | None = None
-    ended_at: float = 0.0
     closes: int = 0
     """Calls of `aclose()` on an iterator that is no generator."""
+    closed_at: float | None = None
+    """The wall clock's time when nothing more was left to close."""
 
     @property
     def said(self) -> tuple[int, Finish] | None:
@@ -60,8 +61,9 @@ class SourceFacts:
 
     @property
     def last_yield(self) -> float | None:
-        """When it last yielded."""
-        return self.yielded[-1][1] if self.yielded else None
+        """When it last yielded before anyone cancelled it."""
+        until = self.cancels[0][0] if self.cancels else float("inf")
+        return max((time for step, time, _ in self.yielded if step < until), default=None)
 
 
 @dataclass(slots=True, eq=False)

@@ -26,11 +26,11 @@ class _Swallowed(Exception):
 
 def make(world: World, facts: SourceFacts) -> AsyncIterator[Any]:
     """Return the source that a plan describes."""
-    if facts.plan.shape == "generator":
-        return _Part(world, facts).play()
     if facts.plan.shape == "iterator":
         return _Closable(world, facts)
-    return _Iterator(world, facts)
+    if facts.plan.shape == "iterator without aclose":
+        return _Iterator(world, facts)
+    return _Part(world, facts).play()
 
 
 class _Part:
@@ -52,9 +52,9 @@ class _Part:
                 yield self.note(item)
             await self.end()
         except _Swallowed:
+            how = "cancelled"
             for item in _LAST_WORDS[self.plan.on_cancel]:
                 yield self.note(item)
-            how = "cancelled"
         except asyncio.CancelledError:
             how = "cancelled"
             raise
@@ -74,7 +74,8 @@ class _Part:
                 finally:
                     self.facts.how = how
                     self.facts.ended = self.world.loop.steps
-                    self.facts.ended_at = self.world.clock()
+                    if not self.plan.shape.startswith("iterator"):
+                        self.facts.closed_at = self.world.clock()
                     self.world.say(f"source of {self.facts.run_id} has ended: {how}")
 
     def note(self, item: Any) -> Any:
@@ -176,7 +177,8 @@ class _Closable(_Iterator):
         await self._inner.aclose()
         if self.facts.plan.close == "takes 0.3 s":
             await asyncio.sleep(0.3)
-        elif self.facts.plan.close == "raises":
-            raise Boom("the close is broken")
         elif self.facts.plan.close == "hangs":
             await self.world.loop.create_future()
+        self.facts.closed_at = self.world.clock()
+        if self.facts.plan.close == "raises":
+            raise Boom("the close is broken")

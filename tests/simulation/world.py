@@ -47,8 +47,8 @@ class Server(Process):
         self.pending: dict[asyncio.Future[str], asyncio.Task[Any]] = {}
         self.ready = False
         self.crashed = False
-        self.closed = False
-        """It has ended in good order: nothing of it may be left."""
+        self.closed = 0
+        """It has ended in good order: of the tasks up to this number nothing may be left."""
         self.disturbed = False
         """It was killed, paused or closed: what it owned may be settled by another."""
         self.engine = world.design.engine(
@@ -182,7 +182,8 @@ class World:
         """Tell whether a source takes longer to end than a stopped one may, so that it is rightly abandoned."""
         plan = source.plan
         slow = plan.cleanup == "takes 3 s" or (plan.shape == "iterator" and plan.close == "hangs")
-        return slow or (bool(source.cancels) and plan.on_cancel in ("goes on", "never ends"))
+        cannot = plan.shape == "iterator without aclose"
+        return slow or cannot or (bool(source.cancels) and plan.on_cancel in ("goes on", "never ends"))
 
     def may_linger(self, source: SourceFacts) -> bool:
         """A source that was abandoned, or whose process died or slept, may go on without its run."""
@@ -581,6 +582,7 @@ class World:
             self.crash(server)
             return
         self.say(f"server {server.number} closes")
+        tasks = len(self.loop.tasks)  # requests may still come in while it closes
         for run in self.history.runs.values():
             self.ask(run, "shutdown")
         reply = await self.request(lambda engine: engine.close(drain=drain, within=5.0), None, server)
@@ -593,7 +595,7 @@ class World:
         server.cut_off()
         for _ in range(20):
             await asyncio.sleep(0)
-        server.closed = reply.kind == "ok"
+        server.closed = tasks if reply.kind == "ok" else 0
         server.kill()
 
     # the whole of it
