@@ -19,6 +19,7 @@ from ..server.settings import Settings, data_folder, load
 from ..store.opening import open_store
 
 Object = dict[str, Any]
+Query = dict[str, str | int]
 
 
 class CallFailed(HoldfastError):
@@ -37,7 +38,7 @@ class Api:
         self._http = http
         self.url = url
 
-    async def call(self, method: str, path: str, body: Object | None = None, **query: str | int) -> Object:
+    async def call(self, method: str, path: str, body: Object | None = None, query: Query | None = None) -> Object:
         """Make one call and return its answer."""
         try:
             async with self._http.request(
@@ -45,7 +46,7 @@ class Api:
             ) as response:
                 answer: Object = msgspec.json.decode(await response.read() or b"{}")
         except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError) as error:
-            raise CallFailed(f"{self.url} did not answer: {error or type(error).__name__}") from None
+            raise CallFailed(f"{self.url} did not answer: {str(error) or type(error).__name__}") from None
         if response.status >= 400:
             told = answer.get("error", {})
             raise CallFailed(told.get("message", f"answered {response.status}"), told.get("code", ""), response.status)

@@ -12,7 +12,7 @@ import msgspec
 from rich.markup import escape
 
 from . import show
-from .client import Api, Object, connect
+from .client import Api, Object, Query, connect
 from .commands import settings_options, telling
 from .talk import EXIT, follow
 
@@ -52,8 +52,8 @@ def runs_ls(**what: Any) -> None:
 
 async def _runs_ls(status: str | None, limit: int, **where: Any) -> None:
     async with connect(**where) as api:
-        query: dict[str, str | int] = {"limit": limit, **({"status": status} if status else {})}
-        listed = (await api.call("GET", "/api/runs", **query))["runs"]
+        query: Query = {"limit": limit, **({"status": status} if status else {})}
+        listed = (await api.call("GET", "/api/runs", query=query))["runs"]
     if not listed:
         show.err.print("[dim]No runs are kept yet. Runs in sessions and in the background are.[/]")
     show.table(
@@ -78,16 +78,16 @@ async def _runs_ls(status: str | None, limit: int, **where: Any) -> None:
 @telling
 def runs_show(run_id: str, **where: Any) -> None:
     """Print all about a run as JSON."""
-    asyncio.run(_print(f"/api/runs/{run_id}", **where))
+    sys.stdout.write(_pretty(asyncio.run(_get(f"/api/runs/{run_id}", **where))))
 
 
-async def _print(path: str, **where: Any) -> None:
+async def _get(path: str, **where: Any) -> Object:
     async with connect(**where) as api:
-        _print_json(await api.call("GET", path))
+        return await api.call("GET", path)
 
 
-def _print_json(value: Object) -> None:
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value)).decode() + "\n")
+def _pretty(value: Object) -> str:
+    return msgspec.json.format(msgspec.json.encode(value)).decode() + "\n"
 
 
 @runs.command("tail")
@@ -137,11 +137,9 @@ def sessions_ls(**what: Any) -> None:
 
 async def _sessions_ls(query: str, limit: int, **where: Any) -> None:
     async with connect(**where) as api:
-        listed = (await api.call("GET", "/api/sessions", query=query, limit=limit))["sessions"]
+        listed = (await api.call("GET", "/api/sessions", query={"query": query, "limit": limit}))["sessions"]
     if not listed:
-        show.err.print(
-            "[dim]No sessions yet. `holdfast chat` starts one.[/]" if not query else "[dim]Nothing found.[/]"
-        )
+        show.err.print(f"[dim]{'Nothing found.' if query else 'No sessions yet. `holdfast chat` starts one.'}[/]")
     show.table(
         ("session", "title", "changed", ""),
         [
@@ -162,17 +160,10 @@ async def _sessions_ls(query: str, limit: int, **where: Any) -> None:
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Where to (the terminal).")
 @settings_options
 @telling
-def sessions_export(**what: Any) -> None:
+def sessions_export(session_id: str, form: str, output: str | None, **where: Any) -> None:
     """Export a session as JSON, which can be imported again, or as Markdown."""
-    asyncio.run(_sessions_export(**what))
-
-
-async def _sessions_export(session_id: str, form: str, output: str | None, **where: Any) -> None:
-    async with connect(**where) as api:
-        session = await api.call("GET", f"/api/sessions/{session_id}")
-    text = (
-        markdown(session) if form == "markdown" else msgspec.json.format(msgspec.json.encode(session)).decode() + "\n"
-    )
+    session = asyncio.run(_get(f"/api/sessions/{session_id}", **where))
+    text = markdown(session) if form == "markdown" else _pretty(session)
     if output is None:
         sys.stdout.write(text)
     else:

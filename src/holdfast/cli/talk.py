@@ -36,9 +36,7 @@ HELP = """\
 @click.option("--json", "as_json", is_flag=True, help="Print the settled run as JSON.")
 @settings_options
 @telling
-def run(
-    prompt: tuple[str, ...], as_json: bool, url: str | None, data: str | None, config: str | None, **what: Any
-) -> None:
+def run(prompt: tuple[str, ...], **what: Any) -> None:
     """Ask one question and print the answer. What is piped in comes after the prompt.
 
     Exit code: 0 completed, 1 failed or interrupted, 3 truncated, 4 stopped, 2 for a wrong command line.
@@ -47,22 +45,20 @@ def run(
     text = "\n\n".join(part for part in (" ".join(prompt), piped.strip()) if part)
     if not text:
         raise click.UsageError('Nothing was asked. Try: holdfast run "Why is the sky blue?"')
-    sys.exit(asyncio.run(_run_once(text, as_json, url, data, config, **what)))
+    sys.exit(asyncio.run(_run_once(text, **what)))
 
 
 async def _run_once(
     text: str,
-    as_json: bool,
-    url: str | None,
-    data: str | None,
-    config: str | None,
     *,
     model: str | None,
     session: str | None,
     goes_on: bool,
     system: str | None,
+    as_json: bool,
+    **where: Any,
 ) -> int:
-    async with connect(url, data, config) as api:
+    async with connect(**where) as api:
         session = session or (await _latest(api) if goes_on else None) or await _new_session(api, system)
         body = {"input": text, **({"model": model} if model else {})}
         started = await api.call("POST", f"/api/sessions/{session}/runs", body)
@@ -74,7 +70,7 @@ async def _run_once(
 
 
 async def _latest(api: Api) -> str | None:
-    sessions = (await api.call("GET", "/api/sessions", limit=1))["sessions"]
+    sessions = (await api.call("GET", "/api/sessions", query={"limit": 1}))["sessions"]
     return str(sessions[0]["id"]) if sessions else None
 
 
@@ -166,22 +162,13 @@ class _Printer:
 @click.option("--system", help="The system prompt of a new session.")
 @settings_options
 @telling
-def chat(url: str | None, data: str | None, config: str | None, **what: Any) -> None:
+def chat(**what: Any) -> None:
     """Talk to a model. Ctrl-C stops an answer and keeps what was said; /help lists the commands."""
-    asyncio.run(_chat(url, data, config, **what))
+    asyncio.run(_chat(**what))
 
 
-async def _chat(
-    url: str | None,
-    data: str | None,
-    config: str | None,
-    *,
-    model: str | None,
-    session: str | None,
-    goes_on: bool,
-    system: str | None,
-) -> None:
-    async with connect(url, data, config) as api:
+async def _chat(*, model: str | None, session: str | None, goes_on: bool, system: str | None, **where: Any) -> None:
+    async with connect(**where) as api:
         talk = _Talk(api, model)
         await talk.begin(session or (await _latest(api) if goes_on else None), system)
         while (said := await _ask("> ")) is not None and said != "/quit":
@@ -277,5 +264,5 @@ class _Talk:
             await self._start("continue", {"message_id": last["id"]})
 
     async def _sessions(self, rest: str) -> None:
-        for session in (await self._api.call("GET", "/api/sessions", limit=10))["sessions"]:
+        for session in (await self._api.call("GET", "/api/sessions", query={"limit": 10}))["sessions"]:
             show.err.print(f"{session['id']}  {escape(session['title'])}  [dim]{show.ago(session['updated_at'])}[/]")
