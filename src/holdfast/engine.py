@@ -189,7 +189,7 @@ class Run:
         self._source = source
         self._pump: asyncio.Task[None] | None = None
         self._keeper: asyncio.Task[None] | None = None
-        self._cause: StopIntent | Exception | None = None
+        self._cause: StopIntent | BaseException | None = None
         self._finish: dict[int, Finish] = {}
         self._interrupt = interrupt
         self._input_tokens = 0
@@ -504,7 +504,9 @@ class Engine:
                     await self._saved(run)
             if run._cause is None:
                 run._finish.setdefault(0, Finish("stop"))
-        except Exception as error:  # noqa: BLE001 - whatever a source raises is how its run ended
+        except (asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - and SystemExit would end the loop, with every other run
             run._cause = run._cause or error
         finally:
             await _close(source, run.id)
@@ -516,17 +518,17 @@ class Engine:
         for item in yielded if isinstance(yielded, (list, tuple)) else (yielded,):
             if isinstance(item, str):
                 item = Text(item)
-            if isinstance(item, (Text, Reasoning)):
+            if isinstance(item, (Text, Reasoning)) and isinstance(item.text, str):
                 if item.text:
                     events.append(item if item.text.isascii() else storable(item))
-            elif isinstance(item, Finish):
-                finish.append(item)
-            elif isinstance(item, Usage) and item.source == "estimated":
-                run._input_tokens = item.input_tokens
-            elif type(item) in _MAY_YIELD:
-                events.append(storable(item))
-            else:
+            elif type(item) not in _MAY_YIELD:
                 raise TypeError(f"a source may yield events and strings, not {type(item).__name__}")
+            elif isinstance(item, Finish):
+                finish.append(_checked(item))
+            elif isinstance(item, Usage) and item.source == "estimated":
+                run._input_tokens = _checked(item).input_tokens
+            else:
+                events.append(storable(_checked(item)))
         self._append(run, events)
         for said in finish:
             run._finish.setdefault(said.choice, said)
@@ -693,7 +695,7 @@ class Engine:
         await self._saved(run)
         if run._log.closed:
             return  # it was lost to another owner
-        settlement = self._judge(run)
+        settlement = storable(self._judge(run))
         standing = await self._settle(run, settlement) if run.kept else settlement
         if standing is None:
             self._lose(run)
@@ -964,7 +966,9 @@ async def _close(source: Source | None, run_id: str) -> None:
     if close is not None:
         try:
             await close()
-        except Exception:
+        except (asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException:  # as in the pump: a source ends its run, and nothing else
             logger.exception("the source of run %s could not be closed", run_id)
 
 
@@ -977,17 +981,28 @@ async def _call(hook: Interrupt, reason: str, run_id: str) -> None:
         logger.exception("the interrupt hook of run %s failed", run_id)
 
 
-def storable(event: Any) -> Any:
-    """Return the event without lone surrogates: half an emoji can be neither sent nor stored."""
+def _checked(item: Any) -> Any:
+    """Return an event whose fields have the types they should have, or raise: Python itself does not look."""
+    return msgspec.convert(msgspec.structs.asdict(item), type(item))
+
+
+def storable(said: Any) -> Any:
+    """Return an event or a settlement without lone surrogates: half an emoji can be neither sent nor stored."""
     try:
-        encode_event(event)
+        encode_event(said)
     except UnicodeEncodeError:
-        mended = {
-            name: value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
-            for name, value in msgspec.structs.asdict(event).items()
-        }
-        return type(event)(**mended)
-    return event
+        return _mended(said)
+    return said
+
+
+def _mended(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, tuple):
+        return tuple(map(_mended, value))
+    if isinstance(value, msgspec.Struct):
+        return type(value)(**{name: _mended(field) for name, field in msgspec.structs.asdict(value).items()})
+    return value
 
 
 def _as_said(finish: dict[int, Finish], said: dict[str, Any]) -> AnySettlement:
@@ -1010,4 +1025,4 @@ def _explain(run: Run, error: BaseException) -> ErrorInfo:
     return ErrorInfo("source_failed", f"The source failed with {type(error).__name__}. The server's log has more.")
 
 
-_MAY_YIELD = frozenset(get_args(Event)) - {RunStarted, Snapshot, Settled}
+_MAY_YIELD = frozenset((*get_args(Event), Finish)) - {RunStarted, Snapshot, Settled}
