@@ -22,10 +22,11 @@ from ..providers.openai_compatible import OpenAICompatible
 from ..providers.scripted import Scripted
 from ..store import Store
 from . import completions, feed, health, models, openapi, runs, sessions
-from .auth import Gate, Keys, check_bind
+from .auth import Gate, check_bind
 from .context import Endpoint, Parts
 from .errors import Json, on_any_error, on_holdfast_error, on_http_error
-from .settings import ProviderSettings, Settings
+from .keys import KeyFile, Keys
+from .settings import ProviderSettings, Settings, SettingsError, data_folder
 from .sources import ChatSources
 
 logger = logging.getLogger("holdfast")
@@ -43,9 +44,9 @@ ENDPOINTS: list[Endpoint] = [
 
 def create_app(settings: Settings, store: Store, environ: Mapping[str, str] = os.environ) -> Starlette:
     """Return the server as an ASGI application. Its lifespan starts and ends the engine."""
-    keys = Keys(settings, environ)
+    keys = Keys(settings, environ, KeyFile(data_folder(settings, environ)))
     check_bind(settings, keys)
-    providers = Providers([make_provider(provider, environ) for provider in settings.providers])
+    providers = Providers([make_provider(described, settings, environ) for described in settings.providers])
     engine = Engine(store, sources=ChatSources(store, providers, settings.retry_patience), limits=limits_of(settings))
     parts = Parts(settings, store, providers, engine)
     app = Starlette(
@@ -56,19 +57,20 @@ def create_app(settings: Settings, store: Store, environ: Mapping[str, str] = os
             HTTPException: on_http_error,
             Exception: on_any_error,
         },
-        lifespan=_lifespan(parts),
+        lifespan=_lifespan(parts, keys),
     )
     app.state.parts = parts
     return app
 
 
-def _lifespan(parts: Parts):  # type: ignore[no-untyped-def]
+def _lifespan(parts: Parts, keys: Keys):  # type: ignore[no-untyped-def]
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
         async with parts.engine:
-            trimming = asyncio.create_task(_trim_logs(parts))
+            chores = [asyncio.create_task(_trim_logs(parts)), asyncio.create_task(_read_keys(keys))]
             yield
-            trimming.cancel()
+            for chore in chores:
+                chore.cancel()
             await end(parts)
         await parts.providers.close()
         await parts.store.close()
@@ -86,24 +88,34 @@ async def _trim_logs(parts: Parts) -> None:
         await asyncio.sleep(3600)
 
 
+async def _read_keys(keys: Keys) -> None:
+    """Take in the keys that were made or revoked in the meantime, every second."""
+    while keys.file is not None:
+        await asyncio.sleep(1)
+        try:
+            await asyncio.to_thread(keys.file.read)
+        except SettingsError as error:
+            logger.error("the keys stay as they were: %s", error)
+
+
 async def end(parts: Parts) -> None:
     """End well: refuse new runs, let the others drain or settle, and send the readers off. Twice is harmless."""
     await parts.engine.close(drain=parts.settings.drain, within=5.0)
     parts.closing.begin()
 
 
-def make_provider(settings: ProviderSettings, environ: Mapping[str, str]) -> Provider:
+def make_provider(described: ProviderSettings, settings: Settings, environ: Mapping[str, str]) -> Provider:
     """Return the provider that a table of the settings describes."""
-    if settings.dialect == "scripted":
-        return Scripted(settings.name)
+    if described.dialect == "scripted":
+        return Scripted(described.name)
     return OpenAICompatible(
-        settings.name,
-        settings.base_url,
-        api_key=settings.key(environ),
-        models=settings.models,
-        headers=settings.headers,
-        alternate=settings.alternate,
-        think=settings.think,
+        described.name,
+        described.base_url,
+        api_key=described.key(environ),
+        models=described.models,
+        headers=described.headers,
+        alternate=described.alternate,
+        think=described.think,
     )
 
 

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import ipaddress
-from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..events import ErrorInfo
 from .errors import answer
+from .keys import LOCAL, Keys
 from .settings import Settings, SettingsError
 
 OWNER = "holdfast.owner"
-LOCAL = "local"
 OPEN_PATHS = frozenset({"/health", "/ready"})
-
-
-def digest(key: str) -> str:
-    """Return what is kept of a key."""
-    return hashlib.sha256(key.encode()).hexdigest()
 
 
 def is_loopback(host: str) -> bool:
@@ -34,40 +26,12 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-class Keys:
-    """The keys that open the server, and the owner whom each stands for."""
-
-    def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
-        self._owners: dict[str, str] = {}
-        if settings.api_key:
-            self._owners[digest(settings.api_key)] = LOCAL
-        for key in settings.keys:
-            value = environ.get(key.key_env, "") if key.key_env else ""
-            hashed = key.sha256.lower() or (digest(value) if value else "")
-            if not hashed:
-                raise SettingsError(
-                    f"The key {key.name!r} has neither a sha256 nor a value in {key.key_env or 'key_env'}."
-                )
-            self._owners[hashed] = key.name
-
-    def __bool__(self) -> bool:
-        return bool(self._owners)
-
-    def owner(self, authorization: str) -> str | None:
-        """Return whom a bearer key stands for. Comparing digests tells an attacker nothing about the key."""
-        scheme, _, key = authorization.partition(" ")
-        if scheme.lower() != "bearer" or not key:
-            return None
-        hashed = digest(key.strip())
-        return next((owner for known, owner in self._owners.items() if hmac.compare_digest(known, hashed)), None)
-
-
 def check_bind(settings: Settings, keys: Keys) -> None:
     """Refuse to be reached from elsewhere without a key."""
     if not is_loopback(settings.host) and not keys:
         raise SettingsError(
             f"Listening on {settings.host} would let anyone who can reach it use your models. "
-            "Set HOLDFAST_API_KEY (or [[keys]] in holdfast.toml), or listen on 127.0.0.1."
+            "Make a key with `holdfast key new NAME` (or set HOLDFAST_API_KEY), or listen on 127.0.0.1."
         )
 
 

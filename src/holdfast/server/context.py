@@ -20,7 +20,8 @@ from ..ids import new_id
 from ..providers import Providers
 from ..store import Idempotency, Store
 from ..wire import native
-from .auth import OWNER, digest
+from .auth import OWNER
+from .keys import digest
 from .settings import Settings
 
 T = TypeVar("T")

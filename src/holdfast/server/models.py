@@ -7,9 +7,9 @@ from starlette.responses import Response
 
 from ..errors import ModelNotFound
 from ..ids import new_id
-from .auth import LOCAL
 from .context import Endpoint, Parts, owner_of
 from .errors import Json
+from .keys import LOCAL
 
 
 async def openai_models(parts: Parts, request: Request) -> Response:

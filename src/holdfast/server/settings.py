@@ -108,14 +108,39 @@ def load(
     file: str | os.PathLike[str] | None = None,
 ) -> Settings:
     """Return the settings: a flag beats the environment, which beats the file, which beats the default."""
-    path = file or environ.get(PREFIX + "CONFIG")
-    values: dict[str, Any] = _from_file(pathlib.Path(path)) if path else {}
-    values |= _from_environment(environ)
-    values |= {name: value for name, value in (flags or {}).items() if value is not None}
-    settings = _convert(values, str(path) if path else "the settings")
+    return load_with_sources(flags, environ, file)[0]
+
+
+def load_with_sources(
+    flags: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] = os.environ,
+    file: str | os.PathLike[str] | None = None,
+) -> tuple[Settings, dict[str, str]]:
+    """Return the settings, and for each that was given where it comes from."""
+    path = _settings_file(environ, file)
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for found, where in (
+        (_from_file(path) if path else {}, str(path)),
+        (_from_environment(environ), "environment"),
+        ({name: value for name, value in (flags or {}).items() if value is not None}, "flag"),
+    ):
+        values |= found
+        sources |= dict.fromkeys(found, where)
+    settings = _convert(values, ", ".join(dict.fromkeys(sources.values())))
     if not settings.providers:
         settings = msgspec.structs.replace(settings, providers=discovered(environ))
-    return settings
+        sources["providers"] = "discovered"
+    return settings, sources
+
+
+def _settings_file(environ: Mapping[str, str], file: str | os.PathLike[str] | None) -> pathlib.Path | None:
+    """Return the file that was named, or `holdfast.toml` where the server is started."""
+    named = file or environ.get(PREFIX + "CONFIG")
+    if named:
+        return pathlib.Path(named).expanduser()
+    here = pathlib.Path("holdfast.toml")
+    return here if here.is_file() else None
 
 
 def _from_file(path: pathlib.Path) -> dict[str, Any]:
