@@ -14,9 +14,13 @@ import msgspec
 from ..errors import HoldfastError
 from ..providers.sse import SSEDecoder
 from ..server.app import create_app
+from ..server.keys import Keys
 from ..server.serving import address, listen, serve_in_background
 from ..server.settings import Settings, data_folder, load
 from ..store.opening import open_store
+
+NO_KEYS = Keys(Settings(), {})
+"""For a server of our own, on a port that nobody else knows."""
 
 Object = dict[str, Any]
 Query = dict[str, str | int]
@@ -106,5 +110,5 @@ async def _own_server(settings: Settings) -> AsyncGenerator[str]:
     local = msgspec.structs.replace(settings, host="127.0.0.1", port=0, api_key="", keys=(), drain=0.0)
     store = await asyncio.to_thread(open_store, f"sqlite:{data_folder(settings)}")
     sock = listen(local)
-    async with serve_in_background(create_app(local, store), sock):
+    async with serve_in_background(create_app(local, store, keys=NO_KEYS), sock):
         yield address(sock)

@@ -106,9 +106,7 @@ def _port(settings: Settings) -> Iterator[Finding]:
         probe.settimeout(1)
         taken = probe.connect_ex((settings.host, settings.port)) == 0
     if taken:
-        yield Finding(
-            "note", f"port {settings.port} is in use", "By Holdfast, if you have started it; else use --port."
-        )
+        yield Finding("note", f"port {settings.port} is in use", "By Holdfast, if it is running; else use --port.")
     else:
         yield Finding("ok", f"port {settings.port} is free")
 

@@ -42,9 +42,11 @@ ENDPOINTS: list[Endpoint] = [
 ]
 
 
-def create_app(settings: Settings, store: Store, environ: Mapping[str, str] = os.environ) -> Starlette:
+def create_app(
+    settings: Settings, store: Store, environ: Mapping[str, str] = os.environ, *, keys: Keys | None = None
+) -> Starlette:
     """Return the server as an ASGI application. Its lifespan starts and ends the engine."""
-    keys = Keys(settings, environ, KeyFile(data_folder(settings, environ)))
+    keys = keys if keys is not None else Keys(settings, environ, KeyFile(data_folder(settings, environ)))
     check_bind(settings, keys)
     providers = Providers([make_provider(described, settings, environ) for described in settings.providers])
     engine = Engine(store, sources=ChatSources(store, providers, settings.retry_patience), limits=limits_of(settings))

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from ..engine import Run
 from ..errors import BadRequest, Conflict, MessageNotFound, NotFound, StaleView
 from ..events import ToolCall
-from ..history import Message, Session, branch
+from ..history import Message, Role, Session, branch, title_from
 from ..ids import new_id
 from ..store import HEAD, IfBusy, RunRecord
 from ..wire import native
@@ -350,6 +350,74 @@ def copied(messages: list[Message]) -> list[Message]:
     return copies
 
 
+class ImportedCall(msgspec.Struct, frozen=True):
+    """A tool call of an exported session."""
+
+    id: str
+    name: str
+    arguments: str = ""
+
+
+class ImportedMessage(msgspec.Struct, frozen=True):
+    """A message of an exported session."""
+
+    role: Role
+    content: Content | None
+    model: str | None = None
+    partial: bool = False
+    outcome: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[ImportedCall] = []
+    tool_call_id: str | None = None
+
+
+class ImportedSession(msgspec.Struct, frozen=True):
+    """A session as it was exported: what is not known here is left out."""
+
+    messages: list[ImportedMessage]
+    title: str = ""
+    model: str | None = None
+    system: str | None = None
+    params: dict[str, Any] = {}
+
+
+async def import_session(parts: Parts, request: Request) -> Response:
+    """Add a session that was exported, under ids of its own."""
+    brought = decode(await read_body(parts, request), ImportedSession)
+    if not brought.messages:
+        raise BadRequest("There are no messages in it.", param="messages")
+    now = parts.engine.now()
+    messages = copied([_imported(said, now) for said in brought.messages])
+    session = Session(
+        id=new_id("ses"),
+        owner=owner_of(request),
+        title=_one_line(brought.title) or title_from(messages[0].content),
+        model=brought.model,
+        system=brought.system,
+        params=brought.params,
+        head_id=messages[-1].id,
+        created_at=now,
+        updated_at=now,
+    )
+    session = await parts.store.copy_session(session, messages)
+    return Json(native.session(session), status_code=201, headers={"location": f"/api/sessions/{session.id}"})
+
+
+def _imported(said: ImportedMessage, now: float) -> Message:
+    return Message(
+        id="",
+        role=said.role,
+        content=said.content,
+        model=said.model,
+        partial=said.partial,
+        outcome=said.outcome,
+        reasoning=said.reasoning,
+        tool_calls=tuple(ToolCall(call.id, call.name, call.arguments) for call in said.tool_calls),
+        tool_call_id=said.tool_call_id,
+        created_at=now,
+    )
+
+
 # The queue.
 
 
@@ -423,6 +491,9 @@ ENDPOINTS = [
         list_sessions,
         query={"query": "words in titles and messages", "limit": "1 to 200", "before": "the last id before"},
         answers={200: "sessions, and the id to go on from", 400: "a bad query"},
+    ),
+    Endpoint(
+        "POST", "/api/sessions/import", import_session, takes=ImportedSession, answers={201: "the session", **_BAD}
     ),
     Endpoint("GET", "/api/sessions/{session_id}", get_session, answers={200: "the session", 404: "no such session"}),
     Endpoint(
