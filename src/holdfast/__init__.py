@@ -1,10 +1,10 @@
 """Runs that outlive the connection, stop when told, keep every word, and never call a failure a success.
 
-    engine = Engine()
-    run = await engine.start(my_generator())
-    async for seq, event in run.read(after=0):
-        ...
-    settlement = await run.stop(by="user")
+engine = Engine()
+run = await engine.start(my_generator())
+async for seq, event in run.read(after=0):
+    ...
+settlement = await run.stop(by="user")
 """
 
 from .engine import Engine, Limits, Run

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -121,7 +122,8 @@ class SendFacts:
     runs: list[RunFacts] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
     """The ids of the runs that its attempts were given."""
-    over: bool = False
+    heard: asyncio.Event = field(default_factory=asyncio.Event)
+    """A run was accepted, or there will be none."""
 
 
 @dataclass(slots=True, eq=False)

@@ -121,16 +121,17 @@ class SeededLoop(asyncio.AbstractEventLoop):
 
     def call_at(self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> Handle:
         """Run a callback at a virtual time."""
-        handle = Handle(callback, args, copy_context() if context is None else context, when)
-        self._timed += 1
-        heapq.heappush(self._timers, (when, self._timed, handle))
-        return handle
+        return self.call_later(when - self._now, callback, *args, context=context)
 
     def call_later(
         self, delay: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> Handle:
         """Run a callback after some virtual seconds."""
-        return self.call_at(self._now + delay, callback, *args, context=context)
+        when = self._now + delay
+        handle = Handle(callback, args, copy_context() if context is None else context, when)
+        self._timed += 1
+        heapq.heappush(self._timers, (when, self._timed, handle))
+        return handle
 
     def create_future(self) -> asyncio.Future[Any]:
         """Return a future of this loop."""
@@ -213,16 +214,18 @@ class SeededLoop(asyncio.AbstractEventLoop):
         for handle in batch:
             if handle._cancelled:
                 continue
-            process = handle.context.get(PROCESS)
+            context = handle.context
+            process = context.get(PROCESS)
             if process is not None and not process.runs:
                 process.put_off(handle)
                 continue
             self.steps += 1
-            self._note(handle)
+            owner = getattr(handle.callback, "__self__", None)
+            self.trace.append(self.tasks[owner] if isinstance(owner, asyncio.Task) else 0)
             if self.alarm is not None and self.steps >= self.alarm[0]:
                 self._ring()
             try:
-                handle.context.run(handle.callback, *handle.args)
+                context.run(handle.callback, *handle.args)
             except Exception as error:  # noqa: BLE001 - as every loop does; the checker asks for it
                 self.call_exception_handler({"message": f"exception in {handle.callback!r}", "exception": error})
         if self.steps > self.most_steps:
@@ -233,10 +236,6 @@ class SeededLoop(asyncio.AbstractEventLoop):
         (_, ring), self.alarm = self.alarm, None
         ring()
 
-    def _note(self, handle: Handle) -> None:
-        task = getattr(handle.callback, "__self__", None)
-        self.trace.append(self.tasks.get(task, 0) if isinstance(task, asyncio.Task) else 0)
-
     def _disarrange(self, batch: list[Handle]) -> None:
         places = [at for at, handle in enumerate(batch) if _is_task_step(handle)]
         for last in range(len(places) - 1, 0, -1):
@@ -244,17 +243,26 @@ class SeededLoop(asyncio.AbstractEventLoop):
             batch[one], batch[other] = batch[other], batch[one]
 
     def discard(self) -> None:
-        """Let go of every task that has not ended, in silence."""
+        """Let go of every task that has not ended, in silence, and of what they start on their way out."""
+        gone = 0
+        with self._installed():
+            while gone < len(self.tasks):
+                left = list(self.tasks)[gone:]
+                gone += len(left)
+                for task in left:
+                    _discard(task)
         self.ready.clear()
         self._timers.clear()
-        for task in self.tasks:
-            if not task.done():
-                task._log_destroy_pending = False  # type: ignore[attr-defined]
-                with suppress(RuntimeError, Exception):
-                    task.get_coro().close()  # type: ignore[union-attr]
-            elif not task.cancelled():
-                task.exception()
-        self.ready.clear()
+
+
+def _discard(task: asyncio.Task[Any]) -> None:
+    if task.done():
+        if not task.cancelled():
+            task.exception()
+        return
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    with suppress(Exception):
+        task.get_coro().close()  # type: ignore[union-attr]
 
 
 def _is_task_step(handle: Handle) -> bool:

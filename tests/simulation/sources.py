@@ -172,13 +172,17 @@ class _Closable(_Iterator):
 
     async def aclose(self) -> None:
         self.facts.closes += 1
-        if self.world.over:
-            return
+        if not self.world.over:
+            try:
+                await self._close()
+            finally:
+                self.facts.closed_at = self.world.clock()
+
+    async def _close(self) -> None:
         await self._inner.aclose()
         if self.facts.plan.close == "takes 0.3 s":
             await asyncio.sleep(0.3)
         elif self.facts.plan.close == "hangs":
             await self.world.loop.create_future()
-        self.facts.closed_at = self.world.clock()
-        if self.facts.plan.close == "raises":
+        elif self.facts.plan.close == "raises":
             raise Boom("the close is broken")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
+import holdfast.engine
 from holdfast.engine import Engine, Run
 from holdfast.errors import HoldfastError, RunNotFound, ShuttingDown, StoreUnavailable
 from holdfast.events import AnySettlement, Event, Settled
@@ -20,7 +23,7 @@ from holdfast.store.memory import MemoryStore
 from . import checker, sources
 from .history import Ask, History, RunFacts, SendFacts, SourceFacts, Stopping, ViewFacts
 from .loop import PROCESS, Livelock, Process, SeededLoop
-from .scenario import AT_ONCE, GRACE, LEASE, Cut, Scenario, SendPlan, StopPlan, Trouble, ViewPlan, Weather, draw
+from .scenario import AT_ONCE, LEASE, Cut, Scenario, SendPlan, StopPlan, Trouble, ViewPlan, Weather, draw
 from .store import Connection, peek
 
 PATIENCE = 150.0
@@ -34,6 +37,8 @@ class Design:
     name: str = "holdfast"
     engine: Callable[..., Engine] = Engine
     store: Callable[[], Store] = MemoryStore
+    patches: Mapping[str, Any] = field(default_factory=dict)
+    """What stands for a class or function of holdfast.engine."""
     reason: str = ""
     origin: str = ""
 
@@ -310,7 +315,7 @@ class World:
         attempts = [self.loop.spawn(None, self._attempt(send, after)) for after in (0.0, *send.plan.repeats)]
         for attempt in attempts:
             await attempt
-        send.over = True
+        send.heard.set()
 
     async def _attempt(self, send: SendFacts, after: float) -> None:
         await asyncio.sleep(after)
@@ -375,6 +380,7 @@ class World:
     def _accepted(self, facts: RunFacts, run: Run) -> None:
         self.say(f"{run.id} is accepted as {run.status}")
         facts.send.told.append(run.id)
+        facts.send.heard.set()
         told = self.history.runs[run.id]
         told.accepted = self.loop.steps if told.accepted is None else told.accepted
         told.run = run if told.run is None or not told.kept else told.run
@@ -411,17 +417,19 @@ class World:
 
         return hook
 
-    def _known_run(self, send: SendFacts) -> RunFacts | None:
+    async def _found(self, send: SendFacts) -> RunFacts | None:
+        """Wait for a run to be there. Its sender may have lost sight of one that others can still find."""
+        await send.heard.wait()
         if send.told:
             return self.history.runs[send.told[0]]
-        return send.runs[0] if send.runs else None
+        return next((run for run in send.runs if peek(self.medium.get_run(run.id)) is not None), None)
 
     async def view(self, send: SendFacts, plan: ViewPlan) -> None:
         """Subscribe to a run, leave, and come back with the cursor, until its end."""
         await asyncio.sleep(send.plan.at + plan.joins)
-        while (run := await self._found(send)) is None:
-            if send.over:
-                return
+        run = await self._found(send)
+        if run is None:
+            return
         view = ViewFacts(run.id)
         run.views.append(view)
         visits = [*plan.visits] if plan.gives_up else [*plan.visits, 10_000]
@@ -439,15 +447,6 @@ class World:
                 visits.append(10_000)
             await asyncio.sleep(plan.away if reply.value == "left" else 0.5)
         view.gave_up = True
-
-    async def _found(self, send: SendFacts) -> RunFacts | None:
-        """Wait for a run to be there, or for its sender to have given up."""
-        run = self._known_run(send)
-        if run is not None and (run.accepted is not None or send.over):
-            exists = run.accepted is not None or peek(self.medium.get_run(run.id)) is not None
-            return run if exists else None
-        await asyncio.sleep(0.05)
-        return None
 
     def _is_gone(self, run: RunFacts) -> bool:
         """Tell whether a run may be unknown: nobody kept it, or it was deleted with its session."""
@@ -471,9 +470,9 @@ class World:
     async def stop(self, send: SendFacts, plan: StopPlan) -> None:
         """Press Stop, some times over."""
         await asyncio.sleep(send.plan.at + plan.at)
-        while (run := await self._found(send)) is None:
-            if send.over:
-                return
+        run = await self._found(send)
+        if run is None:
+            return
         presses = [
             self.loop.spawn(None, self.request(partial(self._stop, run, plan), plan.cut if time == 0 else None))
             for time in range(plan.times)
@@ -590,10 +589,10 @@ class World:
             self.history.violate(f"closing an engine raised {reply.error!r}")
         self.say(f"server {server.number} has closed")
         server.ready = False
-        for _ in range(20):  # requests that wait for a settlement may hear of it before the process ends
+        for _ in range(8):  # requests that wait for a settlement may hear of it before the process ends
             await asyncio.sleep(0)
         server.cut_off()
-        for _ in range(20):
+        for _ in range(8):
             await asyncio.sleep(0)
         server.closed = tasks if reply.kind == "ok" else 0
         server.kill()
@@ -646,7 +645,7 @@ class World:
         return (
             all(run.record.status == "settled" for run in self.medium._runs.values())
             and all(server.ready for server in alive)
-            and not any(server.engine.live() for server in alive)
+            and not any(_held(server.engine) for server in alive)
         )
 
     async def _end(self, server: Server) -> None:
@@ -664,23 +663,30 @@ class World:
 
     def check_idle(self, server: Server) -> None:
         """An engine with nothing to do holds on to nothing."""
-        engine = server.engine
-        for name in ("_runs", "_places", "_dirty", "_watchers"):
-            if held := getattr(engine, name, None):
-                self.history.violate(f"an idle engine holds on to something: {name} {_brief(list(held))}")
+        for name, held in _held(server.engine).items():
+            self.history.violate(f"an idle engine holds on to something: {name} {_brief(list(held))}")
 
 
-def simulate(seed: int, design: Design = Design(), *, verbose: bool = False) -> Outcome:
+def simulate(seed: int, design: Design = Design(), *, verbose: bool = False, digest: bool = False) -> Outcome:
     """Play and judge one schedule."""
-    world = World(seed, design, verbose=verbose)
-    try:
-        world.loop.run(world.play())
-    except Livelock as livelock:
-        world.history.violate(str(livelock))
+    with patch.multiple(holdfast.engine, **design.patches) if design.patches else nullcontext():
+        world = World(seed, design, verbose=verbose)
+        try:
+            world.loop.run(world.play())
+        except Livelock as livelock:
+            world.history.violate(str(livelock))
     world.over = True
     violations = world.history.violations + checker.check(world)
     world.loop.discard()
-    return Outcome(seed, violations, world.digest(), world.loop.steps, world.history.lines or [])
+    return Outcome(
+        seed, violations, world.digest() if digest or verbose else 0, world.loop.steps, world.history.lines or []
+    )
+
+
+def _held(engine: Engine) -> dict[str, Any]:
+    """Return what an engine holds on to, which is nothing once all runs have ended."""
+    names = ("_runs", "_places", "_dirty", "_watchers")
+    return {name: held for name in names if (held := getattr(engine, name))}
 
 
 def _input(run: RunFacts) -> list[Message]:

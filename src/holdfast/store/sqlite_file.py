@@ -10,7 +10,7 @@ import os
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -96,31 +96,32 @@ def _lock(file: int) -> None:
 def locate(path: str | Path) -> Path:
     """Return the database file: the path itself, or `holdfast.db` where it is a folder or looks like one."""
     place = Path(path).expanduser()
-    is_folder = place.is_dir() if place.exists() else place.suffix == ""
+    with _explained(place):
+        is_folder = place.is_dir() if place.exists() else place.suffix == ""
     return (place / "holdfast.db" if is_folder else place).absolute()
 
 
-def prepare(path: Path) -> Lock:
-    """Make the folder and the file where there are none, lock them, and see that the schema is ours and sound.
+def prepare(
+    path: Path, trace: Trace | None = None, steps: Sequence[Migration] | None = None
+) -> tuple[Lock, sqlite3.Connection]:
+    """Make the folder and the file where there are none, lock them, and bring the schema up to date.
 
     The lock proves that every process before this one is dead, so their leases end here: what they left is found at
     once, not when a lease has run out.
     """
-    with _explained(path):
+    with _explained(path), contextlib.ExitStack() as undo:
         if not path.parent.exists():
             path.parent.mkdir(parents=True, mode=0o700)
         lock = Lock(path)
-        try:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-            _check_header(path)
-            with contextlib.closing(connect(path)) as db:
-                _check_content(db, path)
-                _migrate(db, path)
-                db.execute(queries()["forget_leases"])
-        except BaseException:
-            lock.release()
-            raise
-        return lock
+        undo.callback(lock.release)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        _check_header(path)
+        db = undo.enter_context(contextlib.closing(connect(path, trace)))
+        _check_content(db, path)
+        _migrate(db, path, migrations() if steps is None else steps)
+        db.execute(queries()["forget_leases"])
+        undo.pop_all()
+        return lock, db
 
 
 def connect(path: Path, trace: Trace | None = None) -> sqlite3.Connection:
@@ -279,23 +280,22 @@ def _code_lines(sql: str) -> list[str]:
     return [line for line in sql.splitlines() if line.strip() and not line.startswith("--")]
 
 
-def _migrate(db: sqlite3.Connection, path: Path) -> None:
+def _migrate(db: sqlite3.Connection, path: Path, steps: Sequence[Migration]) -> None:
     db.execute(
         "CREATE TABLE IF NOT EXISTS migrations "
         "(number INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at REAL NOT NULL)"
     )
     db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
     applied = {row["number"]: row["checksum"] for row in db.execute("SELECT number, checksum FROM migrations")}
-    _check_applied(applied, path)
-    due = [migration for migration in migrations() if migration.number not in applied]
+    _check_applied(applied, {step.number: step for step in steps}, path)
+    due = [step for step in steps if step.number not in applied]
     if due and applied:
         _back_up(db, path.with_name(f"{path.name}.before-{due[0].number:04}"))
-    for migration in due:
-        _apply(db, migration)
+    for step in due:
+        _apply(db, step)
 
 
-def _check_applied(applied: dict[int, str], path: Path) -> None:
-    known = {migration.number: migration for migration in migrations()}
+def _check_applied(applied: dict[int, str], known: dict[int, Migration], path: Path) -> None:
     if newer := applied.keys() - known.keys():
         raise StoreTooNew(
             f"{path} was written by a newer Holdfast (schema {max(newer)}; this one knows {max(known)}). "

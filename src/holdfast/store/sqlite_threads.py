@@ -96,9 +96,9 @@ class Writer:
 
     def open(self) -> None:
         """Take possession of the database, and start the thread."""
-        self._lock = prepare(self.path)
+        self._lock, self._db = prepare(self.path, self._trace)
+        self._synchronous = "FULL"
         self._inode = os.stat(self.path).st_ino
-        self._connected()
         threading.Thread(target=self._run, name="holdfast-writer", daemon=True).start()
 
     def ask(self, job: Job) -> asyncio.Future[Any]:

@@ -28,6 +28,7 @@ from . import native, sse
 
 _encode = msgspec.json.Encoder().encode
 DONE = b"data: [DONE]\n\n"
+_ENDS_OF_AN_ANSWER = frozenset({"stop", "tool_calls", "function_call"})
 
 
 def completion_id(run_id: str) -> str:
@@ -44,7 +45,7 @@ def finish_reason(settled: Settlement, said: str | None = None) -> str:
     """Return how an ending is called here: the one table from a settlement to a finish reason."""
     said = said or settled.finish_reason or "stop"
     if isinstance(settled, Completed):
-        return said
+        return said if said in _ENDS_OF_AN_ANSWER else "stop"  # upstreams have words of their own: eos_token, end_turn
     if isinstance(settled, Truncated):
         return "length" if said in ("length", "max_tokens") else "content_filter"
     return "cancelled" if isinstance(settled, Stopped) else "error"

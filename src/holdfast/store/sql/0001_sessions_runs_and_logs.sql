@@ -73,7 +73,7 @@ CREATE TABLE runs (
 
 CREATE INDEX runs_by_owner ON runs (owner);
 CREATE INDEX runs_by_session ON runs (session) WHERE session IS NOT NULL;
-CREATE INDEX runs_unsettled ON runs (session, status, queue_number) WHERE status <> 'settled';
+CREATE INDEX runs_unsettled ON runs (status, session, queue_number) WHERE status <> 'settled';
 CREATE INDEX runs_with_log ON runs (settled_at) WHERE status = 'settled' AND oldest < seq;
 
 -- What one append added to one run: the events `first` to `first + count - 1`, as a JSON array.

@@ -29,7 +29,9 @@ UPDATE runs SET input = :input WHERE id = :id
 SELECT follows FROM runs WHERE id = :id
 
 -- name: unsettled
-SELECT id, status FROM runs WHERE session = :session AND status <> 'settled' ORDER BY status DESC, queue_number
+SELECT id, status FROM runs
+WHERE status IN ('queued', 'running') AND status <> 'settled' AND session = :session
+ORDER BY status DESC, queue_number
 
 -- name: queued
 SELECT * FROM records WHERE n IN (

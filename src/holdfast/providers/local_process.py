@@ -1,0 +1,338 @@
+"""The embedded model's process, seen from ours: started or claimed, asked, watched and ended.
+
+Costs a pipe or a connection as its lifeline, one task that waits for its end, and one connection for each answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from http import HTTPStatus
+from pathlib import Path
+from typing import Protocol
+
+import aiohttp
+import msgspec
+
+from ..errors import ProviderBroke, ProviderError, ProviderRefused
+from . import local_child
+from .local_child import CLAIMED, END, LOOPBACK, Note, Order, Ready
+from .redaction import redact
+
+__all__ = ["WHO", "ModelProcess", "claim", "connections", "start"]
+
+WHO = "The embedded model"
+
+_ENDING = 2.0  # seconds that the process may take to end
+_CLAIMING = 2.0  # seconds that it may take to answer a new parent
+_LAST_WORDS = 2000  # bytes of its stderr that are kept
+
+
+def connections() -> aiohttp.ClientSession:
+    """Return a client for the process. It drops a connection after a stream, so none is used again."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(force_close=True, limit=0),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=10.0),
+        cookie_jar=aiohttp.DummyCookieJar(),
+    )
+
+
+async def start(order: Order, http: aiohttp.ClientSession) -> ModelProcess:
+    """Start the process and wait until it has loaded the model."""
+    child = await _Child.spawn()
+    address = ""
+    try:
+        address = await _give(order, child)
+    finally:
+        if not address:
+            child.kill()
+            await child.ended()
+    return ModelProcess(child, address, order.key, http)
+
+
+async def _give(order: Order, child: _Child) -> str:
+    """Give the order and return the address that is served."""
+    line = await child.converse(msgspec.json.encode(order) + b"\n")
+    if not line:
+        raise ProviderBroke(f"{WHO} did not start: {await child.ended()}.")
+    ready = msgspec.json.decode(line, type=Ready)
+    if ready.error:
+        raise ProviderError(f"{order.model} could not be loaded: {redact(ready.error)}", code="model_not_loaded")
+    return ready.address
+
+
+async def claim(order: Order, http: aiohttp.ClientSession) -> ModelProcess | None:
+    """Return a process that a killed parent has left behind, if it lingers and does what is wanted here."""
+    for note in await asyncio.to_thread(lambda: list(_notes(Path(order.notes)))):
+        if (note.order.model, note.order.context) != (order.model, order.context):
+            continue
+        if found := await _Found.claim(note):
+            return ModelProcess(found, note.address, note.order.key, http)
+    return None
+
+
+def _notes(folder: Path) -> Iterator[Note]:
+    """Yield the notes that processes have left, and remove those of processes that are no more."""
+    for path in folder.glob(".process-*.json"):
+        try:
+            note = msgspec.json.decode(path.read_bytes(), type=Note)
+        except (OSError, msgspec.DecodeError):
+            continue  # it has just been removed, or is of another version
+        if sys.platform == "linux" and not Path(f"/proc/{note.pid}").exists():
+            path.unlink(missing_ok=True)
+        else:
+            yield note
+
+
+# lifelines
+
+
+class Lifeline(Protocol):
+    """What ties the process to ours."""
+
+    pid: int
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the process has ended."""
+        ...
+
+    async def ended(self) -> str:
+        """Wait for the end of the process, and say how it came."""
+        ...
+
+    def say(self, line: bytes) -> None:
+        """Tell it something, and nothing more after that."""
+        ...
+
+    def kill(self) -> None:
+        """End it without asking."""
+        ...
+
+
+class _Child:
+    """A process that we have started: its stdin."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.pid = process.pid
+        self._process = process
+        self._last_words = asyncio.create_task(_tail(process.stderr))
+
+    @classmethod
+    async def spawn(cls) -> _Child:
+        command, pipe = [sys.executable, "-P", "-m", local_child.__name__], asyncio.subprocess.PIPE
+        return cls(
+            await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
+        )
+
+    async def converse(self, line: bytes) -> bytes:
+        """Say one line and hear one."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(line)
+        return await self._process.stdout.readline()
+
+    @property
+    def is_cut(self) -> bool:
+        return self._process.returncode is not None
+
+    async def ended(self) -> str:
+        code = await self._process.wait()
+        how = f"signal {-code}, {signal.strsignal(-code)}" if code < 0 else f"exit code {code}"
+        lines = (await asyncio.shield(self._last_words)).strip().splitlines()
+        return f"{how}: {redact(lines[-1])}" if lines else how
+
+    def say(self, line: bytes) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(line)
+        self._process.stdin.close()
+
+    def kill(self) -> None:
+        try:
+            self._process.kill()
+        except ProcessLookupError:
+            pass  # it was quicker
+
+
+async def _tail(stream: asyncio.StreamReader | None) -> str:
+    """Read to the end; return the last of it."""
+    assert stream is not None
+    kept = b""
+    try:
+        while data := await stream.read(_LAST_WORDS):
+            kept = (kept + data)[-_LAST_WORDS:]
+    except OSError:
+        pass  # an end like any other
+    return kept.decode("utf-8", "replace")
+
+
+class _Found:
+    """A process that another parent has started: the connection on which we claimed it."""
+
+    def __init__(self, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.pid = pid
+        self._writer = writer
+        self._silence = asyncio.create_task(_tail(reader))
+
+    @classmethod
+    async def claim(cls, note: Note) -> _Found | None:
+        """Say the key at its door; None where it has a parent, or has ended."""
+        writer = None
+        try:
+            async with asyncio.timeout(_CLAIMING):
+                reader, writer = await asyncio.open_connection(LOOPBACK, note.port)
+                writer.write(note.order.key.encode() + b"\n")
+                if await reader.readline() == CLAIMED:
+                    return cls(note.pid, reader, writer)
+        except (OSError, TimeoutError):
+            pass
+        if writer is not None:
+            writer.close()
+        return None
+
+    @property
+    def is_cut(self) -> bool:
+        return self._silence.done()
+
+    async def ended(self) -> str:
+        await asyncio.wait({self._silence})
+        return "why is not known"
+
+    def say(self, line: bytes) -> None:
+        self._writer.write(line)
+        self._writer.close()
+
+    def kill(self) -> None:
+        if not self.is_cut:  # else the number may be another's by now
+            os.kill(self.pid, signal.SIGKILL)
+
+
+# the process
+
+
+class _Why(msgspec.Struct, frozen=True):
+    message: str = ""
+    type: str = ""
+    n_prompt_tokens: int = 0
+    n_ctx: int = 0
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    error: _Why = _Why()
+
+
+class _Slot(msgspec.Struct, frozen=True):
+    is_processing: bool
+
+
+class ModelProcess:
+    """A server of llama.cpp's that is ours alone."""
+
+    def __init__(self, lifeline: Lifeline, address: str, key: str, http: aiohttp.ClientSession) -> None:
+        self._lifeline = lifeline
+        self._address = address
+        self._http = http
+        self._headers = {"Authorization": f"Bearer {key}"}
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._lifeline.pid
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it has ended."""
+        return self._lifeline.is_cut
+
+    async def ask(self, body: bytes, *, name: str = "", may_be_gone: bool) -> aiohttp.ClientResponse | None:
+        """Return the response with the answer; None where the process turns out to be gone, as it may be.
+
+        An answer with a `name` is written to its end, whoever reads it: it can be attached to, and has to be dropped.
+        """
+        headers = {**self._headers, "X-Conversation-Id": name} if name else self._headers
+        try:
+            response = await self._http.post(f"{self._address}/v1/chat/completions", data=body, headers=headers)
+        except aiohttp.ClientError as error:
+            if may_be_gone and await self._ends_within(_ENDING):
+                return None
+            raise await self.explain(ProviderBroke(f"{WHO} closed the connection before it answered.")) from error
+        return await self._accepted(response)
+
+    async def attach(self, name: str) -> aiohttp.ClientResponse:
+        """Return the response with a named answer, from its beginning."""
+        try:
+            response = await self._http.get(
+                f"{self._address}/v1/stream", params={"conv_id": name, "from": "0"}, headers=self._headers
+            )
+        except aiohttp.ClientError as error:
+            raise await self.explain(ProviderBroke(f"{WHO} closed the connection.")) from error
+        if response.status != HTTPStatus.OK:
+            response.close()
+            raise ProviderBroke(f"{WHO} has no such answer, or no longer all of it.", code="answer_lost")
+        return response
+
+    async def drop(self, name: str) -> None:
+        """Stop writing a named answer, and forget it."""
+        url, params = f"{self._address}/v1/stream", {"conv_id": name}
+        try:
+            async with asyncio.timeout(_ENDING), self._http.delete(url, params=params, headers=self._headers):
+                pass
+        except (aiohttp.ClientError, TimeoutError):
+            pass  # it has ended, or will be ended, and the answer with it
+
+    async def working(self) -> int:
+        """Return how many answers it is working on."""
+        async with self._http.get(f"{self._address}/slots", headers=self._headers) as response:
+            slots = msgspec.json.decode(await response.read(), type=list[_Slot])
+        return sum(slot.is_processing for slot in slots)
+
+    async def _accepted(self, response: aiohttp.ClientResponse) -> aiohttp.ClientResponse:
+        if response.status == HTTPStatus.OK:
+            return response
+        try:
+            raise _refusal(await response.read())
+        except aiohttp.ClientError as error:
+            raise await self.explain(ProviderBroke(f"{WHO} broke off before it answered.")) from error
+        finally:
+            response.close()
+
+    async def explain(self, error: ProviderError) -> ProviderError:
+        """Return what really happened where an answer broke off: most likely the process has ended."""
+        if not isinstance(error, ProviderBroke) or not await self._ends_within(_ENDING):
+            return error
+        how = await self._lifeline.ended()
+        return ProviderBroke(f"{WHO}'s process ended in the middle of its work ({how}). The next run starts it again.")
+
+    async def end(self) -> None:
+        """End the process and wait for it."""
+        self._lifeline.say(END)
+        if not await self._ends_within(_ENDING):
+            self._lifeline.kill()
+        await self._lifeline.ended()
+
+    async def _ends_within(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._lifeline.ended()
+        except TimeoutError:
+            return False
+        return True
+
+
+def _refusal(body: bytes) -> ProviderError:
+    """Return why the model does not answer. What its server calls a server error before any work is the request's."""
+    try:
+        why = msgspec.json.decode(body, type=_Refusal).error
+    except msgspec.DecodeError:
+        return ProviderBroke(f"{WHO} answered with something that makes no sense.")
+    if why.type == "exceed_context_size_error":
+        return ProviderRefused(
+            f"The prompt has {why.n_prompt_tokens} tokens, and the embedded model can hold {why.n_ctx}. "
+            "Shorten it, or choose another model.",
+            code="context_length_exceeded",
+            status=400,
+        )
+    return ProviderRefused(f"{WHO} refused: {redact(why.message)}", code="upstream_rejected", status=400)

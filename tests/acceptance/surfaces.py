@@ -1,0 +1,315 @@
+"""Every surface on which an answer can be asked for, and what its client is told there, brought to one form."""
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.support.http import Client, Frame, Response
+from tests.support.server import Server
+from tests.support.upstream import Recorded, Upstream
+
+QUESTION = "What is the wave?"
+NEXT_QUESTION = "And the sea?"
+
+
+@dataclass
+class Told:
+    """What a client was told. `outcome` is None where a surface could not say how the run ended."""
+
+    status: int
+    outcome: str | None
+    text: str
+    reasoning: str = ""
+    finish_reason: str | None = None
+    error: dict[str, Any] | None = None
+    partial: bool | None = None
+    run_id: str = ""
+    done: bool | None = None
+    """Whether `[DONE]` came; None where no stream was begun."""
+    retry_after: str | None = None
+    should_retry: str | None = None
+    usage: dict[str, Any] | None = None
+    body: Any = None
+    frames: list[Frame] = field(default_factory=list)
+
+    @property
+    def code(self) -> str | None:
+        return self.error["code"] if self.error else None
+
+
+class World:
+    """A server, its upstream, and a client who keeps every byte of every answer."""
+
+    def __init__(self, up: Upstream, server: Server, client: Client) -> None:
+        self.up = up
+        self.server = server
+        self.client = client
+        self.answers: list[Response] = []
+
+    async def call(self, method: str, path: str, body: Any = None, **headers: str) -> Response:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        response = await self.client.request(method, path, json=body, headers=named)
+        self.answers.append(response)
+        return response
+
+    async def get(self, path: str) -> Any:
+        response = await self.call("GET", path)
+        body = await response.json()
+        assert 200 == response.status, body
+        return body
+
+    async def chat(self, model: str, /, question: str = QUESTION, **more: Any) -> Response:
+        messages = [{"role": "user", "content": question}]
+        return await self.call("POST", "/v1/chat/completions", {"model": model, "messages": messages, **more})
+
+    async def new_session(self) -> str:
+        response = await self.call("POST", "/api/sessions", {})
+        created: dict[str, Any] = await response.json()
+        assert 201 == response.status
+        return str(created["id"])
+
+    async def send(self, session_id: str, model: str, question: str = QUESTION, **headers: str) -> Response:
+        path = f"/api/sessions/{session_id}/runs"
+        return await self.call("POST", path, {"input": question, "model": model}, **headers)
+
+    async def events(self, run_id: str, after: int = 0) -> list[Frame]:
+        response = await self.call("GET", f"/api/runs/{run_id}/events?after={after}")
+        assert 200 == response.status
+        return await response.all_events()
+
+    async def settled(self, run_id: str) -> dict[str, Any]:
+        """The run, once it has ended."""
+        await self.events(run_id)
+        run: dict[str, Any] = await self.get(f"/api/runs/{run_id}")
+        return run
+
+    async def messages(self, session_id: str) -> list[dict[str, Any]]:
+        session = await self.get(f"/api/sessions/{session_id}")
+        messages: list[dict[str, Any]] = session["messages"]
+        return messages
+
+    async def shown_next(self, session_id: str, mark: str) -> list[dict[str, Any]]:
+        """Take another turn in a session; what the model was shown for it."""
+        started = await (await self.send(session_id, f"up/echo:{mark}", NEXT_QUESTION)).json()
+        run = await self.settled(started["id"])
+        assert ("completed", mark) == (run["settlement"]["outcome"], run["text"])
+        shown: list[dict[str, Any]] = self.request_for(f"echo:{mark}").body["messages"]
+        return shown
+
+    def request_for(self, model: str) -> Recorded:
+        """The one request that U got for a model."""
+        (request,) = [request for request in self.up.requests if request.model == model]
+        return request
+
+    def every_byte(self) -> bytes:
+        """All that this world's client was ever told, headers included."""
+        return b"\n".join(
+            bytes(answer.raw_bytes) + repr(answer.headers.pairs).encode() for answer in self.answers
+        )
+
+
+# Reading answers.
+
+
+def of_chunks(response: Response, frames: list[Frame]) -> Told:
+    """A chat stream, or the rest of one."""
+    datas = [frame.data for frame in frames]
+    done = bool(datas) and datas[-1] == "[DONE]"
+    chunks = [json.loads(data) for data in (datas[:-1] if done else datas)]
+    deltas = [choice["delta"] for chunk in chunks for choice in chunk.get("choices", ())]
+    reasons = [choice["finish_reason"] for chunk in chunks for choice in chunk.get("choices", ())]
+    ends = [chunk for chunk in chunks if any(choice["finish_reason"] for choice in chunk.get("choices", ()))]
+    last = ends[-1] if ends else chunks[-1]
+    return Told(
+        status=response.status,
+        outcome=_outcome(last, next((reason for reason in reasons if reason), None)),
+        text="".join(delta.get("content") or "" for delta in deltas),
+        reasoning="".join(delta.get("reasoning") or "" for delta in deltas),
+        finish_reason=next((reason for reason in reasons if reason), None),
+        error=last.get("error"),
+        run_id=response.headers["x-run-id"],
+        done=done,
+        body=chunks,
+        frames=frames,
+    )
+
+
+def of_object(response: Response, body: dict[str, Any]) -> Told:
+    """A finished completion, or an error in its place."""
+    choice = body["choices"][0] if "choices" in body else {"message": {"content": ""}, "finish_reason": None}
+    return Told(
+        status=response.status,
+        outcome=_outcome(body, choice["finish_reason"]),
+        text=choice["message"]["content"] or "",
+        reasoning=choice["message"].get("reasoning", ""),
+        finish_reason=choice["finish_reason"],
+        error=body.get("error"),
+        run_id=response.headers["x-run-id"],
+        retry_after=response.headers.get("retry-after"),
+        should_retry=response.headers.get("x-should-retry"),
+        usage=body.get("usage"),
+        body=body,
+    )
+
+
+def _outcome(told: dict[str, Any], finish_reason: str | None) -> str | None:
+    """How a client of OpenAI's dialect learns the outcome: our field, or the absence of it beside a finish reason."""
+    if "holdfast" in told:
+        outcome: str = told["holdfast"]["outcome"]
+        return outcome
+    return "completed" if finish_reason in ("stop", "tool_calls") and "error" not in told else None
+
+
+async def _of_any(response: Response) -> Told:
+    if response.headers["content-type"].startswith("text/event-stream"):
+        return of_chunks(response, await response.all_events())
+    return of_object(response, await response.json())
+
+
+def of_settlement(status: int, run_id: str, settlement: dict[str, Any], **more: Any) -> Told:
+    return Told(
+        status=status,
+        outcome=settlement["outcome"],
+        text=settlement["text"],
+        finish_reason=settlement["finish_reason"],
+        error=settlement["error"],
+        partial=settlement["partial"],
+        run_id=run_id,
+        usage=settlement["usage"],
+        **more,
+    )
+
+
+def of_events(response: Response, frames: list[Frame]) -> Told:
+    """A run's own events."""
+    events = [(frame.event, frame.json()) for frame in frames]
+    kind, last = events[-1]
+    assert "run.settled" == kind
+    told = of_settlement(response.status, last["run"], last["settlement"], frames=frames)
+    deltas = "".join(event["text"] for kind, event in events if kind == "text.delta")
+    assert told.text == deltas, "the settlement must have exactly the text that was streamed"
+    told.reasoning = "".join(event["text"] for kind, event in events if kind == "reasoning.delta")
+    return told
+
+
+# The surfaces. Each asks a model once.
+
+Surface = Callable[[World, str], Awaitable[Told]]
+
+
+async def chat_stream(world: World, model: str) -> Told:
+    return await _of_any(await world.chat(model, stream=True))
+
+
+async def chat_object(world: World, model: str) -> Told:
+    return await _of_any(await world.chat(model))
+
+
+async def chat_stream_in_session(world: World, model: str) -> Told:
+    return await _of_any(await world.chat(model, stream=True, session_id=f"streaming {model}"))
+
+
+async def chat_object_in_session(world: World, model: str) -> Told:
+    return await _of_any(await world.chat(model, session_id=f"at once {model}"))
+
+
+async def background_stream(world: World, model: str) -> Told:
+    return await _of_any(await world.chat(model, background=True, stream=True))
+
+
+async def background_object(world: World, model: str) -> Told:
+    """Started in the background, waited for by its stream, then fetched."""
+    started = await (await world.chat(model, background=True)).json()
+    await (await world.call("GET", f"/v1/chat/completions/{started['id']}?stream=true")).body()
+    return await _of_any(await world.call("GET", f"/v1/chat/completions/{started['id']}"))
+
+
+async def background_resumed(world: World, model: str) -> Told:
+    """What follows the first data frame, which only says that the assistant speaks."""
+    started = await (await world.chat(model, background=True)).json()
+    path = f"/v1/chat/completions/{started['id']}?stream=true&starting_after=1"
+    return await _of_any(await world.call("GET", path))
+
+
+async def run_stream(world: World, model: str) -> Told:
+    """The native API with the events at once."""
+    response = await world.send(await world.new_session(), model, Accept="text/event-stream")
+    assert 200 == response.status
+    return of_events(response, await response.all_events())
+
+
+async def run_events(world: World, model: str) -> Told:
+    """Started, then subscribed to."""
+    started = await (await world.send(await world.new_session(), model)).json()
+    response = await world.call("GET", f"/api/runs/{started['id']}/events")
+    return of_events(response, await response.all_events())
+
+
+async def run_status(world: World, model: str) -> Told:
+    """Looked at after its end."""
+    started = await (await world.send(await world.new_session(), model)).json()
+    run = await world.settled(started["id"])
+    assert ("settled", run["settlement"]["text"]) == (run["status"], run["text"])
+    return of_settlement(200, run["id"], run["settlement"])
+
+
+async def session_messages(world: World, model: str) -> Told:
+    """What the session shows of it: the message, and nothing where nothing was visible."""
+    session_id = await world.new_session()
+    started = await (await world.send(session_id, model)).json()
+    run = await world.settled(started["id"])
+    said = [message for message in await world.messages(session_id) if message["role"] == "assistant"]
+    assert len(said) <= 1, "an answer is kept once"
+    if not said:
+        return of_settlement(200, run["id"], run["settlement"] | {"text": ""})
+    (message,) = said
+    assert started["message_id"] == message["id"], "the message id is given out before the first token"
+    return Told(
+        status=200,
+        outcome=message["outcome"],
+        text=message["content"],
+        reasoning=message["reasoning"] or "",
+        finish_reason=run["settlement"]["finish_reason"],
+        error=run["settlement"]["error"],
+        partial=message["partial"],
+        run_id=message["run_id"],
+    )
+
+
+async def session_feed(world: World, model: str) -> Told:
+    """What a second tab sees."""
+    session_id = await world.new_session()
+    await (await world.send(session_id, model)).json()
+    feed = await world.call("GET", f"/api/sessions/{session_id}/events")
+    deltas = ""
+    async for frame in feed.events(comments=False):
+        event = frame.json()
+        if frame.event == "text.delta":
+            deltas += event["text"]
+        if frame.event == "run.settled":
+            feed.leave()
+            assert deltas == event["settlement"]["text"]
+            return of_settlement(feed.status, event["run_id"], event["settlement"])
+    raise AssertionError("the feed ended by itself")
+
+
+CHAT: dict[str, Surface] = {
+    "chat-stream": chat_stream,
+    "chat-object": chat_object,
+    "chat-stream-in-session": chat_stream_in_session,
+    "chat-object-in-session": chat_object_in_session,
+    "background-stream": background_stream,
+    "background-object": background_object,
+    "background-resumed": background_resumed,
+}
+NATIVE: dict[str, Surface] = {
+    "run-stream": run_stream,
+    "run-events": run_events,
+    "run-status": run_status,
+    "session-messages": session_messages,
+    "session-feed": session_feed,
+}
+SURFACES = CHAT | NATIVE
+STREAMS = ("chat-stream", "chat-stream-in-session", "background-stream", "background-resumed")
+OBJECTS = ("chat-object", "chat-object-in-session", "background-object")

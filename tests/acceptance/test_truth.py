@@ -1,0 +1,442 @@
+"""The truth table: every way in which an upstream can end, on every surface, streaming and not.
+
+Each row is played once on all surfaces at the same time, and then each test looks at what was told there.
+"""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+import pytest_asyncio
+
+from holdfast import Engine, Failed, Finish, Text
+from holdfast.events import ErrorInfo
+from tests.acceptance.surfaces import NATIVE, NEXT_QUESTION, OBJECTS, QUESTION, STREAMS, SURFACES, Told, World
+from tests.requirements import requirement
+from tests.support.server import UP_KEY, Server, provider
+from tests.support.upstream import (
+    ENDINGS,
+    FALLBACK_KEY,
+    REASONING,
+    TEXT,
+    Cut,
+    Delta,
+    Done,
+    Finish as Finished,
+    Hang,
+    Headers,
+    Pause,
+    Role,
+    Step,
+    Upstream,
+)
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+BEGIN: list[Step] = [Headers(), Role(), Delta(TEXT[:3]), Delta(TEXT[3:])]
+SCRIPTS: dict[str, list[Step]] = {
+    # A reset at once would take text with it that had arrived but was not read yet: that is TCP, and no fault of ours.
+    "late-cut": [*BEGIN, Pause(0.3), Cut()],
+    "failed-result": [*BEGIN, Finished("error"), Done()],
+    "failed-before-text": [Headers(), Role(), Finished("error"), Done()],
+    "deadline": [*BEGIN, Hang()],
+    "deadline-in-silence": [Hang()],
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One ending and what must be told of it. `finish` is OpenAI's word, `said` the upstream's own."""
+
+    model: str
+    outcome: str
+    finish: str
+    said: str | None = None
+    text: str = TEXT
+    reasoning: str = ""
+    code: str | None = None
+    status: int = 200
+    retry_after: str | None = None
+    patience: str = "long"
+
+    @property
+    def is_bare(self) -> bool:
+        """It failed before anything could be shown."""
+        return self.outcome == "failed" and not self.text and not self.reasoning
+
+    @property
+    def object_status(self) -> int:
+        return self.status if self.is_bare or self.status == 200 else max(self.status, 502)
+
+
+def end(name: str, outcome: str, finish: str, *, said: str | None = None, **more: object) -> Row:
+    return Row(f"up/end:{name}", outcome, finish, said, **more)  # type: ignore[arg-type]
+
+
+def completed(name: str, finish: str = "stop", *, said: str | None = None, **more: object) -> Row:
+    return end(name, "completed", finish, said=said or finish, **more)
+
+
+def failed(name: str, code: str = "upstream_broke", status: int = 502, **more: object) -> Row:
+    return end(name, "failed", "error", code=code, status=status, **more)
+
+
+def bare(name: str, code: str = "upstream_broke", status: int = 502, **more: object) -> Row:
+    return failed(name, code, status, text="", **more)
+
+
+def script(name: str, code: str, status: int = 502, **more: object) -> Row:
+    return Row(f"up/{name}", "failed", "error", code=code, status=status, **more)  # type: ignore[arg-type]
+
+
+COMPLETED = requirement("truth.completed")
+LENGTH = requirement("truth.length")
+FILTER = requirement("truth.content-filter")
+RAISE = requirement("truth.raise")
+FAILED_RESULT = requirement("truth.failed-result")
+IN_BAND = requirement("truth.in-band-error")
+CUT = requirement("truth.cut")
+EOF = requirement("truth.eof")
+STALL = requirement("truth.stall")
+DEADLINE = requirement("truth.deadline")
+
+ROWS: list[tuple[Row, Sequence[pytest.MarkDecorator]]] = [
+    (completed("completed"), [COMPLETED]),
+    (completed("completed-no-done"), [COMPLETED]),
+    (completed("done-no-finish"), [COMPLETED]),
+    (completed("text-after-finish"), [COMPLETED]),
+    (completed("unknown-finish", said="eos_token"), [COMPLETED]),
+    (completed("empty", text=""), [COMPLETED]),
+    (completed("crlf"), [COMPLETED]),
+    (completed("comments"), [COMPLETED]),
+    (completed("no-space"), [COMPLETED]),
+    (completed("split-utf8"), [COMPLETED]),
+    (completed("null-fields"), [COMPLETED]),
+    (completed("changing-ids"), [COMPLETED]),
+    (completed("until-close"), [COMPLETED]),
+    (completed("length-too-long"), [COMPLETED]),
+    (completed("think", reasoning=REASONING), [COMPLETED]),
+    (completed("reasoning-content", reasoning=REASONING), [COMPLETED]),
+    (completed("unclosed-think", text="", reasoning=REASONING), [COMPLETED]),
+    (completed("tool-call", "tool_calls", text=""), [COMPLETED]),
+    (end("length", "truncated", "length", said="length"), [LENGTH]),
+    (end("content-filter", "truncated", "content_filter", said="content_filter"), [FILTER]),
+    (Row("scripted/fail", "failed", "error", text="What is ", code="upstream_error", status=502), [RAISE]),
+    (script("failed-result", "upstream_error", said="error"), [FAILED_RESULT]),
+    (script("failed-before-text", "upstream_error", said="error", text=""), [FAILED_RESULT]),
+    (failed("in-band-error", "upstream_error"), [IN_BAND]),
+    (failed("event-error", "upstream_error"), [IN_BAND]),
+    (script("late-cut", "upstream_broke"), [CUT]),
+    (failed("eof"), [EOF]),
+    (failed("eof-unclean"), [EOF]),
+    (bare("nothing-at-all"), [EOF]),
+    (failed("garbage-json"), []),
+    (failed("stall", "upstream_stalled", 504, patience="idle"), [STALL]),
+    (bare("silence", "upstream_stalled", 504, patience="idle"), [STALL]),
+    (bare("silence-after-headers", "upstream_stalled", 504, patience="idle"), [STALL]),
+    (script("deadline", "deadline_exceeded", 504, patience="deadline"), [DEADLINE]),
+    (script("deadline-in-silence", "deadline_exceeded", 504, text="", patience="deadline"), [DEADLINE]),
+    (bare("400", "upstream_rejected", 400), []),
+    (bare("401", "upstream_auth"), []),
+    (bare("403", "upstream_auth"), []),
+    (bare("404", "upstream_not_found", 404), []),
+    (bare("429", "upstream_rate_limited", 429, retry_after="7"), []),
+    (bare("500", "upstream_error"), []),
+    (bare("html-200"), []),
+    (bare("json-error-200", "upstream_error"), []),
+    (bare("not-http"), []),
+    (bare("gzip"), []),
+    (bare("redirect", "upstream_error"), []),
+    (Row("gone/m", "failed", "error", text="", code="upstream_unreachable", status=502), []),
+]
+TOLD_WITH_KEY = frozenset({"in-band-error", "event-error", "400", "401", "403", "404", "429", "500", "json-error-200"})
+"""The endings in which U's error quotes the key that it was called with."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def up():
+    async with Upstream() as up:
+        up.models |= SCRIPTS
+        yield up
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def worlds(up, tmp_path_factory):
+    """One server that waits, one that takes silence for a failure, one whose runs have a deadline."""
+    configs = {"long": "", "idle": "idle_limit = 0.4", "deadline": "deadline = 0.4"}
+    always = 'log_level = "debug"\nretry_patience = 0.05\n'
+    async with Upstream() as gone:
+        gone.refuse()
+        providers = [
+            provider(up.base_url, models=None),
+            provider(gone.base_url, name="gone"),
+            {"name": "scripted", "dialect": "scripted"},
+        ]
+        folder = tmp_path_factory.mktemp("truth")
+        servers = {name: Server(folder / name, providers, config=always + text) for name, text in configs.items()}
+        await asyncio.gather(*(server.__aenter__() for server in servers.values()))
+        try:
+            yield {name: World(up, server, server.client()) for name, server in servers.items()}
+        finally:
+            await asyncio.gather(*(server.__aexit__(None, None, None) for server in servers.values()))
+
+
+@dataclass
+class Seen:
+    """What the clients of all surfaces were told of one row."""
+
+    row: Row
+    world: World
+    told: dict[str, Told]
+    bytes: bytes
+
+
+@pytest_asyncio.fixture(
+    scope="module",
+    loop_scope="module",
+    params=[pytest.param(row, id=row.model.rpartition(":")[2], marks=marks) for row, marks in ROWS],
+)
+async def seen(request, worlds, up):
+    row: Row = request.param
+    shared = worlds[row.patience]
+    async with shared.server.client() as client:
+        world = World(up, shared.server, client)
+        told = await asyncio.gather(*(surface(world, row.model) for surface in SURFACES.values()))
+        yield Seen(row, world, dict(zip(SURFACES, told, strict=True)), world.every_byte())
+
+
+# The table.
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+async def test_every_surface_tells_the_same_truth(seen, surface):
+    """Only `completed` may look like success, and the text is what was sent: no word less, no word more."""
+    row, told = seen.row, seen.told[surface]
+
+    assert (row.outcome, row.text, row.code) == (told.outcome, told.text, told.code)
+    assert row.reasoning == told.reasoning or surface in ("run-status", "session-feed", "session-messages")
+
+
+@pytest.mark.parametrize("surface", NATIVE)
+async def test_the_native_api_says_how_it_ended_and_what_the_upstream_called_it(seen, surface):
+    """`partial` marks kept text of a run that did not complete: a reader must not have to work that out."""
+    row, told = seen.row, seen.told[surface]
+
+    assert (200, row.said) == (told.status, told.finish_reason)
+    assert told.partial is (bool(row.text) and row.outcome != "completed")
+
+
+@pytest.mark.parametrize("surface", STREAMS)
+async def test_a_chat_stream_ends_as_the_protocol_says(seen, surface):
+    """An ending is always said: a bare end of stream is taken for success by some clients."""
+    row, told = seen.row, seen.told[surface]
+    chunks = [chunk for chunk in told.body if "choices" in chunk] if told.frames else []
+    ends = [chunk for chunk in chunks if chunk["choices"] and chunk["choices"][0]["finish_reason"]]
+
+    if row.is_bare and surface != "background-resumed":  # where a frame was skipped, the status has been sent before
+        assert (row.status, None) == (told.status, told.done)
+        assert set(told.body) == {"error", "holdfast"}
+    elif row.is_bare:
+        assert (200, False) == (told.status, told.done)
+        assert [{"error", "holdfast"}] == [set(chunk) for chunk in told.body]
+    else:
+        assert (200, True, row.finish) == (told.status, told.done, told.finish_reason)
+        assert [chunks[-1]] == ends
+        assert {} == ends[0]["choices"][0]["delta"]
+        assert (row.outcome == "failed") is ("error" in ends[0])
+        assert (row.outcome != "completed") is ("holdfast" in ends[0])
+        assert not any({"error", "holdfast"} & set(chunk) for chunk in chunks[:-1])
+
+
+@pytest.mark.parametrize("surface", OBJECTS)
+async def test_a_finished_object_says_it_by_its_status_too(seen, surface):
+    """Most clients look at nothing but the status."""
+    row, told = seen.row, seen.told[surface]
+
+    assert (row.object_status, row.retry_after) == (told.status, told.retry_after)
+    assert (row.outcome == "failed") is ("error" in told.body)
+    assert (row.outcome != "completed") is ("holdfast" in told.body)
+    assert row.is_bare or row.finish == told.finish_reason
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+async def test_what_is_told_of_a_run_names_it(seen, surface):
+    """Whoever reads `holdfast` or an error needs the id to look the run up."""
+    told = seen.told[surface]
+    told_of = told.body[-1] if isinstance(told.body, list) else told.body
+    verdict = (told_of or {}).get("holdfast")
+
+    assert told.run_id.startswith("run_")
+    assert verdict is None or (verdict["run_id"], verdict["outcome"]) == (told.run_id, seen.row.outcome)
+    assert verdict is None or verdict["code"] == (seen.row.code or seen.row.said)
+
+
+# What is kept.
+
+
+@pytest.mark.parametrize("surface", ["chat-stream-in-session", "chat-object-in-session", "run-stream"])
+async def test_the_answer_is_kept_once_and_the_next_turn_is_shown_it(seen, surface):
+    """A failed turn leaves a clean transcript: the user's message once, the partial as the assistant's words."""
+    row, world, run_id = seen.row, seen.world, seen.told[surface].run_id
+    session_id = (await world.get(f"/api/runs/{run_id}"))["session_id"]
+    before = await world.messages(session_id)
+    mark = f"{surface} {row.model.replace('/', ' ')}"
+
+    shown = await world.shown_next(session_id, mark)
+
+    answers = [] if not row.text else [{"role": "assistant", "content": row.text}]
+    calls = [message for message in before if message.get("tool_calls")]
+    assert [{"role": "user", "content": QUESTION}, *answers, {"role": "user", "content": NEXT_QUESTION}] == shown
+    assert [("user", QUESTION), *(("assistant", row.text) for _ in answers or calls)] == [
+        (message["role"], message["content"]) for message in before
+    ]
+    assert len(before) + 2 == len(await world.messages(session_id))
+
+
+@requirement("truth.no-error-text-in-content")
+@pytest.mark.parametrize("surface", SURFACES)
+async def test_no_error_text_is_ever_content(seen, surface):
+    """An error that looks like an answer is stored, shown to the model next, and believed."""
+    row, told = seen.row, seen.told[surface]
+    deltas = [] if not isinstance(told.body, list) else [c["delta"] for b in told.body for c in b.get("choices", ())]
+    contents = [told.text, *(delta.get("content") or "" for delta in deltas)]
+
+    assert (row.outcome == "failed") is (told.error is not None)
+    assert told.error is None or told.error["message"]
+    assert all(content in row.text for content in contents), contents
+
+
+@requirement("truth.redacted")
+async def test_no_upstream_secret_is_told_or_logged(seen):
+    """Upstreams quote the key they were called with. Not a piece of it may reach a client or a log."""
+    name = seen.row.model.rpartition(":")[2]
+    log = seen.world.server.log_text().encode()
+
+    for key in (UP_KEY, FALLBACK_KEY):
+        pieces = {key[at : at + 12].encode() for at in range(len(key) - 11)}
+        assert not [piece for piece in pieces if piece in seen.bytes]
+        assert not [piece for piece in pieces if piece in log]
+    assert (name in TOLD_WITH_KEY) is (b"[redacted]" in seen.bytes)
+
+
+@requirement("truth.redacted")
+async def test_the_upstream_did_quote_the_key(worlds, up):
+    """Without this the test above would prove nothing."""
+    await (await worlds["long"].chat("up/end:401", question="secret?")).body()
+    request = next(request for request in up.requests if request.model == "end:401")
+
+    assert UP_KEY == request.key
+    assert any("$KEY" in repr(step) for name in TOLD_WITH_KEY & ENDINGS.keys() for step in ENDINGS[name]) is False
+    assert TOLD_WITH_KEY <= ENDINGS.keys() | {"403"}
+
+
+# What does not fit the table.
+
+
+@requirement("truth.cut")
+@pytest.mark.parametrize("surface", SURFACES)
+async def test_a_reset_that_overtakes_the_text_is_a_failure_all_the_same(worlds, surface):
+    """The kernel drops what was not read when a reset arrives: text may be lost there, the truth may not."""
+    told = await SURFACES[surface](worlds["long"], "up/end:cut")
+
+    assert ("failed", "upstream_broke") == (told.outcome, told.code)
+    assert TEXT.startswith(told.text)
+
+
+@requirement("truth.deadline")
+async def test_an_upstream_that_never_stops_talking_meets_the_deadline(worlds):
+    """The idle limit never strikes there; somebody pays for every token."""
+    world = worlds["deadline"]
+
+    told = await SURFACES["run-stream"](world, "up/tokens:100000:10")
+
+    assert ("failed", "deadline_exceeded", True) == (told.outcome, told.code, told.partial)
+    assert told.text.startswith("t0 t1 ")
+    await world.request_for("tokens:100000:10").wait_closed()
+
+
+@requirement("truth.raise")
+@pytest.mark.parametrize("texts", [(), ("Seen ", "text")])
+async def test_a_source_that_raises_has_failed_and_its_words_stay_its_own(texts, caplog):
+    """What a stranger's exception says may hold anything, a key too: it goes to the log, not to a reader."""
+
+    async def source():
+        for text in texts:
+            yield Text(text)
+        raise ZeroDivisionError(f"password is {UP_KEY}")
+
+    async with Engine() as engine:
+        run = await engine.start(source())
+        settlement = await run.settled()
+
+    assert isinstance(settlement, Failed)
+    assert ("".join(texts), "source_failed") == (settlement.text, settlement.error.code)
+    assert "ZeroDivisionError" in settlement.error.message
+    assert UP_KEY not in settlement.error.message
+    assert UP_KEY in caplog.text
+
+
+@requirement("truth.failed-result")
+@pytest.mark.parametrize(
+    ("finish", "code"),
+    [
+        (Finish("error"), "source_failed"),
+        (Finish("failed"), "source_failed"),
+        (Finish("stop", error=ErrorInfo("my_code", "It did not work.")), "my_code"),
+    ],
+)
+async def test_a_source_that_says_it_failed_has_failed(finish, code):
+    """Also where it ends without raising, and where its finish reason sounds like success."""
+
+    async def source():
+        yield "partial"
+        yield finish
+
+    async with Engine() as engine:
+        run = await engine.start(source())
+        settlement = await run.settled()
+
+    assert isinstance(settlement, Failed)
+    assert ("partial", code) == (settlement.text, settlement.error.code)
+
+
+# Coming back.
+
+
+@pytest.mark.parametrize("name", ["completed", "length", "in-band-error", "think", "tool-call", "429", "empty"])
+@requirement("truth.completed", "truth.in-band-error")
+async def test_a_resumed_stream_is_the_same_bytes_from_any_frame(worlds, name):
+    """Renderings are deterministic: whoever has seen N data frames gets exactly the rest, and the same ending."""
+    world = worlds["long"]
+    started = await (await world.chat(f"up/end:{name}", background=True, stream_options={"include_usage": True})).json()
+    path = f"/v1/chat/completions/{started['id']}?stream=true&starting_after="
+    rest = await (await world.call("GET", path + "1")).body()
+    frames = rest.decode().split("\n\n")[:-1]
+
+    resumed = [await (await world.call("GET", f"{path}{n}")).body() for n in range(1, len(frames) + 3)]
+
+    expected = ["".join(f"{frame}\n\n" for frame in frames[skip:]).encode() for skip in range(len(frames) + 2)]
+    assert expected == resumed
+    assert (b"[DONE]" in rest) is (name != "429")
+
+
+@requirement("truth.completed")
+async def test_a_background_answer_that_is_not_finished_says_so(worlds, up):
+    """202 and no finish reason: a poll must not take half an answer for a whole one."""
+    world = worlds["long"]
+    started = await world.chat("up/hang-after:2", background=True)
+    completion_id = (await started.json())["id"]
+    stream = await world.call("GET", f"/v1/chat/completions/{completion_id}?stream=true")
+    seen = [json.loads((await stream.next_event()).data)["choices"][0]["delta"].get("content") for _ in range(3)]
+
+    polled = await world.call("GET", f"/v1/chat/completions/{completion_id}")
+    body = await polled.json()
+
+    assert ["", "t0 ", "t1 "] == seen
+    assert (202, 202, "running") == (started.status, polled.status, body["status"])
+    assert ("t0 t1 ", None) == (body["choices"][0]["message"]["content"], body["choices"][0]["finish_reason"])
+    assert ({"outcome": None, "run_id": polled.headers["x-run-id"]}, None) == (body["holdfast"], body.get("error"))
+    stream.leave()
+    await world.call("POST", f"/api/runs/{polled.headers['x-run-id']}/stop")

