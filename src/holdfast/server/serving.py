@@ -122,6 +122,7 @@ def _config(app: Starlette) -> uvicorn.Config:
         access_log=False,
         log_level=logging.WARNING,
         server_header=False,
+        proxy_headers=False,  # nobody in front of us is trusted to say who is asking
         timeout_graceful_shutdown=2,
         timeout_keep_alive=75,
         backlog=4096,
