@@ -11,17 +11,17 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 
 from .bad_designs import BANK
-from .world import Design, Outcome, simulate
+from .world import HOLDFAST, Design, Outcome, simulate
 
 SLICE = 200
-"""Schedules between two collections of garbage: none is collected within a schedule, as when is not the seed's choice."""
+"""Schedules between two collections of garbage. Within one there is none: its moment would not be the seed's choice."""
 
 
 def main() -> int:
     """Do what the arguments say; 1 where anything was violated."""
     arguments = _arguments()
     logging.getLogger("holdfast").disabled = arguments.seed is None
-    design = next((bad for bad in BANK if bad.name == arguments.design), Design())
+    design = next((bad for bad in BANK if bad.name == arguments.design), HOLDFAST)
     if arguments.seed is not None:
         return _replay(arguments.seed, design)
     if arguments.bank:
@@ -42,7 +42,7 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def schedules(seeds: Iterable[int], design: Design = Design(), *, digest: bool = False) -> Iterator[Outcome]:
+def schedules(seeds: Iterable[int], design: Design = HOLDFAST, *, digest: bool = False) -> Iterator[Outcome]:
     """Play one schedule for each seed."""
     gc.collect()
     gc.freeze()
@@ -124,7 +124,7 @@ def _slices(seeds: range, name: str, jobs: int) -> Iterator[tuple[int, list[Outc
 def _play_slice(work: tuple[str, range]) -> tuple[int, list[Outcome]]:
     name, seeds = work
     logging.getLogger("holdfast").disabled = True
-    design = next((bad for bad in BANK if bad.name == name), Design())
+    design = next((bad for bad in BANK if bad.name == name), HOLDFAST)
     return len(seeds), [outcome for outcome in schedules(seeds, design) if outcome.violations]
 
 

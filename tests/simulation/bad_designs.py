@@ -56,16 +56,21 @@ class _SavesInTheCancelledTask(Engine):
     def _call_keeper(self, run: Run) -> None:
         run._set_timer(None)
 
+    def _judge(self, run: Run) -> AnySettlement:
+        run._closed_at = self._clock()
+        return super()._judge(run)
+
 
 @bad(
     "shield-only",
-    "a shield returns to a caller who is cancelled again before the save is done, and the end is announced all the same",
+    "a shield returns to a caller who is cancelled again before the save is done; the end is announced all the same",
     "asyncio.shield in a request's `finally`; LiteLLM PR #34496",
 )
 class _ShieldOnly(Engine):
     def _call_keeper(self, run: Run) -> None:
         run._set_timer(None)
         if run._keeper is None:
+            run._closed_at = self._clock() if run._pump is not None and run._pump.done() else None
             run._keeper = asyncio.create_task(self._save_shielded(run))
             self._hold(run._keeper)
 
@@ -110,6 +115,7 @@ class _CallerSettles(Engine):
         if live is not None and live._pump is not None and live._cause is not None:
             await asyncio.wait({live._pump}, timeout=self.limits.grace)
             if live._keeper is None and live.settlement is None:
+                live._closed_at = self._clock() if live._pump.done() else None
                 await self._keep(live)
 
 
@@ -600,6 +606,9 @@ BANK[-1] = Design(**{**vars(BANK[-1]), "patches": {"_close": _leave_open}})
 @bad("interrupt-hook-for-each-stop", "the hook is called for every Stop, not once", "two tabs press Stop")
 class _HookForEachStop(Engine):
     def _end(self, run: Run, cause: StopIntent | HoldfastError) -> None:
-        hook = run._interrupt
+        hook, again = run._interrupt, run._log.sealed
         super()._end(run, cause)
         run._interrupt = hook
+        if again and isinstance(cause, StopIntent):
+            self._call_interrupt(run, cause.by)
+            run._interrupt = hook

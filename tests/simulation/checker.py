@@ -361,9 +361,7 @@ def _check_stoppings(world: World) -> Iterator[str]:
 
 def _check_left_behind(world: World) -> Iterator[str]:
     """No task is left when an engine has closed, and no error was lost."""
-    lingering = {
-        source.run_id for run in world.history.runs.values() for source in run.sources if world.lingers(source)
-    }
+    lingering = any(world.lingers(source) for run in world.history.runs.values() for source in run.sources)
     for task, number in world.loop.tasks.items():
         process: Any = world.loop.processes[task]
         if process is None:

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 import holdfast.engine
@@ -41,6 +41,9 @@ class Design:
     """What stands for a class or function of holdfast.engine."""
     reason: str = ""
     origin: str = ""
+
+
+HOLDFAST = Design()
 
 
 class Server(Process):
@@ -96,7 +99,7 @@ class Outcome:
 class World:
     """One schedule."""
 
-    def __init__(self, seed: int, design: Design = Design(), *, verbose: bool = False) -> None:
+    def __init__(self, seed: int, design: Design = HOLDFAST, *, verbose: bool = False) -> None:
         rng = Random(seed)
         self.seed = seed
         self.design = design
@@ -531,7 +534,9 @@ class World:
             self.history.deleted[session_id] = self.loop.steps
             await engine.delete_session(session_id)
 
-        while (await self.request(work)).kind != "ok":
+        for _ in range(100):
+            if (await self.request(work)).kind == "ok":
+                break
             await asyncio.sleep(0.5)
 
     # misfortunes
@@ -574,7 +579,7 @@ class World:
         await asyncio.sleep(trouble.lasts)
         self.start_server()
 
-    _TROUBLES = {"crash": _crash, "pause": _pause, "close": _shut_down}
+    _TROUBLES: ClassVar = {"crash": _crash, "pause": _pause, "close": _shut_down}
 
     async def _close(self, server: Server, drain: float = 0.0) -> None:
         if not server.ready:
@@ -667,7 +672,7 @@ class World:
             self.history.violate(f"an idle engine holds on to something: {name} {_brief(list(held))}")
 
 
-def simulate(seed: int, design: Design = Design(), *, verbose: bool = False, digest: bool = False) -> Outcome:
+def simulate(seed: int, design: Design = HOLDFAST, *, verbose: bool = False, digest: bool = False) -> Outcome:
     """Play and judge one schedule."""
     with patch.multiple(holdfast.engine, **design.patches) if design.patches else nullcontext():
         world = World(seed, design, verbose=verbose)
