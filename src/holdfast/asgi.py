@@ -181,7 +181,9 @@ class EventStream(Response):
         """Send everything. False where the client left before the end."""
         client.on_leaving(self._wake.set)
         unwatch, forget = self._frames.watch(self._wake.set), self._closing.watch(self._wake.set)
-        self._timer = asyncio.get_running_loop().call_later(self._heartbeat / 2, self._beat, scope)
+        loop = asyncio.get_running_loop()
+        self._spoke_at = loop.time()
+        self._timer = loop.call_later(self._heartbeat / 2, self._beat, scope)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self._sent_headers})
             await self._say(send, self._opening)
@@ -219,7 +221,11 @@ class EventStream(Response):
         self._sending_since = None
 
     def _is_quiet(self) -> bool:
-        return asyncio.get_running_loop().time() - self._spoke_at >= self._heartbeat * 0.9
+        return asyncio.get_running_loop().time() >= self._quiet_at()
+
+    def _quiet_at(self) -> float:
+        """Return when it has to be said that the stream is alive: a little early, since timers are late."""
+        return self._spoke_at + self._heartbeat * 0.9
 
     def _beat(self, scope: Scope) -> None:
         """Wake the stream now and then, so that it can say that it is alive; cut off a client that never reads."""
@@ -229,8 +235,12 @@ class EventStream(Response):
             if transport is not None:
                 transport.abort()
                 return
-        self._wake.set()
-        self._timer = loop.call_later(self._heartbeat / 2, self._beat, scope)
+        pause = self._heartbeat / 2
+        if self._is_quiet():
+            self._wake.set()
+        else:
+            pause = min(pause, self._quiet_at() - loop.time())
+        self._timer = loop.call_later(pause, self._beat, scope)
 
 
 async def finish(work: Awaitable[None]) -> None:
@@ -277,7 +287,7 @@ def _cursor(run: Run, request: Request) -> tuple[int, bytes]:
         return seq, native.frames(run.id)(seq, [snapshot])
     if asked.isascii() and asked.isdigit() and len(asked) < 16 and int(asked) <= run.seq:
         return int(asked), b""
-    return run.log.oldest - 1, _reset(run)
+    return 0, _reset(run)
 
 
 def _reset(run: Run) -> bytes:

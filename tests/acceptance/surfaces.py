@@ -37,6 +37,14 @@ class Told:
     def code(self) -> str | None:
         return self.error["code"] if self.error else None
 
+    @property
+    def verdict(self) -> dict[str, Any] | None:
+        """The `holdfast` field, where there is one."""
+        bodies = self.body if isinstance(self.body, list) else [self.body or {}]
+        found = [body["holdfast"] for body in bodies if "holdfast" in body]
+        assert len(found) <= 1, "an ending is said once"
+        return found[0] if found else None
+
 
 class World:
     """A server, its upstream, and a client who keeps every byte of every answer."""
@@ -104,9 +112,7 @@ class World:
 
     def every_byte(self) -> bytes:
         """All that this world's client was ever told, headers included."""
-        return b"\n".join(
-            bytes(answer.raw_bytes) + repr(answer.headers.pairs).encode() for answer in self.answers
-        )
+        return b"\n".join(bytes(answer.raw_bytes) + repr(answer.headers.pairs).encode() for answer in self.answers)
 
 
 # Reading answers.

@@ -1,7 +1,8 @@
 """A session's feed: what two tabs need to stay in step, the user's message included.
 
-Entries are numbered 1, 2, ... While a run is going on its events stand between them, numbered `n:seq`: the entry
-before, and the event's seq. So one cursor says where a reader is, also in the middle of an answer.
+Entries are numbered 1, 2, ... While a run is going on its events stand between them. Its events, and the entries that
+come before its end, have the id `n:seq`: the last entry, and the run's last event. So one cursor says where a reader
+is, also in the middle of an answer.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class _Feed:
         if entries:
             self._n = entries[0].n
             await self._enter(entries[0])
-            return native.feed_frame(entries[0], await self._told(entries[0]))
+            return native.feed_frame(entries[0], self._seq, await self._told(entries[0]))
         self.is_over = await self._parts.store.get_session(self._session_id) is None
         return b""
 
@@ -92,12 +93,13 @@ class _Feed:
         entries: list[FeedEntry] = []
         while page := await self._parts.store.read_feed(self._session_id, entries[-1].n if entries else 0):
             entries += page
+        seq, self._seq = self._seq, 0
         if self._n > len(entries):
-            self._n = self._seq = 0
+            self._n = 0
         started = [entry for entry in entries[: self._n] if entry.type == "run.started"]
         ended = {entry.data.get("run_id") for entry in entries[: self._n] if entry.type == "run.settled"}
         if started and started[-1].data.get("run_id") not in ended:
-            await self._enter_run(started[-1].data["run_id"], self._seq)
+            await self._enter_run(started[-1].data["run_id"], seq)
 
     async def _enter(self, entry: FeedEntry) -> None:
         if entry.type == "run.started":
@@ -111,7 +113,7 @@ class _Feed:
         if entry.type == "run.settled":
             with contextlib.suppress(RunNotFound):
                 run = await self._parts.engine.open(entry.data["run_id"])
-                told["settlement"] = native.settlement(run.settlement) if run.settlement else None
+                told["settlement"] = native.settlement(await run.settled())  # the store knows a moment before the run
         return told
 
     async def _enter_run(self, run_id: str, seq: int) -> None:
@@ -120,24 +122,23 @@ class _Feed:
             self._run = await self._parts.engine.open(run_id)
         except RunNotFound:
             return  # it went with its session
-        self._seq = max(seq, self._run.log.oldest - 1)
+        self._seq = max(seq if seq <= self._run.seq else 0, self._run.log.oldest - 1)
         self._unwatch_run = self._run.log.watch(self._wake)
 
     def _leave_run(self) -> None:
         if self._unwatch_run is not None:
             self._unwatch_run()
         self._run = self._unwatch_run = None
+        self._seq = 0
 
     async def _run_frames(self) -> bytes:
         """Return the next events of the run that is going on. Its settlement is an entry of the feed."""
         run = self._run
-        events = await run.log.batch(self._seq) if run is not None else ()
+        if run is None:
+            return b""
+        events = [event for event in await run.log.batch(self._seq) if not isinstance(event, Settled)]
         first, self._seq = self._seq + 1, self._seq + len(events)
-        return b"".join(
-            native.feed_run_frame(self._n, run.id, seq, event)
-            for seq, event in enumerate(events, first)
-            if run is not None and not isinstance(event, Settled)
-        )
+        return b"".join(native.feed_run_frame(self._n, run.id, seq, event) for seq, event in enumerate(events, first))
 
 
 ENDPOINTS = [
