@@ -37,7 +37,7 @@ class Served:
     async def __aenter__(self) -> Self:
         self._serving = asyncio.create_task(self._server.serve([self._socket]))
         async with asyncio.timeout(10):
-            while not self._server.started:  # noqa: ASYNC110 - uvicorn has no event for it
+            while not self._server.started:
                 if self._serving.done():
                     await self._serving
                     raise RuntimeError("the app did not start")

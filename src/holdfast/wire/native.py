@@ -172,10 +172,10 @@ def frames(run_id: str) -> Callable[[int, Sequence[Event]], bytes]:
     return render
 
 
-def feed_frame(entry: FeedEntry, told: dict[str, Any]) -> bytes:
-    """Return one entry of a session's feed."""
+def feed_frame(entry: FeedEntry, seq: int, told: dict[str, Any]) -> bytes:
+    """Return one entry of a session's feed; `seq` is where the run that is going on has come to, if one is."""
     payload = _encode({"n": entry.n, "type": entry.type, **told})
-    return sse.frame(b"%d" % entry.n, entry.type.encode(), payload)
+    return sse.frame(b"%d:%d" % (entry.n, seq) if seq else b"%d" % entry.n, entry.type.encode(), payload)
 
 
 def told_in_feed(entry: FeedEntry) -> dict[str, Any]:
