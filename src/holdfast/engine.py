@@ -427,6 +427,7 @@ class Engine:
         """Start a run as the store has it, or let it wait for its turn."""
         run.record = record
         run.status = record.status
+        run.log = run._log
         self._runs[run.id] = run
         if record.status == "running":
             self._launch(run)
@@ -599,11 +600,11 @@ class Engine:
     # stopping
 
     async def _stop(self, run: Run, by: StoppedBy) -> None:
-        run = self._runs.get(run.id, run)  # it may have started since `open` made this one
-        if run.status == "queued":
+        if self._runs.get(run.id, run).status == "queued":
             await self._own(self._stop_queued(run, by))
-        if run._pump is not None:
-            self._end(run, StopIntent(by, self._clock()))
+        live = self._runs.get(run.id, run)  # it may have started since `open` made this one
+        if live._pump is not None:
+            self._end(live, StopIntent(by, self._clock()))
 
     def stop_unheld(self, run: Run) -> None:
         """Stop an attached run whose client never came for its events."""
@@ -616,6 +617,7 @@ class Engine:
 
     async def _drop_queued(self, run: Run, by: StoppedBy) -> None:
         """Settle a run that has not started, unless it has started in the meantime."""
+        run = self._runs.setdefault(run.id, run)
         if run.status != "queued":
             return
         store, now = self._require_store(), self._clock()
@@ -653,9 +655,13 @@ class Engine:
         """Settle although the source has ignored its cancel: the sealed log refuses whatever it still says."""
         assert run._pump is not None
         logger.warning("run %s: its source ignored the stop for %g s and is abandoned", run.id, self.limits.grace)
-        self._abandoned.add(run._pump)
-        run._pump.add_done_callback(self._abandoned.discard)
+        self._set_aside(run._pump)
         self._call_keeper(run)
+
+    def _set_aside(self, pump: asyncio.Task[None]) -> None:
+        """Hold on to a pump that no run waits for any more."""
+        self._abandoned.add(pump)
+        pump.add_done_callback(self._abandoned.discard)
 
     # the idle limit and the deadline: one timer for each run, which events only move by writing down their time
 
@@ -741,6 +747,8 @@ class Engine:
         """Another owner has the run: readers are sent to the store, and whoever waits learns its settlement."""
         if not run._log.closed:
             self._end(run, StaleEpoch(run.id))
+            if run._pump is not None:
+                self._set_aside(run._pump)
             run._log.abandon()
             self._let_go(run)
             self._hold(asyncio.create_task(self._learn(run)))
@@ -904,8 +912,8 @@ class Engine:
         for run in self.live():
             self._end(run, StopIntent("shutdown", self._clock()))
         await self._all_settled(within)
-        if self._tasks:
-            await asyncio.wait(set(self._tasks), timeout=self.limits.grace)
+        if ending := self._tasks | self._abandoned:
+            await asyncio.wait(ending, timeout=self.limits.grace)
         for task in (*self._tasks, self._committer, self._leaser):
             if task is not None:
                 task.cancel()
