@@ -13,17 +13,20 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Protocol
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from .engine import Run, StoredLog
 from .errors import ResumeGap
-from .events import Event, Notice
+from .events import Event, Notice, Text
 from .log import Log
 from .wire import native, sse
 
 Header = tuple[bytes, bytes]
+AT_ONCE = 64 * 1024
+"""Characters of text that are rendered at once."""
 TRANSPORT = "holdfast.transport"
 """Where our own server leaves the connection, so that a client who never reads can be cut off."""
 
@@ -55,12 +58,26 @@ class RunFrames:
 
     async def next(self) -> bytes:
         """Return the next events' frames."""
-        while events := await self._log.batch(self._after):
+        while events := as_many_as_fit(await self._log.batch(self._after)):
             first, self._after = self._after + 1, self._after + len(events)
             if frames := self._render(first, events):
                 return frames
         self.is_over = self._log.closed
         return b""
+
+
+def as_many_as_fit(events: Sequence[Event]) -> Sequence[Event]:
+    """Return the first of the events, as many as may be rendered at once: the cost of a reader that does not read."""
+    room = AT_ONCE
+    for count, event in enumerate(events):
+        room -= len(event.text) if type(event) is Text else _length(event)
+        if room < 0:
+            return events[: max(count, 1)]
+    return events
+
+
+def _length(event: Event) -> int:
+    return sum(len(field) for field in msgspec.structs.astuple(event) if isinstance(field, str))
 
 
 class Closing:

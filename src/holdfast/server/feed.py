@@ -14,7 +14,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..asgi import EventStream
+from ..asgi import EventStream, as_many_as_fit
 from ..engine import Run
 from ..errors import RunNotFound
 from ..events import Settled
@@ -136,7 +136,8 @@ class _Feed:
         run = self._run
         if run is None:
             return b""
-        events = [event for event in await run.log.batch(self._seq) if not isinstance(event, Settled)]
+        batch = as_many_as_fit(await run.log.batch(self._seq))
+        events = [event for event in batch if not isinstance(event, Settled)]
         first, self._seq = self._seq + 1, self._seq + len(events)
         return b"".join(native.feed_run_frame(self._n, run.id, seq, event) for seq, event in enumerate(events, first))
 

@@ -19,6 +19,7 @@ from . import HEAD, Append, FeedEntry, Idempotency, IfBusy, RunRecord, Status, r
 from .sqlite_file import queries
 
 _MOST_INDEXED = 1 << 20  # messages of one session: the index has no room for more, see the schema
+_READ_AT_ONCE = 256 * 1024  # bytes of a log: a reader takes them in as slowly as it likes
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.decode
@@ -102,9 +103,11 @@ class Reading:
 
     def _events(self, run: int, next: int, limit: int) -> list[Event]:
         events: list[Event] = []
+        size = 0
         for row in self._db.execute(self._sql["read_log"], {"run": run, "next": next}):
-            if len(events) >= limit:
+            if len(events) >= limit or size >= _READ_AT_ONCE:
                 break
+            size += len(row["body"])
             events += decode_events(row["body"])[max(next - row["first"], 0) :]
         return events[: max(limit, 0)]
 
