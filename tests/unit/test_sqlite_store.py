@@ -813,6 +813,7 @@ class BothStores(RuleBasedStateMachine):
                 self.both("read_log", id, after, 2)
 
 
+@pytest.mark.timeout(180)  # ten seconds on an idle machine
 def test_it_is_the_memory_store_that_lasts():
     """Two implementations of one contract, of which one is simple enough to be right, under any sequence of calls."""
-    run_state_machine_as_test(BothStores, settings=settings(max_examples=40, stateful_step_count=30, deadline=None))
+    run_state_machine_as_test(BothStores, settings=settings(max_examples=30, stateful_step_count=30, deadline=None))

@@ -1254,6 +1254,18 @@ async def a_lease_can_be_renewed_again_and_again(case: Case) -> None:
 
 
 @_check
+async def what_was_claimed_for_nobody_can_be_claimed_again(case: Case) -> None:
+    """So whoever fails half-way leaves the rest to whoever looks next, under one more epoch."""
+    run = await case.start("r", session=None)
+    epochs = []
+    for _ in range(3):
+        epochs += [found.epoch for found in await case.store.claim("", 100.0) if found.id == run.id]
+
+    assert [2, 3, 4] == epochs
+    assert not await case.append(run, 1, Text("late"))
+
+
+@_check
 async def neither_queued_nor_settled_runs_are_taken_over(case: Case) -> None:
     """A queued run has no owner: it starts when its turn comes. A settled one needs none."""
     await case.session()

@@ -129,28 +129,34 @@ def connect(path: Path, trace: Trace | None = None) -> sqlite3.Connection:
 
     Two connections that write or checkpoint can corrupt a database in SQLite before 3.51.3 (the WAL-reset bug).
     """
-    db = _open(f"{path.as_uri()}?mode=rw", trace)
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute("PRAGMA synchronous = FULL")
-    db.execute("PRAGMA foreign_keys = ON")
-    db.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
-    db.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
-    return db
+    return _open(
+        f"{path.as_uri()}?mode=rw",
+        "journal_mode = WAL",
+        "synchronous = FULL",
+        "foreign_keys = ON",
+        f"wal_autocheckpoint = {_WAL_PAGES}",
+        f"journal_size_limit = {_WAL_BYTES}",
+        trace=trace,
+    )
 
 
 def connect_reader(path: Path) -> sqlite3.Connection:
     """Open a connection that cannot write."""
-    db = _open(f"{path.as_uri()}?mode=ro", None)
-    db.execute("PRAGMA query_only = ON")
-    return db
+    return _open(f"{path.as_uri()}?mode=ro", "query_only = ON")
 
 
-def _open(uri: str, trace: Trace | None) -> sqlite3.Connection:
+def _open(uri: str, *pragmas: str, trace: Trace | None = None) -> sqlite3.Connection:
     db = sqlite3.connect(
         uri, uri=True, isolation_level=None, timeout=_BUSY_SECONDS, cached_statements=256, check_same_thread=False
     )
-    db.row_factory = sqlite3.Row
-    db.set_trace_callback(trace)
+    try:
+        db.row_factory = sqlite3.Row
+        db.set_trace_callback(trace)
+        for pragma in pragmas:
+            db.execute(f"PRAGMA {pragma}")
+    except sqlite3.Error:
+        db.close()
+        raise
     return db
 
 
@@ -229,7 +235,7 @@ _UNAVAILABLE: dict[int | None, str] = {
     sqlite3.SQLITE_LOCKED: "The database is locked. The write is not done.",
     sqlite3.SQLITE_FULL: "The disk is full: free some space. The write is not done; nothing acknowledged is lost.",
     sqlite3.SQLITE_IOERR: "The disk reported an error: look at its space and at the system's log. "
-    "The write is not done; nothing acknowledged is lost.",
+    "The write may not be done; nothing acknowledged is lost.",
     sqlite3.SQLITE_READONLY: "The database can no longer be written: was its disk mounted read-only?",
     sqlite3.SQLITE_CANTOPEN: "The database can no longer be opened: was its folder moved or its owner changed?",
     sqlite3.SQLITE_CORRUPT: "The database is damaged: stop the server, keep a copy, and restore a backup.",
