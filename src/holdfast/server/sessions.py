@@ -227,7 +227,10 @@ async def regenerate(parts: Parts, request: Request) -> Response:
     session = await own_session(parts, request)
     body = await read_body(parts, request)
     wanted = decode(body, Regenerate)
-    said = await _on_branch(parts, session, wanted)
+    try:
+        said = await _on_branch(parts, session, wanted)
+    except StaleView as stale:
+        return await _started(parts, request, await _repeated(parts, request, body, stale))
     parent = said.parent_id if said.role == "assistant" else said.id
     if parent is None:
         raise BadRequest("There is nothing before this message that could be answered again.", param="message_id")
@@ -240,7 +243,10 @@ async def edit(parts: Parts, request: Request) -> Response:
     session = await own_session(parts, request)
     body = await read_body(parts, request)
     wanted = decode(body, Edit)
-    said = await _on_branch(parts, session, wanted)
+    try:
+        said = await _on_branch(parts, session, wanted)
+    except StaleView as stale:
+        return await _started(parts, request, await _repeated(parts, request, body, stale))
     if said.role != "user":
         raise BadRequest("Only a user's message can be edited.", param="message_id")
     new = user_message(wanted.input)
@@ -260,6 +266,15 @@ async def _on_branch(parts: Parts, session: Session, wanted: Regenerate) -> Mess
     if any(said.id == wanted.message_id for said in messages):
         raise StaleView("This message is on another branch than the one the session shows now. Load it again.")
     raise MessageNotFound(wanted.message_id)
+
+
+async def _repeated(parts: Parts, request: Request, body: bytes, stale: StaleView) -> Run:
+    """Return the run that this very request has started before, which made its view a stale one."""
+    key = idempotency(request, body)
+    known = await parts.store.find_repeated(key) if key is not None else None
+    if known is None:
+        raise stale
+    return await parts.engine.open(known.id)
 
 
 async def _submit(

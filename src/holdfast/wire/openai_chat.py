@@ -20,7 +20,6 @@ from ..events import (
     Stopped,
     Text,
     ToolDelta,
-    Truncated,
     Usage,
 )
 from ..history import outcome
@@ -28,7 +27,16 @@ from . import native, sse
 
 _encode = msgspec.json.Encoder().encode
 DONE = b"data: [DONE]\n\n"
-_ENDS_OF_AN_ANSWER = frozenset({"stop", "tool_calls", "function_call"})
+_WORDS = {
+    "tool_calls": "tool_calls",
+    "function_call": "function_call",
+    "length": "length",
+    "max_tokens": "length",
+    "content_filter": "content_filter",
+    "safety": "content_filter",
+    "refusal": "content_filter",
+}
+"""Upstreams have words of their own for the end of an answer (eos_token, end_turn, ...): all others are `stop`."""
 
 
 def completion_id(run_id: str) -> str:
@@ -42,13 +50,15 @@ def run_id(completion_id: str) -> str:
 
 
 def finish_reason(settled: Settlement, said: str | None = None) -> str:
-    """Return how an ending is called here: the one table from a settlement to a finish reason."""
-    said = said or settled.finish_reason or "stop"
-    if isinstance(settled, Completed):
-        return said if said in _ENDS_OF_AN_ANSWER else "stop"  # upstreams have words of their own: eos_token, end_turn
-    if isinstance(settled, Truncated):
-        return "length" if said in ("length", "max_tokens") else "content_filter"
-    return "cancelled" if isinstance(settled, Stopped) else "error"
+    """Return how an ending is called here: the one table from a settlement to a finish reason.
+
+    `said` is the word for one choice of several: each may have ended in another way.
+    """
+    if isinstance(settled, Stopped):
+        return "cancelled"
+    if isinstance(settled, (Failed, Interrupted)):
+        return "error"
+    return _WORDS.get(said or settled.finish_reason or "stop", "stop")
 
 
 def verdict(settled: Settlement, run: str) -> dict[str, Any]:
