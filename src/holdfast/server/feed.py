@@ -80,6 +80,8 @@ class _Feed:
         if frames := await self._run_frames():
             return frames
         entries = await self._parts.store.read_feed(self._session_id, self._n, limit=1)
+        if entries and (frames := await self._run_frames()):
+            return frames  # said while we looked, and before the entry: that is read again
         if entries:
             self._n = entries[0].n
             await self._enter(entries[0])
