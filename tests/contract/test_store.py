@@ -1,10 +1,12 @@
 """The contract of every store, check by check, for each of them. The checks stand in `holdfast.store.contract`."""
 
 import asyncio
+import sys
 
 import pytest
 
-pytest.register_assert_rewrite("holdfast.store.contract")
+if "holdfast.store.contract" not in sys.modules:  # else another test has imported it, and asserts say a little less
+    pytest.register_assert_rewrite("holdfast.store.contract")
 
 from holdfast.store.memory import MemoryStore  # noqa: E402  after the rewriting of the asserts
 from holdfast.store.opening import open_store  # noqa: E402
