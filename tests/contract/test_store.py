@@ -8,9 +8,9 @@ import pytest
 if "holdfast.store.contract" not in sys.modules:  # else another test has imported it, and asserts say a little less
     pytest.register_assert_rewrite("holdfast.store.contract")
 
-from holdfast.store.memory import MemoryStore  # noqa: E402  after the rewriting of the asserts
-from holdfast.store.opening import open_store  # noqa: E402
-from holdfast.testing import STORE_CHECKS, OpenStore, check_store, run_check  # noqa: E402
+from holdfast.store.memory import MemoryStore
+from holdfast.store.opening import open_store
+from holdfast.testing import STORE_CHECKS, OpenStore, check_store, run_check
 
 
 @pytest.fixture(params=["memory", "sqlite"])
