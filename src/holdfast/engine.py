@@ -617,13 +617,14 @@ class Engine:
 
     async def _drop_queued(self, run: Run, by: StoppedBy) -> None:
         """Settle a run that has not started, unless it has started in the meantime."""
-        run = self._runs.setdefault(run.id, run)
-        if run.status != "queued":
+        run = self._runs.get(run.id, run)
+        if run.status != "queued" or run._log.closed:
             return
+        self._runs[run.id] = run
         store, now = self._require_store(), self._clock()
         stopped = Stopped(by=by, receipt=Receipt(now, now, now))
         if await self._insist(lambda: store.drop_queued(run.id, stopped, now)) is not None:
-            self._conclude(run, stopped)
+            self._conclude(run, stopped, now)
         else:
             await self._look_after(run)
 
@@ -701,26 +702,27 @@ class Engine:
         await self._saved(run)
         if run._log.closed:
             return  # it was lost to another owner
-        settlement = storable(self._judge(run))
-        standing = await self._settle(run, settlement) if run.kept else settlement
+        now = self._clock()
+        settlement = storable(self._judge(run, now))
+        standing = await self._settle(run, settlement, now) if run.kept else settlement
         if standing is None:
             self._lose(run)
         else:
-            self._conclude(run, standing)
+            self._conclude(run, standing, now)
 
-    def _judge(self, run: Run) -> AnySettlement:
+    def _judge(self, run: Run, now: float) -> AnySettlement:
         """Decide how the run ended: by what the source said of its end, else by who ended it, else by what broke."""
         said: dict[str, Any] = {"text": run._log.text, "usage": usage_so_far(run._log, run._input_tokens)}
         if 0 in run._finish:
             return _as_said(run._finish, said)
         if isinstance(run._cause, StopIntent):
-            return Stopped(**said, by=run._cause.by, receipt=Receipt(run._cause.at, run._closed_at, self._clock()))
+            return Stopped(**said, by=run._cause.by, receipt=Receipt(run._cause.at, run._closed_at, now))
         if run._cause is not None:
             return Failed(**said, error=_explain(run, run._cause))
         return Failed(**said, error=ErrorInfo("source_cancelled", "The source was cancelled from outside."))
 
-    async def _settle(self, run: Run, settlement: AnySettlement) -> AnySettlement | None:
-        store, now = self._require_store(), self._clock()
+    async def _settle(self, run: Run, settlement: AnySettlement, now: float) -> AnySettlement | None:
+        store = self._require_store()
         message = message_of(run.record, run._log, settlement, now)
         standing: AnySettlement | None = await self._insist(
             lambda: store.settle(
@@ -729,12 +731,12 @@ class Engine:
         )
         return standing
 
-    def _conclude(self, run: Run, settlement: AnySettlement) -> None:
+    def _conclude(self, run: Run, settlement: AnySettlement, now: float) -> None:
         """Show the settlement, which is durable by now, and let go of the run."""
         self._let_go(run)
         run.settlement = settlement
         run.status = "settled"
-        run.record = msgspec.structs.replace(run.record, settled_at=self._clock())
+        run.record = msgspec.structs.replace(run.record, settled_at=now)
         run._log.close(Settled(settlement))
         run._done.set()
         if not run.kept:

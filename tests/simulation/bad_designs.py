@@ -56,9 +56,9 @@ class _SavesInTheCancelledTask(Engine):
     def _call_keeper(self, run: Run) -> None:
         run._set_timer(None)
 
-    def _judge(self, run: Run) -> AnySettlement:
+    def _judge(self, run: Run, now: float) -> AnySettlement:
         run._closed_at = self._clock()
-        return super()._judge(run)
+        return super()._judge(run, now)
 
 
 @bad(
@@ -80,7 +80,7 @@ class _ShieldOnly(Engine):
         try:
             await asyncio.shield(saving)
         except asyncio.CancelledError:
-            self._conclude(run, self._judge(run))
+            self._conclude(run, self._judge(run, self._clock()), self._clock())
 
     def _end(self, run: Run, cause: StopIntent | HoldfastError) -> None:
         super()._end(run, cause)
@@ -183,10 +183,10 @@ BANK[-1] = Design(**{**vars(BANK[-1]), "patches": {"Log": _EagerLog}})
     "`yield done` before `await save()`",
 )
 class _ShowsTheSettlementFirst(Engine):
-    async def _settle(self, run: Run, settlement: AnySettlement) -> AnySettlement | None:
+    async def _settle(self, run: Run, settlement: AnySettlement, now: float) -> AnySettlement | None:
         run.settlement = settlement
         run._done.set()
-        return await super()._settle(run, settlement)
+        return await super()._settle(run, settlement, now)
 
 
 @bad(
@@ -284,21 +284,21 @@ class _TwoAccumulators(Engine):
             heard[run.id] = heard.get(run.id, "") + text
         super()._take_in(run, yielded)
 
-    def _judge(self, run: Run) -> AnySettlement:
-        return replace(super()._judge(run), text=self.__dict__.get("heard", {}).get(run.id, ""))
+    def _judge(self, run: Run, now: float) -> AnySettlement:
+        return replace(super()._judge(run, now), text=self.__dict__.get("heard", {}).get(run.id, ""))
 
 
 @bad("error-counts-as-completed", "a source that raised looks like one that is done", "`except Exception: break`")
 class _ErrorIsCompleted(Engine):
-    def _judge(self, run: Run) -> AnySettlement:
-        judged = super()._judge(run)
+    def _judge(self, run: Run, now: float) -> AnySettlement:
+        judged = super()._judge(run, now)
         return Completed(text=judged.text, usage=judged.usage) if isinstance(judged, Failed) else judged
 
 
 @bad("stop-counts-as-completed", "a stopped run looks like one that is done", "finish_reason: stop for a user's Stop")
 class _StopIsCompleted(Engine):
-    def _judge(self, run: Run) -> AnySettlement:
-        judged = super()._judge(run)
+    def _judge(self, run: Run, now: float) -> AnySettlement:
+        judged = super()._judge(run, now)
         return Completed(text=judged.text, usage=judged.usage) if isinstance(judged, Stopped) else judged
 
 
