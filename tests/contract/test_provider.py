@@ -429,9 +429,8 @@ async def test_an_error_is_told_in_the_upstreams_words_where_it_has_some(up, pro
     assert ("messages" if "param" in str(body) else None) == heard.error.param
 
 
-async def test_an_error_whose_body_never_ends_is_told_by_its_status(up, provider, monkeypatch):
+async def test_an_error_whose_body_never_ends_is_told_by_its_status(up, provider):
     """The status has said the main thing."""
-    monkeypatch.setattr("holdfast.providers.openai_compatible._ERROR_BODY_SECONDS", 0.05)
     heard = await play(up, provider, [Headers(500), Delta("x"), Hang()])
 
     assert "up answered 500: Internal Server Error." == str(heard.error)

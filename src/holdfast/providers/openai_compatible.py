@@ -50,7 +50,6 @@ MODELS_RETRY = 10.0
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 8.0
 _ERROR_BODY = 64 * 1024
-_ERROR_BODY_SECONDS = 2.0
 _END_OF_BODY_SECONDS = 0.05  # the last bytes of HTTP framing follow `[DONE]` at once, or the connection is not kept
 _LARGE = 1024 * 1024  # aiohttp wants larger bodies as a file
 
@@ -61,8 +60,9 @@ class OpenAICompatible:
     """Speaks OpenAI's dialect to one upstream.
 
     `base_url` is what comes before `/chat/completions`. `think` takes a leading `<think>` block for reasoning.
-    `alternate` joins neighbouring messages of one role, for models that insist on turns. `linger` is how long usage and
-    `[DONE]` are waited for after the finish reason. Idle limit and deadline are the engine's. Where no models are
+    `alternate` joins neighbouring messages of one role, for models that insist on turns. `linger` is how long
+    is waited for the rest when the main thing has been said: usage and `[DONE]` after the finish reason, the body after
+    an error's status. Idle limit and deadline are the engine's. Where no models are
     configured the upstream is asked for them, for `models_timeout` seconds, and again after `models_fresh`.
 
     Costs one HTTP session, and for each stream one connection.
@@ -79,7 +79,7 @@ class OpenAICompatible:
         connect_timeout: float = 10.0,
         models_timeout: float = 2.0,
         models_fresh: float = 60.0,
-        linger: float = 5.0,
+        linger: float = 2.0,
         think: bool = True,
         alternate: bool = False,
         max_event: int = MAX_EVENT,
@@ -224,7 +224,7 @@ class OpenAICompatible:
             return ProviderBroke(f"{self.name} sent a compressed answer, which was not asked for.")
         if 300 <= response.status < 400:
             return _Refused(f"{self.name} redirects to another address, which is not followed.", response)
-        body = b"" if _is_compressed(response) else await _read_error(response.content)
+        body = b"" if _is_compressed(response) else await _read_error(response.content, self._linger)
         value = loosely(body)
         said = told(value)
         message = f"{self.name} answered {response.status}: {redact(said, self._secrets) or _phrase(response.status)}"
@@ -461,10 +461,10 @@ def _seconds_until(date: str, now: float) -> float:
         return math.nan
 
 
-async def _read_error(content: aiohttp.StreamReader) -> bytes:
+async def _read_error(content: aiohttp.StreamReader, within: float) -> bytes:
     """Read as much of an error's body as is worth it; the status has said the main thing."""
     try:
-        async with asyncio.timeout(_ERROR_BODY_SECONDS):
+        async with asyncio.timeout(within):
             return await _read_upto(content, _ERROR_BODY)
     except (aiohttp.ClientError, OSError):
         return b""
