@@ -7,7 +7,7 @@ can be shown to find each kind of lie.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,10 +91,10 @@ class Kept:
     """By the path of the stream."""
 
     @classmethod
-    async def ask(cls, api: Native, notes: Notes, sessions: Iterable[str], since: str = "") -> "Kept":
-        """Ask for all runs of the sessions (those with an id after `since`), and for every stream with a witness."""
+    async def ask(cls, api: Native, notes: Notes, sessions: Iterable[str], known: Container[str] = ()) -> "Kept":
+        """Ask for the runs of the sessions but those that are known already, and for every stream with a witness."""
         kept = cls()
-        await asyncio.gather(*(kept._ask_session(api, session_id, since) for session_id in sessions))
+        await asyncio.gather(*(kept._ask_session(api, session_id, known) for session_id in sessions))
         paths = {witness.path for witness in notes.witnesses} | {events_of(run_id) for run_id in kept.runs}
         for path in paths:
             replay = Witness(path)
@@ -102,10 +102,10 @@ class Kept:
             kept.streams[path] = replay.frames
         return kept
 
-    async def _ask_session(self, api: Native, session_id: str, since: str) -> None:
+    async def _ask_session(self, api: Native, session_id: str, known: Container[str]) -> None:
         self.sessions[session_id] = await api.session(session_id)
         listed = (await api.get(f"/api/runs?session_id={session_id}&limit=200"))["runs"]
-        self.runs |= {run["id"]: run for run in listed if run["id"] > since}
+        self.runs |= {run["id"]: run for run in listed if run["id"] not in known}
 
 
 def events_of(run_id: str) -> str:
