@@ -17,7 +17,7 @@ async def story(subject: str) -> AsyncGenerator[str]:
 
 
 app = FastAPI()
-engine = Engine()  # Engine(await open_store("sqlite:./data")) and start(..., keep=True) to survive kill -9
+engine = Engine()  # docs/embedding.md shows how runs survive kill -9, with open_store() and keep=True
 
 
 @app.post("/runs", status_code=202)

@@ -298,7 +298,8 @@ def events(
 
 def _cursor(run: Run, request: Request) -> tuple[int, bytes]:
     """Return the seq to go on from, and what has to be said first."""
-    asked = request.query_params.get("after", request.headers.get("last-event-id", "0")).strip()
+    # A browser that reconnects sends the address it was given with the cursor it has come to: the latter counts.
+    asked = (request.headers.get("last-event-id") or request.query_params.get("after", "0")).strip()
     if asked == "snapshot":
         seq, snapshot = run.log.snapshot()
         return seq, native.frames(run.id)(seq, [snapshot])

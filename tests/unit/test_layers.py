@@ -63,6 +63,9 @@ THIRD_PARTY: dict[str, set[str]] = {
     "server": {"msgspec", "starlette", "uvicorn", "uvloop", "httptools", "aiohttp", "anyio", "rich"},
     "providers.openai_compatible": {"msgspec", "aiohttp"},
     "providers.anthropic": {"msgspec", "aiohttp"},
+    "providers.local": {"msgspec", "aiohttp"},
+    "providers.local_process": {"msgspec", "aiohttp"},
+    "providers.local_child": {"msgspec", "xllamacpp"},
 }
 
 # Who may import inside a function, and what: `open_store()` and the registry take in only what was asked for.

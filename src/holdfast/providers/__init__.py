@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -55,7 +56,8 @@ class Providers:
         prefix, slash, rest = model.partition("/")
         if slash and rest and (provider := self._by_name.get(prefix)):
             return await self._checked(provider, rest, asked=model)
-        offering = [provider for provider in self.all if model in await provider.list_models()]
+        lists = await asyncio.gather(*(provider.list_models() for provider in self.all))
+        offering = [provider for provider, models in zip(self.all, lists, strict=True) if model in models]
         if not offering and (open_ended := [provider for provider in self.all if provider.models is None]):
             offering = open_ended if len(open_ended) == len(self.all) == 1 else []
         if len(offering) == 1:
@@ -81,7 +83,10 @@ class Providers:
 
     async def names(self) -> list[str]:
         """Return every model as `provider/model`."""
-        return [f"{provider.name}/{model}" for provider in self.all for model in await provider.list_models()]
+        lists = await asyncio.gather(*(provider.list_models() for provider in self.all))
+        return [
+            f"{provider.name}/{model}" for provider, models in zip(self.all, lists, strict=True) for model in models
+        ]
 
     async def close(self) -> None:
         """Let go of all connections."""

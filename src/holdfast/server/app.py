@@ -82,7 +82,7 @@ def _lifespan(parts: Parts, keys: Keys):  # type: ignore[no-untyped-def]
 
 async def _trim_logs(parts: Parts) -> None:
     """Forget the events of runs that ended long ago, now and every hour."""
-    while True:
+    while parts.settings.log_days:
         try:
             await parts.store.trim_logs(parts.engine.now() - parts.settings.log_days * 86400)
         except StoreUnavailable as error:
@@ -110,15 +110,18 @@ def make_provider(described: ProviderSettings, settings: Settings, environ: Mapp
     """Return the provider that a table of the settings describes."""
     if described.dialect == "scripted":
         return Scripted(described.name)
-    return OpenAICompatible(
-        described.name,
-        described.base_url,
-        api_key=described.key(environ),
-        models=described.models,
-        headers=described.headers,
-        alternate=described.alternate,
-        think=described.think,
-    )
+    try:
+        return OpenAICompatible(
+            described.name,
+            described.base_url,
+            api_key=described.key(environ),
+            models=described.models,
+            headers=described.headers,
+            alternate=described.alternate,
+            think=described.think,
+        )
+    except ValueError as error:
+        raise SettingsError(f"Provider {described.name!r}: {error}.") from None
 
 
 def limits_of(settings: Settings) -> Limits:

@@ -16,9 +16,9 @@ from ..asgi import Client, EventStream, Header, RunFrames, finish
 from ..engine import Run
 from ..errors import BadRequest, RunNotFound
 from ..events import AnySettlement, Event, Failed, Interrupted, Notice, RunStarted, Settled
-from ..history import Message, Session
+from ..history import Message, Session, branch, for_model
 from ..ids import new_id
-from ..store import IfBusy, RunRecord
+from ..store import Idempotency, IfBusy, RunRecord
 from ..wire import openai_chat
 from .context import (
     Endpoint,
@@ -125,26 +125,40 @@ async def _start(
     return await parts.engine.submit(record, keep=keep, idempotency=key, source=None)
 
 
-async def _start_in_session(parts: Parts, record: RunRecord, body: ChatBody, name: str, key: Any) -> Run:
-    session = await _session(parts, record.owner, name)
+async def _start_in_session(parts: Parts, record: RunRecord, body: ChatBody, name: str, key: Idempotency | None) -> Run:
     system, new = _new_input(body.messages)
     if not new:
         raise BadRequest("Nothing follows the last assistant message: there is nothing to answer.", param="messages")
     if system:
         record.request["system"] = system
+    input = [_stored(said) for said in new]
+    session = await _session(parts, record.owner, name)
+    if input[-1].role == "tool" and (key is None or await parts.store.find_repeated(key) is None):
+        await _check_results(parts, session, input)
+    session = await parts.store.create_session(session)
     record = msgspec.structs.replace(record, session_id=session.id)
     busy: IfBusy = body.if_busy
-    return await parts.engine.submit(record, [_stored(said) for said in new], if_busy=busy, idempotency=key)
+    return await parts.engine.submit(record, input, if_busy=busy, idempotency=key)
 
 
 async def _session(parts: Parts, owner: str, name: str) -> Session:
-    """Return the owner's session of that name, which is there from its first use."""
+    """Return the owner's session of that name, or the one that is there from its first use on."""
     known = await parts.store.get_session(name)
     if known is not None and known.owner == owner:
         return known
     now = parts.engine.now()
     named = "ses_n" + hashlib.sha256(f"{owner}\n{name}".encode()).hexdigest()[:40]
-    return await parts.store.create_session(Session(id=named, owner=owner, created_at=now, updated_at=now))
+    return await parts.store.get_session(named) or Session(id=named, owner=owner, created_at=now, updated_at=now)
+
+
+async def _check_results(parts: Parts, session: Session, input: list[Message]) -> None:
+    """Refuse results of tools that the session's model did not call: they would not be shown to it."""
+    if parts.engine.of_session(session.id):
+        return  # the call may be on its way
+    path = branch(await parts.store.messages(session.id), session.head_id)
+    shown = for_model([*path, *input])
+    if not shown or shown[-1]["role"] != "tool":
+        raise BadRequest("No tool call in this session waits for these results.", param="messages")
 
 
 def _new_input(messages: list[ChatMessage]) -> tuple[str, list[ChatMessage]]:
@@ -152,7 +166,14 @@ def _new_input(messages: list[ChatMessage]) -> tuple[str, list[ChatMessage]]:
     system = [said for said in messages if said.role in ("system", "developer")]
     last = max((place for place, said in enumerate(messages) if said.role == "assistant"), default=-1)
     new = [said for said in messages[last + 1 :] if said.role in ("user", "tool")]
-    return "\n\n".join(said.content for said in system if isinstance(said.content, str)), new
+    return "\n\n".join(text for said in system if (text := _text(said.content))), new
+
+
+def _text(content: str | list[dict[str, Any]] | None) -> str:
+    """Return content as text, parts too."""
+    if isinstance(content, list):
+        return "\n\n".join(text for part in content if isinstance(text := part.get("text"), str))
+    return content or ""
 
 
 def _stored(said: ChatMessage) -> Message:

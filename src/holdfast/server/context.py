@@ -100,7 +100,9 @@ class Endpoint:
         async def endpoint(request: Request) -> Response:
             return await handler(parts, request)
 
-        return Route(self.path, endpoint, methods=[self.method], name=handler.__name__)
+        route = Route(self.path, endpoint, methods=[self.method], name=handler.__name__)
+        route.methods = {self.method}  # without HEAD, which would open streams that nobody reads
+        return route
 
 
 # The caller.
@@ -200,13 +202,14 @@ def convert(decoded: dict[str, Any], kind: type[T]) -> T:
 
 
 def idempotency(request: Request, body: bytes) -> Idempotency | None:
-    """Return the caller's idempotency key with what it stands for: this path and this body."""
+    """Return the caller's idempotency key with what it stands for: this path, this session and this body."""
     key = request.headers.get("idempotency-key")
     if key is None:
         return None
     if not key or len(key) > 256 or not key.isprintable():
         raise BadRequest("An Idempotency-Key has 1 to 256 printable characters.", param="Idempotency-Key")
-    return Idempotency(owner_of(request), key, digest(request.url.path + "\n" + body.decode("utf-8", "replace")))
+    place = f"{request.url.path}\n{request.headers.get('x-session-id', '')}\n"
+    return Idempotency(owner_of(request), key, digest(place + body.decode("utf-8", "replace")))
 
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")

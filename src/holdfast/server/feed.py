@@ -28,7 +28,7 @@ Cursor = tuple[int, int]
 async def read_feed(parts: Parts, request: Request) -> Response:
     """Send what happened in a session after a cursor, then what happens, without end."""
     session = await own_session(parts, request)
-    asked = request.query_params.get("after", request.headers.get("last-event-id", "0"))
+    asked = request.headers.get("last-event-id") or request.query_params.get("after", "0")
     return EventStream(
         _Feed(parts, session.id, _parse(asked)),
         parts.closing,
@@ -106,8 +106,8 @@ class _Feed:
     async def _enter(self, entry: FeedEntry) -> None:
         if entry.type == "run.started":
             await self._enter_run(entry.data["run_id"], 0)
-        elif entry.type == "run.settled":
-            self._leave_run()
+        elif entry.type == "run.settled" and self._run is not None and self._run.id == entry.data["run_id"]:
+            self._leave_run()  # a queued run that was dropped settles while another goes on
 
     async def _told(self, entry: FeedEntry) -> dict[str, Any]:
         """Return what an entry tells; the end of a run with its settlement, so that nobody has to ask."""

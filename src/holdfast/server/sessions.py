@@ -445,6 +445,7 @@ async def change_queued(parts: Parts, request: Request) -> Response:
     """Change what a queued message will say."""
     record = await _queued(parts, request)
     said = user_message(decode(await read_body(parts, request), QueuedInput).input)
+    said = msgspec.structs.replace(said, created_at=parts.engine.now())
     changed = await parts.store.change_queued(record.id, [*record.input[:-1], said])
     if changed is None:
         raise StaleView("The message has started in the meantime.")

@@ -92,7 +92,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     retry_patience: float = 30.0
     """Seconds that a detached run may spend on retries before its first word."""
     log_days: float = 30.0
-    """Days after which the events of an ended run are forgotten; its text stays."""
+    """Days after which the events of an ended run are forgotten; its text stays. 0 keeps them for good."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """How much the server says."""
     providers: tuple[ProviderSettings, ...] = ()
