@@ -24,6 +24,9 @@ from .auth import OWNER
 from .keys import digest
 from .settings import Settings
 
+DEEPEST = 100
+"""Levels to which a body may be nested."""
+
 T = TypeVar("T")
 Handler = Callable[["Parts", Request], Awaitable[Response]]
 
@@ -185,10 +188,27 @@ def decode_object(body: bytes) -> dict[str, Any]:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadRequest(f"The body is not valid JSON: {error}.", code="invalid_json") from None
     except RecursionError:
-        raise BadRequest("The body is nested too deeply.", code="invalid_json") from None
+        raise _too_deep() from None
     if not isinstance(decoded, dict):
         raise BadRequest("The body must be a JSON object.", code="invalid_json")
+    if _is_deeper(decoded, DEEPEST):
+        raise _too_deep()
     return decoded
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    """Tell whether containers are nested deeper than that, level by level: what is read must be writable too."""
+    containers = [value]
+    for _ in range(levels):
+        inner = (each.values() if type(each) is dict else each for each in containers)
+        containers = [item for items in inner for item in items if type(item) is dict or type(item) is list]
+        if not containers:
+            return False
+    return True
+
+
+def _too_deep() -> BadRequest:
+    return BadRequest(f"The body is nested too deeply: {DEEPEST} levels are the limit.", code="invalid_json")
 
 
 def convert(decoded: dict[str, Any], kind: type[T]) -> T:

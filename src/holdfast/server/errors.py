@@ -10,6 +10,7 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
 
 from ..errors import HoldfastError, ResumeGap, SessionBusy
 from ..events import ErrorInfo
@@ -58,7 +59,14 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     code = CODES.get(error.status_code, "invalid_request")
     message = f"{request.method} {request.url.path}: {error.detail}."
     info = ErrorInfo(code, message, "invalid_request_error", status=error.status_code)
-    return answer(info, headers=dict(error.headers or {}))
+    headers = {"allow": _methods_of(request)} if error.status_code == 405 else dict(error.headers or {})
+    return answer(info, headers=headers)
+
+
+def _methods_of(request: Request) -> str:
+    """Return what a path can be asked for: each method has a route of its own, and the router names only the first."""
+    routes = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
+    return ", ".join(sorted({method for route in routes for method in route.methods}))
 
 
 async def on_any_error(request: Request, error: Exception) -> Response:
