@@ -61,6 +61,7 @@ def create_app(
         },
         lifespan=_lifespan(parts, keys),
     )
+    app.router.redirect_slashes = False  # a path that is not there is a 404 in our own shape
     app.state.parts = parts
     return app
 
