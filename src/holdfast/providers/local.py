@@ -1,8 +1,9 @@
 """The embedded model: a real answer with no key and no service, from llama.cpp in a process of its own.
 
 The process (see `local_child`) starts when it is first needed, serves all runs, and is started again after it has
-ended; it never outlives ours. What a run waits for before its first word it is told in notices: the weights while they
-are fetched, the model while it is loaded, its turn while others are answered, the prompt while it is read.
+ended; it ends with ours, or a few seconds later where it was told to linger. What a run waits for before its first
+word it is told in notices: the weights while they are fetched, the model while it is loaded, its turn while others are
+answered, the prompt while it is read.
 
 llama.cpp looks for a client that has left between two batches of a prompt only if it has progress to tell, and between
 two tokens only if it streams. So it is always asked for both, and batches are small.
@@ -20,21 +21,20 @@ import re
 import secrets
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing, contextmanager
-from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import aiohttp
 import msgspec
 from msgspec.structs import replace
 
-from ..errors import ProviderBroke, ProviderError, ProviderRefused
-from ..events import Notice, Reasoning, Text, Usage, Yielded
+from ..errors import ProviderError, ProviderRefused
+from ..events import Finish, Notice, Reasoning, Text, Usage, Yielded
 from . import ChatRequest
 from .local_child import Order
-from .local_process import WHO, ModelProcess, claim, connections, start
+from .local_process import WHO, ModelProcess, ProcessGone, claim, connections, is_any_left, lost, start
 from .openai_stream import AnswerDecoder
 from .weights import SMOLLM2, fetch, weights_in
 
@@ -49,10 +49,7 @@ _REMINDER = 20.0  # seconds after which a wait is told again: the engine takes s
 _PROGRESS = re.compile(rb'"prompt_progress":\{"total":(\d+),"cache":(\d+),"processed":(\d+)')
 
 
-class _Ask(Protocol):
-    """Opens an answer; None where the process turns out to be gone."""
-
-    async def __call__(self, process: ModelProcess, /, *, may_be_gone: bool) -> aiohttp.ClientResponse | None: ...
+_Ask = Callable[[ModelProcess], Awaitable[aiohttp.ClientResponse]]
 
 
 class Local:
@@ -138,19 +135,17 @@ class Local:
         With a `name` the answer can be attached to by a successor of this process, if that was killed.
         """
         self._refuse_tools(request)
-        asking = partial(ModelProcess.ask, body=_body(request), name=name)
-        async with aclosing(self._answer(asking, name, _choices(request))) as answer:
+        body = _body(request)
+        async with aclosing(self._answer(lambda process: process.ask(body, name), name, _choices(request))) as answer:
             async for events in answer:
                 yield events
 
     async def attach(self, name: str, *, text: str = "", reasoning: str = "") -> AsyncGenerator[list[Yielded]]:
         """Yield what follows in a named answer after the text and reasoning that have been seen."""
-
-        async def attaching(process: ModelProcess, *, may_be_gone: bool) -> aiohttp.ClientResponse:
-            return await process.attach(name)
-
+        if self._starting is None and not (self._linger and await asyncio.to_thread(is_any_left, self._folder)):
+            raise lost("has not been left behind by another server")
         seen = _Seen(text, reasoning)
-        async with aclosing(self._answer(attaching, name)) as answer:
+        async with aclosing(self._answer(lambda process: process.attach(name), name)) as answer:
             async for events in answer:
                 if unseen := seen.taken_off(events):
                     yield unseen
@@ -160,33 +155,32 @@ class Local:
             waiting = _Waiting(turn, self._busy)
             while notice := await waiting.next():
                 yield [notice]
-            may_be_gone = True
-            while True:
+            for is_last_try in (False, True):
                 starting = self._start()
                 waiting = _Waiting(starting, lambda: self._stage())
                 while notice := await waiting.next():
                     yield [notice]
-                process = _result(starting)
-                if response := await ask(process, may_be_gone=may_be_gone):
-                    break
-                may_be_gone = False
-            async with aclosing(self._read(process, response, name, choices)) as answer:
-                async for events in answer:
-                    yield events
+                try:
+                    async with aclosing(self._read(_result(starting), ask, name, choices)) as answer:
+                        async for events in answer:
+                            yield events
+                    return
+                except ProcessGone:  # before it could answer: most likely it had ended long ago
+                    if is_last_try:
+                        raise
 
-    async def _read(
-        self, process: ModelProcess, response: aiohttp.ClientResponse, name: str, choices: int
-    ) -> AsyncGenerator[list[Yielded]]:
-        answer, prompt = AnswerDecoder(WHO, choices=choices), _Prompt()
+    async def _read(self, process: ModelProcess, ask: _Ask, name: str, choices: int) -> AsyncGenerator[list[Yielded]]:
+        answer, prompt, response = AnswerDecoder(WHO, choices=choices), _Prompt(), None
         try:
+            response = await ask(process)
             while not answer.over:
-                data = await _next_of(response)
-                if events := prompt.read(data) + (answer.feed(data) if data else answer.end(cut=data is None)):
+                if events := await _next_of(response.content, answer, prompt):
                     yield events
             if answer.error is not None:
                 raise await process.explain(answer.error)
         finally:
-            response.close()
+            if response is not None:
+                response.close()
             if name and not answer.finished:
                 self._spawn(process.drop(name))
 
@@ -346,9 +340,11 @@ class _Seen:
         for event in events:
             if isinstance(event, Text | Reasoning) and (left := self._left[type(event)]):
                 if not left.startswith(event.text) and not event.text.startswith(left):
-                    raise ProviderBroke(f"{WHO} tells another answer than the one that was seen.", code="answer_lost")
+                    raise lost("tells another answer than the one that was seen")
                 self._left[type(event)] = left[len(event.text) :]
                 event = replace(event, text=event.text[len(left) :])
+            if isinstance(event, Finish) and any(self._left.values()):
+                raise lost("tells less than what was seen")
             if not isinstance(event, Text | Reasoning) or event.text:
                 unseen.append(event)
         return unseen
@@ -361,9 +357,9 @@ class _Prompt:
         self._told_at = time.monotonic()
         self._is_counted = False
 
-    def read(self, data: bytes | None) -> list[Yielded]:
+    def read(self, data: bytes) -> list[Yielded]:
         """Return what one read says of the prompt: first its tokens, then notices."""
-        found = _PROGRESS.findall(data or b"")
+        found = _PROGRESS.findall(data)
         if not found:
             return []
         total, cached, processed = map(int, found[-1])
@@ -378,12 +374,14 @@ class _Prompt:
         return events
 
 
-async def _next_of(response: aiohttp.ClientResponse) -> bytes | None:
-    """Return what has arrived, `b""` at the end, None where the connection broke."""
+async def _next_of(content: aiohttp.StreamReader, answer: AnswerDecoder, prompt: _Prompt) -> list[Yielded]:
+    """Return the events of the next read, or of the end."""
     try:
-        return await response.content.readany()
+        data = await content.readany()
     except (aiohttp.ClientError, OSError):
-        return None
+        # What had arrived before the connection broke: aiohttp raises first and would have it lost.
+        return answer.feed(b"".join(content._buffer)) + answer.end(cut=True)
+    return prompt.read(data) + answer.feed(data) if data else answer.end()
 
 
 def _body(request: ChatRequest) -> bytes:

@@ -86,9 +86,10 @@ def main() -> None:
     except (RuntimeError, ImportError) as error:
         _say(answer, Ready(error=str(error)))
         sys.exit(1)
+    doorstep = _Doorstep(order, server.listening_address) if order.linger else None
     _say(answer, Ready(address=server.listening_address))
-    if order.linger:
-        _outlive_parents(order, server.listening_address)
+    if doorstep is not None:
+        doorstep.wait()
     else:
         sys.stdin.buffer.read()
     os._exit(0)  # an orderly end of the server takes a second and is of use to nobody
@@ -143,21 +144,52 @@ def _serve(order: Order) -> Any:
     return llama.Server(params)
 
 
-# being left and found
+class _Doorstep:
+    """Where a process that outlives its parent waits to be found: a note, and a door that opens when it is left."""
 
+    def __init__(self, order: Order, address: str) -> None:
+        self._order = order
+        self._door = socket.socket()
+        self._door.bind((LOOPBACK, 0))
+        self._note = _leave(Note(pid=os.getpid(), address=address, port=self._door.getsockname()[1], order=order))
+        _ask_for_signal_at_parents_end(0)
 
-def _outlive_parents(order: Order, address: str) -> None:
-    """Return when a parent has said goodbye, or none has come in time."""
-    door = socket.socket()
-    door.bind((LOOPBACK, 0))
-    note = _leave_note(Note(pid=os.getpid(), address=address, port=door.getsockname()[1], order=order))
-    _ask_for_signal_at_parents_end(0)
-    try:
-        lifeline: BinaryIO | None = sys.stdin.buffer
-        while lifeline is not None and _last_line(lifeline) != END:
-            lifeline = _claimed(door, order)
-    finally:
-        note.unlink(missing_ok=True)
+    def wait(self) -> None:
+        """Return when a parent has said goodbye, or none has come in time."""
+        try:
+            lifeline: BinaryIO | None = sys.stdin.buffer
+            while lifeline is not None and _last_line(lifeline) != END:
+                lifeline = self._claimed()
+        finally:
+            self._note.unlink(missing_ok=True)
+
+    def _claimed(self) -> BinaryIO | None:
+        """Wait for someone with the key and return the connection; None where nobody came."""
+        deadline = time.monotonic() + self._order.linger
+        self._door.listen()
+        while (left := deadline - time.monotonic()) > 0:
+            self._door.settimeout(left)
+            try:
+                visitor, _ = self._door.accept()
+            except TimeoutError:
+                return None
+            if lifeline := self._admitted(visitor):
+                return lifeline
+        return None
+
+    def _admitted(self, visitor: socket.socket) -> BinaryIO | None:
+        lifeline = visitor.makefile("rb")
+        try:
+            visitor.settimeout(_HEARING)
+            if lifeline.readline().strip() == self._order.key.encode():
+                visitor.settimeout(None)
+                visitor.sendall(CLAIMED)
+                return lifeline
+        except OSError:
+            pass  # it has gone again, or it has nothing to say
+        lifeline.close()
+        visitor.close()
+        return None
 
 
 def _last_line(lifeline: BinaryIO) -> bytes:
@@ -167,7 +199,7 @@ def _last_line(lifeline: BinaryIO) -> bytes:
         return b""  # a parent that was killed, not one that said goodbye
 
 
-def _leave_note(note: Note) -> Path:
+def _leave(note: Note) -> Path:
     """Write the note, whole or not at all, and readable for nobody else: it has the key in it."""
     path = Path(note.order.notes) / f".process-{note.pid}.json"
     draft = path.with_suffix(".draft")
@@ -175,36 +207,6 @@ def _leave_note(note: Note) -> Path:
         file.write(msgspec.json.encode(note))
     os.replace(draft, path)
     return path
-
-
-def _claimed(door: socket.socket, order: Order) -> BinaryIO | None:
-    """Wait for someone with the key and return the connection; None where nobody came."""
-    deadline = time.monotonic() + order.linger
-    door.listen()
-    while (left := deadline - time.monotonic()) > 0:
-        door.settimeout(left)
-        try:
-            visitor, _ = door.accept()
-        except TimeoutError:
-            return None
-        if lifeline := _admitted(visitor, order.key):
-            return lifeline
-    return None
-
-
-def _admitted(visitor: socket.socket, key: str) -> BinaryIO | None:
-    lifeline = visitor.makefile("rb")
-    try:
-        visitor.settimeout(_HEARING)
-        if lifeline.readline().strip() == key.encode():
-            visitor.settimeout(None)
-            visitor.sendall(CLAIMED)
-            return lifeline
-    except OSError:
-        pass  # it has gone again, or it has nothing to say
-    lifeline.close()
-    visitor.close()
-    return None
 
 
 if __name__ == "__main__":

@@ -22,13 +22,18 @@ from . import local_child
 from .local_child import CLAIMED, END, LOOPBACK, Note, Order, Ready
 from .redaction import redact
 
-__all__ = ["WHO", "ModelProcess", "claim", "connections", "start"]
+__all__ = ["WHO", "ModelProcess", "ProcessGone", "claim", "connections", "is_any_left", "lost", "start"]
 
 WHO = "The embedded model"
 
 _ENDING = 2.0  # seconds that the process may take to end
-_CLAIMING = 2.0  # seconds that it may take to answer a new parent
+_CLAIMING = 1.0  # seconds that it may take to notice the end of its parent and to answer a new one
+_KNOCK = 0.02
 _LAST_WORDS = 2000  # bytes of its stderr that are kept
+
+
+class ProcessGone(ProviderBroke):
+    """The process ended before it answered anything: to ask a new one repeats nothing."""
 
 
 def connections() -> aiohttp.ClientSession:
@@ -62,6 +67,11 @@ async def _give(order: Order, child: _Child) -> str:
     if ready.error:
         raise ProviderError(f"{order.model} could not be loaded: {redact(ready.error)}", code="model_not_loaded")
     return ready.address
+
+
+def is_any_left(folder: Path) -> bool:
+    """Tell whether there is a process that could be claimed."""
+    return any(True for _ in _notes(folder))
 
 
 async def claim(order: Order, http: aiohttp.ClientSession) -> ModelProcess | None:
@@ -183,7 +193,7 @@ class _Found:
         writer = None
         try:
             async with asyncio.timeout(_CLAIMING):
-                reader, writer = await asyncio.open_connection(LOOPBACK, note.port)
+                reader, writer = await _knock(note.port)
                 writer.write(note.order.key.encode() + b"\n")
                 if await reader.readline() == CLAIMED:
                     return cls(note.pid, reader, writer)
@@ -208,6 +218,15 @@ class _Found:
     def kill(self) -> None:
         if not self.is_cut:  # else the number may be another's by now
             os.kill(self.pid, signal.SIGKILL)
+
+
+async def _knock(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect when someone listens."""
+    while True:
+        try:
+            return await asyncio.open_connection(LOOPBACK, port)
+        except ConnectionRefusedError:
+            await asyncio.sleep(_KNOCK)
 
 
 # the process
@@ -247,8 +266,8 @@ class ModelProcess:
         """Whether it has ended."""
         return self._lifeline.is_cut
 
-    async def ask(self, body: bytes, *, name: str = "", may_be_gone: bool) -> aiohttp.ClientResponse | None:
-        """Return the response with the answer; None where the process turns out to be gone, as it may be.
+    async def ask(self, body: bytes, name: str = "") -> aiohttp.ClientResponse:
+        """Return the response with the answer.
 
         An answer with a `name` is written to its end, whoever reads it: it can be attached to, and has to be dropped.
         """
@@ -256,9 +275,7 @@ class ModelProcess:
         try:
             response = await self._http.post(f"{self._address}/v1/chat/completions", data=body, headers=headers)
         except aiohttp.ClientError as error:
-            if may_be_gone and await self._ends_within(_ENDING):
-                return None
-            raise await self.explain(ProviderBroke(f"{WHO} closed the connection before it answered.")) from error
+            raise await self._unanswered() from error
         return await self._accepted(response)
 
     async def attach(self, name: str) -> aiohttp.ClientResponse:
@@ -268,10 +285,10 @@ class ModelProcess:
                 f"{self._address}/v1/stream", params={"conv_id": name, "from": "0"}, headers=self._headers
             )
         except aiohttp.ClientError as error:
-            raise await self.explain(ProviderBroke(f"{WHO} closed the connection.")) from error
+            raise await self._unanswered() from error
         if response.status != HTTPStatus.OK:
             response.close()
-            raise ProviderBroke(f"{WHO} has no such answer, or no longer all of it.", code="answer_lost")
+            raise lost("has no such answer, or no longer all of it")
         return response
 
     async def drop(self, name: str) -> None:
@@ -295,9 +312,14 @@ class ModelProcess:
         try:
             raise _refusal(await response.read())
         except aiohttp.ClientError as error:
-            raise await self.explain(ProviderBroke(f"{WHO} broke off before it answered.")) from error
+            raise await self._unanswered() from error
         finally:
             response.close()
+
+    async def _unanswered(self) -> ProviderBroke:
+        if await self._ends_within(_ENDING):
+            return ProcessGone(f"{WHO}'s process ended before it answered ({await self._lifeline.ended()}).")
+        return ProviderBroke(f"{WHO} closed the connection before it answered.")
 
     async def explain(self, error: ProviderError) -> ProviderError:
         """Return what really happened where an answer broke off: most likely the process has ended."""
@@ -320,6 +342,11 @@ class ModelProcess:
         except TimeoutError:
             return False
         return True
+
+
+def lost(how: str) -> ProviderBroke:
+    """Return the error of an answer that cannot be attached to."""
+    return ProviderBroke(f"{WHO} {how}.", code="answer_lost")
 
 
 def _refusal(body: bytes) -> ProviderError:
