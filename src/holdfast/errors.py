@@ -29,8 +29,6 @@ Every error that this package raises on purpose.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from .events import ErrorInfo
 
 
@@ -39,7 +37,7 @@ class HoldfastError(Exception):
 
     code: str = "internal_error"
     status: int = 500
-    type: ClassVar[str] = "server_error"
+    type: str = "server_error"
     param: str | None = None
     retry_after: float | None = None
 
@@ -227,6 +225,8 @@ class ProviderRefused(ProviderError):
         super().__init__(message, code=code)
         self.status = status
         self.retry_after = retry_after
+        if status < 500:
+            self.type = "rate_limit_error" if status == 429 else "invalid_request_error"
 
 
 class ProviderBroke(ProviderError):

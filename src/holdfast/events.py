@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -104,7 +104,7 @@ class Text(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field=
 
     text: str
     choice: int = 0
-    logprobs: msgspec.Raw | None = None
+    logprobs: Any = None
 
 
 class Reasoning(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="reasoning.delta"):

@@ -937,7 +937,7 @@ class Upstream:
 
     def _bound_socket(self) -> socket.socket:
         """A socket that holds the port: without `listen` the kernel refuses connections to it."""
-        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # else no TCP_NODELAY
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((self.host, self.port))
         return sock

@@ -30,6 +30,8 @@ class Provider(Protocol):
     name: str
     models: tuple[str, ...] | None
     """The models it offers by configuration; None where the upstream has to be asked."""
+    prefills: bool
+    """Goes on with the last message where that is the assistant's, instead of answering it."""
 
     def stream(self, request: ChatRequest) -> Source:
         """Answer with events, then say how it ended with `Finish`. Anything less raises a `ProviderError`."""

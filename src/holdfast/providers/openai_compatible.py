@@ -60,10 +60,11 @@ class OpenAICompatible:
     """Speaks OpenAI's dialect to one upstream.
 
     `base_url` is what comes before `/chat/completions`. `think` takes a leading `<think>` block for reasoning.
-    `alternate` joins neighbouring messages of one role, for models that insist on turns. `linger` is how long
-    is waited for the rest when the main thing has been said: usage and `[DONE]` after the finish reason, the body after
-    an error's status. Idle limit and deadline are the engine's. Where no models are
-    configured the upstream is asked for them, for `models_timeout` seconds, and again after `models_fresh`.
+    `alternate` joins neighbouring messages of one role, for models that insist on turns. `prefills` says that it goes
+    on with an assistant's message that comes last. `linger` is how long is waited for the rest when the main thing has
+    been said: usage and `[DONE]` after the finish reason, the body after an error's status. Idle limit and deadline
+    are the engine's. Where no models are configured the upstream is asked for them, for `models_timeout` seconds, and
+    again after `models_fresh`.
 
     Costs one HTTP session, and for each stream one connection.
     """
@@ -82,11 +83,13 @@ class OpenAICompatible:
         linger: float = 2.0,
         think: bool = True,
         alternate: bool = False,
+        prefills: bool = False,
         max_event: int = MAX_EVENT,
         max_text: int = MAX_TEXT,
     ) -> None:
         self.name = name
         self.models = None if models is None else tuple(models)
+        self.prefills = prefills
         self._url = _Url(base_url)
         self._headers = _headers(api_key, headers or {})
         self._secrets = _secrets(self._headers, self._url)

@@ -234,7 +234,7 @@ class AnswerDecoder:
             return False
         if delta is None or delta.tool_calls or delta.reasoning_content or delta.reasoning or delta.refusal:
             return False
-        text, logprobs = delta.content, choice.logprobs if _is_said(choice.logprobs) else None
+        text, logprobs = delta.content, _decoded(choice.logprobs)
         if not isinstance(text, str) or not text or self._halves is not None:
             return False
         self._room -= len(text)
@@ -304,7 +304,7 @@ class AnswerDecoder:
                 events.append(Reasoning(text, answer.index))
             else:
                 answer.splitter = None
-                events.append(Text(text, answer.index, logprobs if _is_said(logprobs) else None))
+                events.append(Text(text, answer.index, _decoded(logprobs)))
                 logprobs = _NO_RAW
 
     def _take_call(self, answer: _Answer, piece: _CallPiece, events: list[Yielded]) -> None:
@@ -661,8 +661,9 @@ def _is_error(payload: bytes) -> bool:
     return isinstance(value, dict) and "error" in (value.get("object"), value.get("type"))
 
 
-def _is_said(raw: msgspec.Raw) -> bool:
-    return len(raw) > len("null")
+def _decoded(logprobs: msgspec.Raw) -> Any:
+    """Return logprobs as an object, so that they are the same before and after they were stored."""
+    return msgspec.json.decode(logprobs) if len(logprobs) > len("null") else None
 
 
 def _text_of(thinking: str | list[_Part]) -> str:

@@ -43,6 +43,7 @@ class Scripted:
     """Answers by script. Costs nothing but the events."""
 
     models: tuple[str, ...] | None = None
+    prefills = False
 
     def __init__(self, name: str = "scripted") -> None:
         self.name = name

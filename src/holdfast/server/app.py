@@ -119,6 +119,7 @@ def make_provider(described: ProviderSettings, settings: Settings, environ: Mapp
             models=described.models,
             headers=described.headers,
             alternate=described.alternate,
+            prefills=described.prefills,
             think=described.think,
         )
     except ValueError as error:

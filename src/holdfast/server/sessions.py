@@ -254,6 +254,39 @@ async def edit(parts: Parts, request: Request) -> Response:
     return await _started(parts, request, run)
 
 
+async def continue_answer(parts: Parts, request: Request) -> Response:
+    """Go on with an answer that was cut off: in the same message where the model can, and else in a turn of its own."""
+    session = await own_session(parts, request)
+    body = await read_body(parts, request)
+    wanted = decode(body, Regenerate)
+    try:
+        said = await _on_branch(parts, session, wanted)
+        _check_can_continue(session, said)
+    except StaleView as stale:
+        return await _started(parts, request, await _repeated(parts, request, body, stale))
+    provider, _ = await parts.providers.find(await _model(parts, session, wanted))
+    if provider.prefills:
+        run = await _submit(parts, request, session, wanted, [], body=body, goes_on_with=said)
+    else:
+        run = await _submit(parts, request, session, wanted, [user_message(GO_ON)], body=body, notice=NEW_TURN)
+    return await _started(parts, request, run)
+
+
+GO_ON = "Your last answer was cut off. Go on exactly where it ended, without repeating any of it."
+NEW_TURN = "This model cannot go on with its own message, so it was asked to, in a turn of its own."
+
+
+def _check_can_continue(session: Session, said: Message) -> None:
+    if said.id != session.head_id:
+        raise StaleView("Only the last answer can be continued. Load the session again.")
+    if said.role != "assistant" or not said.partial or not isinstance(said.content, str):
+        raise Conflict("This message is no answer that was cut off: there is nothing to continue.")
+
+
+async def _model(parts: Parts, session: Session, wanted: NewRun | Regenerate) -> str:
+    return wanted.model or session.model or await default_model(parts.providers, parts.settings.default_model)
+
+
 async def _on_branch(parts: Parts, session: Session, wanted: Regenerate) -> Message:
     """Return the message that is meant; a caller who sees another branch than the one shown gets 409."""
     messages = await parts.store.messages(session.id)
@@ -286,23 +319,25 @@ async def _submit(
     *,
     parent: str | None = HEAD,
     body: bytes,
+    goes_on_with: Message | None = None,
+    notice: str = "",
 ) -> Run:
     if wanted.if_busy == "steer":
         raise Conflict("A chat run takes no messages while it runs. Send if_busy: queue or interrupt.")
     parts.starts.take(session.owner)
-    model = wanted.model or session.model or await default_model(parts.providers, parts.settings.default_model)
+    model = await _model(parts, session, wanted)
     await parts.providers.find(model)
     record = RunRecord(
         id=fresh_run_id(),
         owner=session.owner,
         session_id=session.id,
-        message_id=new_id("msg"),
+        message_id=goes_on_with.id if goes_on_with else new_id("msg"),
         model=model,
         lifetime=wanted.lifetime,
-        request={"params": {**session.params, **wanted.params}},
+        request={"params": {**session.params, **wanted.params}, **({"notice": notice} if notice else {})},
     )
     # An interrupted run leaves a partial, so that the head moves under the caller's own feet.
-    expect = session.head_id if parent != HEAD and wanted.if_busy == "reject" else HEAD
+    expect = session.head_id if goes_on_with or (parent != HEAD and wanted.if_busy == "reject") else HEAD
     if parent != HEAD and wanted.if_busy == "queue":
         raise BadRequest("An edit or a new answer cannot be queued: wait, or interrupt.", param="if_busy")
     busy: IfBusy = wanted.if_busy
@@ -525,6 +560,7 @@ ENDPOINTS = [
     ),
     Endpoint("POST", "/api/sessions/{session_id}/runs", start_run, takes=NewRun, answers=_START),
     Endpoint("POST", "/api/sessions/{session_id}/regenerate", regenerate, takes=Regenerate, answers=_START),
+    Endpoint("POST", "/api/sessions/{session_id}/continue", continue_answer, takes=Regenerate, answers=_START),
     Endpoint("POST", "/api/sessions/{session_id}/edit", edit, takes=Edit, answers=_START),
     Endpoint("POST", "/api/sessions/{session_id}/fork", fork, takes=Fork, answers={201: "the new session", **_BAD}),
     Endpoint("GET", "/api/sessions/{session_id}/queue/{n}", get_queued, answers={200: "it", 404: "not queued"}),

@@ -33,6 +33,8 @@ class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     headers: dict[str, str] = {}
     alternate: bool = False
     """Join neighbouring messages of one role, for upstreams that insist on taking turns."""
+    prefills: bool = False
+    """Goes on with the assistant's own last message (llama-server, Ollama and others do; OpenAI does not)."""
     think: bool = True
     """Take a leading <think>…</think> for reasoning."""
 

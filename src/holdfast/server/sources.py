@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from ..engine import Run
 from ..errors import ModelNotFound
-from ..events import Source, Yielded
+from ..events import Notice, Source, Text, Yielded
 from ..history import Message, branch, for_model
 from ..providers import ChatRequest, Providers
 from ..store import RunRecord, Store
@@ -37,6 +37,10 @@ class ChatSources:
             params=record.request.get("params", {}),
             patience=self._patience if record.lifetime == "detached" else QUICK,
         )
+        if record.message_id == record.parent_id:  # the run goes on with a message: its log begins with what is there
+            yield Text(cast(str, request.messages[-1]["content"]))
+        if told := record.request.get("notice"):
+            yield Notice("new_turn", told)
         stream = cast(AsyncGenerator[Yielded | Sequence[Yielded]], provider.stream(request))
         async with aclosing(stream):
             async for events in stream:

@@ -139,8 +139,9 @@ class Store(Protocol):
 
         Returns the settlement that stands: this one, or the one that was there first. None where another epoch owns
         the run, or where it is gone. The message enters the session after the run's `parent_id`, and becomes the
-        head where the head is still that parent. Queued runs are settled by `drop_queued`.
-        Feed: `message.added` where there is one, then `run.settled`.
+        head where the head is still that parent. Where the message is that parent itself, the run has gone on with
+        it: it stays where it is and says what the new one says. Queued runs are settled by `drop_queued`.
+        Feed: `message.added` (or `message.changed`) where there is one, then `run.settled`.
         """
         ...
 

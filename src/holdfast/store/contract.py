@@ -252,6 +252,26 @@ async def a_regenerated_answer_follows_the_message_it_answers(case: Case) -> Non
 
 
 @_check
+async def a_run_that_goes_on_with_a_message_changes_it_and_adds_none(case: Case) -> None:
+    """An answer that was cut off and continued is one answer, where it was; search finds what was added."""
+    await case.session()
+    first = await case.start("r1", case.user("a"))
+    await case.settle(first, message=case.answer(first, "begun"))
+    before = await case.transcript()
+    record = case.record("r2")
+    record = replace(record, message_id=case.id("answer-r1"))
+    more = await case.store.create_run(record, expect_head=case.id("answer-r1"))
+    await case.settle(more, message=case.answer(more, "begun finished"))
+
+    assert case.id("answer-r1") == more.parent_id == await case.head()
+    assert before == await case.transcript()
+    message = (await case.store.messages(case.id("s")))[-1]
+    assert ("begun finished", more.id) == (message.content, message.run_id)
+    assert ["run.started", "message.changed", "run.settled"] == _types(await case.feed())[-3:]
+    assert [case.id("s")] == [found.id for found in await case.store.list_sessions(case.owner, query="finished")]
+
+
+@_check
 async def an_unknown_parent_is_refused_and_nothing_is_written(case: Case) -> None:
     """A message of another session is unknown too."""
     await case.session("other")

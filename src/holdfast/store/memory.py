@@ -229,7 +229,12 @@ class MemoryStore:
         return settlement
 
     def _leave(self, session: _Session, run: RunRecord, message: Message | None) -> None:
-        """Put the answer into the session."""
+        """Put the answer into the session, or what was added to it where the run went on with one."""
+        if message is not None and message.id == run.parent_id:
+            message = rules.continued(session.messages[message.id], message)
+            session.add(message)
+            session.tell(rules.went_on(message))
+            return
         if message is None or message.id in session.messages:
             return
         message = replace(message, parent_id=run.parent_id)

@@ -109,6 +109,16 @@ def queue_changed(run: RunRecord) -> FeedItem:
     return "queue.changed", _waiting(run)
 
 
+def continued(before: Message, now: Message) -> Message:
+    """Return a message with all that was said of it by now, where it was."""
+    return msgspec.structs.replace(now, parent_id=before.parent_id, created_at=before.created_at)
+
+
+def went_on(message: Message) -> FeedItem:
+    """A run went on with a message that was cut off."""
+    return "message.changed", {"message": plain(message)}
+
+
 def settled(run_id: str, settlement: AnySettlement, message: Message | None) -> FeedItem:
     """A run has ended. Its text is in the message, if it left one."""
     return "run.settled", {

@@ -291,7 +291,10 @@ class Writing(Reading):
         return settlement
 
     def _leave(self, it: _Session, run: RunRecord, message: Message | None) -> None:
-        """Put the answer into the session."""
+        """Put the answer into the session, or what was added to it where the run went on with one."""
+        if message is not None and message.id == run.parent_id:
+            self._change(it, message)
+            return
         if message is None or self._has_message(it, message.id):
             return
         self._add(it, replace(message, parent_id=run.parent_id))
@@ -434,6 +437,14 @@ class Writing(Reading):
         it.message_n += 1
         self._rows("insert_message", session=it.n, n=it.message_n, id=message.id, body=_encode(message))
         self._index(it, it.message_n, rules.text_of(message))
+
+    def _change(self, it: _Session, message: Message) -> None:
+        (row,) = self._rows("message", session=it.n, id=message.id)
+        number, message = row["n"], rules.continued(_decode_message(row["body"]), message)
+        self._rows("change_message", session=it.n, n=number, body=_encode(message))
+        self._rows("forget_words", session=it.n, n=number)
+        self._index(it, number, rules.text_of(message))
+        self._tell(it, ("message.changed", None), number)
 
     def _tell(self, it: _Session, item: tuple[str, dict[str, Any] | None], message: int | None = None) -> None:
         it.feed_n += 1

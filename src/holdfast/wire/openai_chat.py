@@ -156,7 +156,7 @@ class Chunks:
         delta: dict[str, Any],
         *,
         finish: str | None = None,
-        logprobs: msgspec.Raw | None = None,
+        logprobs: Any = None,
         extra: dict[str, Any] | None = None,
     ) -> bytes:
         part: dict[str, Any] = {"index": choice, "delta": delta, "finish_reason": finish}
@@ -223,7 +223,7 @@ class _Choice:
         if isinstance(event, Text):
             self._text.append(event.text)
             if event.logprobs is not None:
-                self._logprobs.extend((msgspec.json.decode(event.logprobs) or {}).get("content") or ())
+                self._logprobs.extend(event.logprobs.get("content") or ())
         elif isinstance(event, Reasoning):
             self._reasoning.append(event.text)
         else:

@@ -109,6 +109,15 @@ DELETE FROM sessions WHERE n = :n
 -- name: insert_message
 INSERT INTO messages (session, n, id, body) VALUES (:session, :n, :id, :body)
 
+-- name: message
+SELECT n, body FROM messages WHERE session = :session AND id = :id
+
+-- name: change_message
+UPDATE messages SET body = :body WHERE session = :session AND n = :n
+
+-- name: forget_words
+DELETE FROM search WHERE rowid = (:session << 20) + :n
+
 -- name: has_message
 SELECT 1 FROM messages WHERE session = :session AND id = :id
 
