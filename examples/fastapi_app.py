@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator
 
 from fastapi import FastAPI, Request, Response
 
-from holdfast import Engine
-from holdfast.asgi import events
+from holdfast import Engine, HoldfastError
+from holdfast.asgi import events, on_error
 
 
 async def story(subject: str) -> AsyncGenerator[str]:
@@ -17,6 +17,7 @@ async def story(subject: str) -> AsyncGenerator[str]:
 
 
 app = FastAPI()
+app.add_exception_handler(HoldfastError, on_error)  # an unknown run is 404, and so on
 engine = Engine()  # docs/embedding.md shows how runs survive kill -9, with open_store() and keep=True
 
 

@@ -1,4 +1,4 @@
-"""Your own generator in plain Starlette: a run that lives as long as its client stays. Try it: uvicorn starlette_app:app"""
+"""Your own generator in plain Starlette: a run that lives by its client. Try it: uvicorn starlette_app:app"""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from holdfast import Engine
-from holdfast.asgi import events
+from holdfast import Engine, HoldfastError
+from holdfast.asgi import events, on_error
 
 engine = Engine()
 
@@ -30,4 +30,7 @@ async def status(request: Request) -> Response:
     return JSONResponse({"status": run.status, "text": run.text})
 
 
-app = Starlette(routes=[Route("/count", watch), Route("/runs/{run_id}", status)])
+app = Starlette(
+    routes=[Route("/count", watch), Route("/runs/{run_id}", status)],
+    exception_handlers={HoldfastError: on_error},
+)

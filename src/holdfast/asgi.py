@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Protocol
@@ -19,7 +20,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from .engine import Run, StoredLog
-from .errors import ResumeGap
+from .errors import HoldfastError, ResumeGap
 from .events import Event, Notice, Text
 from .log import Log
 from .wire import native, sse
@@ -294,6 +295,16 @@ def events(
         heartbeat=heartbeat,
         send_timeout=send_timeout,
     )
+
+
+async def on_error(request: Request, error: Exception) -> Response:
+    """Answer for what the engine refuses, with its status: `app.add_exception_handler(HoldfastError, on_error)`."""
+    assert isinstance(error, HoldfastError)
+    body: dict[str, Any] = {"error": native.error(error.info())}
+    if isinstance(error, ResumeGap):
+        body["oldest"] = error.oldest
+    wait = {} if error.retry_after is None else {"retry-after": str(math.ceil(error.retry_after))}
+    return Response(msgspec.json.encode(body), error.status, wait, "application/json")
 
 
 def _cursor(run: Run, request: Request) -> tuple[int, bytes]:

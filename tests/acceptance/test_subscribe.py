@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 import pytest
 import pytest_asyncio
 from starlette.applications import Starlette
-from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from holdfast.asgi import events
+from holdfast.asgi import events, on_error
 from holdfast.engine import Engine, Limits
-from holdfast.errors import ResumeGap
+from holdfast.errors import HoldfastError
 from holdfast.server.app import create_app
 from holdfast.server.settings import ProviderSettings, Settings
 from holdfast.store.memory import MemoryStore
@@ -363,10 +362,7 @@ async def test_a_run_longer_than_its_log_offers_a_snapshot_and_goes_on_live_from
     async def read(request):
         return events(await engine.open(request.path_params["run_id"]), request)
 
-    async def gone(request, error):
-        return JSONResponse({"oldest": error.oldest}, status_code=error.status)
-
-    app = Starlette(routes=[Route("/{run_id}", read)], exception_handlers={ResumeGap: gone})
+    app = Starlette(routes=[Route("/{run_id}", read)], exception_handlers={HoldfastError: on_error})
     async with engine, Served(app) as served, served.client() as client:
         run = await engine.start(source())
         async with asyncio.timeout(5):

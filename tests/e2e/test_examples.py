@@ -1,0 +1,139 @@
+"""The examples do what they say, served by uvicorn as their first lines tell: detach, resume, stop, leave."""
+
+import asyncio
+import importlib.util
+import itertools
+import time
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from holdfast import Stopped
+from tests.requirements import requirement
+from tests.support.http import Client, Frame
+from tests.support.served import Served
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+STORY = "Once upon a time there was a wave. The end. "
+
+
+def load(name: str) -> ModuleType:
+    """Import an example fresh, so that each test has an engine of its own."""
+    spec = importlib.util.spec_from_file_location(f"examples_{name}", EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def said(frames: list[Frame]) -> str:
+    return "".join(frame.json()["text"] for frame in frames if frame.event == "text.delta")
+
+
+async def tell(client: Client) -> str:
+    response = await client.post("/runs?subject=a%20wave")
+    assert 202 == response.status
+    return str((await response.json())["id"])
+
+
+def test_every_example_is_run_by_a_test():
+    """An example that nobody runs is the first thing to break, and the first thing that a newcomer tries."""
+    assert {"fastapi_app", "starlette_app"} == {path.stem for path in EXAMPLES.glob("*.py")}
+
+
+@requirement("gone.detached", "sub.after-end")
+async def test_fastapi_a_story_goes_on_without_its_reader_and_can_be_read_afterwards():
+    """Detach: the reader leaves after two words, and the whole story is there for the next one."""
+    async with Served(load("fastapi_app").app) as served, served.client() as client:
+        run_id = await tell(client)
+        first = await client.get(f"/runs/{run_id}/events")
+        for _ in range(3):
+            await first.next_event()
+        first.leave("rst")
+        second = await client.get(f"/runs/{run_id}/events")
+        frames = await second.all_events()
+        again = await (await client.get(f"/runs/{run_id}/events")).all_events()
+
+    assert ("text/event-stream", STORY) == (second.headers["content-type"], said(frames))
+    assert ("run.settled", "completed") == (frames[-1].event, frames[-1].json()["settlement"]["outcome"])
+    assert frames == again
+
+
+@requirement("sub.resume-exact")
+async def test_fastapi_a_reader_resumes_by_last_event_id_in_the_middle():
+    """What a browser's EventSource does by itself after a tunnel."""
+    async with Served(load("fastapi_app").app) as served, served.client() as client:
+        run_id = await tell(client)
+        seen: list[Frame] = []
+        while not seen or seen[-1].event != "run.settled":
+            headers = {"Last-Event-ID": seen[-1].id} if seen else {}
+            reader = await client.get(f"/runs/{run_id}/events", headers=headers)
+            for _ in range(4):
+                if (frame := await reader.next_event()) is not None:
+                    seen.append(frame)
+            reader.leave("rst")
+
+    assert [*range(1, len(seen) + 1)] == [int(frame.id or -1) for frame in seen]
+    assert STORY == said(seen)
+
+
+@requirement("stop.prompt", "stop.terminal-event")
+async def test_fastapi_a_story_is_stopped_and_says_what_it_has_told():
+    """Stop answers with the partial, and the reader sees the same."""
+    async with Served(load("fastapi_app").app) as served, served.client() as client:
+        run_id = await tell(client)
+        reader = await client.get(f"/runs/{run_id}/events")
+        before = [await reader.next_event() for _ in range(3)]
+        began = time.monotonic()
+        answer = await (await client.post(f"/runs/{run_id}/stop")).json()
+        seconds = time.monotonic() - began
+        frames = [*before, *await reader.all_events()]
+
+    assert seconds < 1
+    assert ("stopped", said(frames)) == (answer["outcome"], answer["text"])
+    assert STORY.startswith(answer["text"])
+    assert "stopped" == frames[-1].json()["settlement"]["outcome"]
+
+
+@requirement("sub.unknown-404")
+@pytest.mark.parametrize(
+    ("example", "method", "path"),
+    [
+        ("fastapi_app", "GET", "/runs/run_x/events"),
+        ("fastapi_app", "POST", "/runs/run_x/stop"),
+        ("starlette_app", "GET", "/runs/run_x"),
+    ],
+)
+async def test_an_unknown_run_is_404_at_once(example, method, path):
+    """An example shows the way: it must answer an unknown id neither with a stream nor with a 500."""
+    async with Served(load(example).app) as served, served.client() as client:
+        answer = await client.request(method, path)
+        body = await answer.json()
+
+    assert (404, "run_not_found") == (answer.status, body["error"]["code"])
+
+
+@requirement("gone.attached")
+@pytest.mark.parametrize("how", ["fin", "rst"])
+async def test_starlette_leaving_closes_the_generator(how):
+    """The run lives as long as its client stays: the count ends in the middle, and its text is kept."""
+    module = load("starlette_app")
+    async with Served(module.app) as served, served.client() as client:
+        reader = await client.get("/count")
+        frames = [await reader.next_event() for _ in range(4)]
+        run = await module.engine.open(reader.headers["x-run-id"])
+        began = time.monotonic()
+        reader.leave(how)
+        async with asyncio.timeout(5):
+            settlement = await run.settled()
+        seconds = time.monotonic() - began
+        status = await (await client.get(f"/runs/{run.id}")).json()
+
+    assert seconds < 1
+    assert (Stopped, "disconnect") == (type(settlement), settlement.by)
+    assert settlement.receipt.upstream_closed_at is not None
+    assert {"status": "settled", "text": settlement.text} == status
+    assert settlement.text.startswith(said(frames))
+    assert settlement.text in itertools.accumulate(f"{number} " for number in range(1, 100))
