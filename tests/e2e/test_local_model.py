@@ -155,6 +155,7 @@ async def test_a_partial_is_continued_where_it_ended(local: Local):
     events = await all_of(local, request("Count to ten in words.", partial, **EXACT, max_tokens=12))
 
     assert text_of(events).strip().startswith("five, six, seven")
+    assert local.prefills
 
 
 @needs_model

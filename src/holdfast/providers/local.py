@@ -61,6 +61,8 @@ class Local:
     ours is killed, so that a successor with the same `data` can attach to the answers that have a name.
     """
 
+    prefills = True
+
     def __init__(
         self,
         name: str = "local",
