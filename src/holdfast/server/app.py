@@ -139,10 +139,10 @@ def limits_of(settings: Settings) -> Limits:
 
 
 def _description() -> Endpoint:
-    description = openapi.describe(ENDPOINTS, __version__)
-
     async def openapi_json(parts: Parts, request: Request) -> Response:
         """Return this description."""
         return Json(description)
 
-    return Endpoint("GET", "/openapi.json", openapi_json)
+    endpoint = Endpoint("GET", "/openapi.json", openapi_json, answers={200: "this description"})
+    description = openapi.describe([*ENDPOINTS, endpoint], __version__)
+    return endpoint

@@ -29,6 +29,12 @@ ERROR = {
     },
 }
 
+EVENT = {
+    "description": "One event of the stream. PROTOCOL.md says what its data holds.",
+    "type": "object",
+    "properties": {"id": {"type": "string"}, "event": {"type": "string"}, "data": {"type": "string"}},
+}
+
 
 def describe(endpoints: Sequence[Endpoint], version: str) -> dict[str, Any]:
     """Return the OpenAPI 3.1 description."""
@@ -44,7 +50,7 @@ def describe(endpoints: Sequence[Endpoint], version: str) -> dict[str, Any]:
         "info": {"title": "Holdfast", "version": version},
         "paths": paths,
         "components": {
-            "schemas": {**components, "Error": ERROR},
+            "schemas": {**components, "Error": ERROR, "Event": EVENT},
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -87,5 +93,5 @@ def _response(endpoint: Endpoint, status: int, says: str) -> dict[str, Any]:
         return {"description": says, "content": {"application/json": {"schema": schema}}}
     content: dict[str, Any] = {"application/json": {"schema": {"type": "object"}}}
     if endpoint.streams:
-        content["text/event-stream"] = {"schema": {"type": "string"}}
+        content["text/event-stream"] = {"schema": {"$ref": _REF.format(name="Event")}}
     return {"description": says, "content": content}

@@ -120,13 +120,13 @@ ENDPOINTS = [
         "/api/runs/{run_id}/steer",
         steer_run,
         takes=Steering,
-        answers={400: "bad input", 404: "no such run", 409: "it cannot be steered"},
+        answers={400: "bad input", 404: "no such run", 409: "it cannot be steered", 413: "too large"},
     ),
     Endpoint(
         "POST",
         "/api/runs/{run_id}/approvals/{approval_id}",
         decide,
         takes=Decision,
-        answers={400: "bad input", 404: "no such run or approval"},
+        answers={400: "bad input", 404: "no such run or approval", 413: "too large"},
     ),
 ]

@@ -1,0 +1,144 @@
+"""The description that the server serves: every route is in it, and the server does as it says, whatever is asked."""
+
+import asyncio
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from starlette.routing import Route
+
+from holdfast.server.app import create_app
+from holdfast.server.settings import ProviderSettings, Settings
+from holdfast.store.memory import MemoryStore
+from tests.requirements import requirement
+from tests.support.native import Native
+from tests.support.server import Server, provider
+from tests.support.upstream import Upstream
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
+ENDLESS = "GET /api/sessions/{session_id}/events"
+DESTRUCTIVE = "DELETE /api/sessions/{session_id}"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(tmp_path_factory):
+    async with Upstream() as up:
+        folder, config = tmp_path_factory.mktemp("openapi"), 'default_model = "up/m"'
+        async with Server(folder, [provider(up.base_url)], config=config) as server:
+            yield server
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def api(server):
+    async with server.client() as client:
+        yield Native(client)
+
+
+async def schemathesis(server: Server, folder: Path, *options: str, config: str = "") -> str:
+    """Let schemathesis ask for everything; what it reports, where it found nothing wrong."""
+    folder.mkdir()
+    (folder / "schemathesis.toml").write_text(config)
+    command = [sys.executable, "-m", "schemathesis.cli", "run", f"{server.url}/openapi.json"]
+    always = ["--checks", CHECKS, "--generation-deterministic", "--no-color"]
+    limits = ["--max-examples", "6", "--request-timeout", "15", "--suppress-health-check", "all", "--no-shrink"]
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        *always,
+        *limits,
+        *options,
+        cwd=folder,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        async with asyncio.timeout(50):
+            printed, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    report = printed.decode(errors="replace")
+    assert 0 == process.returncode, report[-6000:]
+    return report
+
+
+def cases(report: str) -> int:
+    found = re.search(r"(\d+) generated, (\d+) passed", report)
+    assert found is not None, report[-3000:]
+    assert found[1] == found[2]
+    return int(found[1])
+
+
+@requirement("start.bad-input")
+async def test_the_server_does_as_its_description_says_whatever_is_asked(server, api, tmp_path):
+    """A thousand requests that nobody would write: no 5xx, no status, type or shape that is not described.
+
+    Once about a session and a run that are there, and once about ones that are not. (What is endless, and what would
+    take the session away, is asked of the ones that are not there.)
+    """
+    session_id = await api.new_session(model="up/m")
+    run_id = await api.start(session_id, "hello", "up/m")
+    await api.settled(run_id)
+    known = {
+        "session_id": session_id,
+        "run_id": run_id,
+        "completion_id": "chatcmpl-" + run_id.removeprefix("run_"),
+        "model": "up/m",
+    }
+    config = "\n".join(["[parameters]", *(f'"path.{name}" = "{value}"' for name, value in known.items())])
+    of_ids = ["--include-path-regex", r"\{", "--phases", "coverage"]
+
+    there, not_there = await asyncio.gather(
+        schemathesis(
+            server,
+            tmp_path / "there",
+            *("--exclude-name", ENDLESS, "--exclude-name", DESTRUCTIVE, "--phases", "coverage,fuzzing"),
+            config=config,
+        ),
+        schemathesis(server, tmp_path / "not there", *of_ids),
+    )
+
+    assert cases(there) > 300
+    assert cases(not_there) > 300
+    assert await api.session(session_id)
+    assert "Traceback" not in server.log_text()
+
+
+@requirement("start.bad-input")
+async def test_the_description_names_every_route_and_no_other(api):
+    """A route that is not described is not tested above."""
+    settings = Settings(providers=(ProviderSettings("scripted", dialect="scripted"),))
+    app = create_app(settings, MemoryStore(), {})
+
+    paths = (await api.get("/openapi.json"))["paths"]
+
+    described = {(method.upper(), path) for path, operations in paths.items() for method in operations}
+    routes = {
+        (method, route.path.replace(":path}", "}"))
+        for route in app.routes
+        if isinstance(route, Route)
+        for method in route.methods - {"HEAD"}
+    }
+    assert routes == described
+    assert len(app.routes) == len(routes)
+    assert {("POST", "/v1/chat/completions"), ("GET", "/openapi.json")} <= described
+
+
+async def test_every_operation_says_what_it_does_and_how_it_can_fail(api):
+    """An operation that takes a body can be sent a bad one; one that names something can miss it."""
+    paths = (await api.get("/openapi.json"))["paths"]
+    operations = [(path, operation) for path, methods in paths.items() for operation in methods.values()]
+    ids = [operation["operationId"] for _, operation in operations]
+
+    assert all(operation["summary"].endswith(".") for _, operation in operations)
+    assert sorted(set(ids)) == sorted(ids)
+    assert [] == [path for path, operation in operations if "{" in path and "404" not in operation["responses"]]
+    assert [] == [
+        path
+        for path, operation in operations
+        if "requestBody" in operation and not {"400", "413"} <= set(operation["responses"])
+    ]
