@@ -437,10 +437,10 @@ class Engine:
         store, session_id = self._require_store(), run.record.session_id
         failed = Failed(error=StoreUnavailable("The store did not confirm the start of this run.").info())
         async with self._lock(session_id or run.id):
+            await self._insist(lambda: store.drop_queued(run.id, failed, self._clock()))
             made = await self._insist(lambda: store.get_run(run.id))
-            if made is None or made.id in self._runs:  # it has started all the same, out of the queue
-                return
-            await self._insist(lambda: store.drop_queued(made.id, failed, self._clock()))
+            if made is None or made.keeper != self.keeper or made.id in self._runs:
+                return  # never made, dropped, or started all the same, out of the queue
             await self._insist(
                 lambda: store.settle(made.id, made.epoch, seq=1, settlement=failed, message=None, now=self._clock())
             )
@@ -629,13 +629,11 @@ class Engine:
             await self._look_after(run)
 
     async def _look_after(self, run: Run) -> None:
-        """See what became of a queued run: the store may have started it without our hearing of it, or lost it."""
+        """See that a queued run still waits: another process may have started it, or deleted its session."""
         store = self._require_store()
         record = await self._insist(lambda: store.get_run(run.id))
-        if record is None or record.status == "settled" or record.keeper not in ("", self.keeper):
+        if record is None or record.status != "queued":
             self._lose(run)
-        elif record.status == "running":
-            self._take_on(run, record)
 
     def _end(self, run: Run, cause: StopIntent | HoldfastError) -> None:
         """Interrupt the source, once. The first cause stands, and so does an ending that is already there."""
@@ -851,16 +849,29 @@ class Engine:
 
     async def _start_next(self, session_id: str) -> None:
         """Start the first queued run of a session, if nothing is running in it."""
-        store = self._require_store()
         async with self._lock(session_id):
             if self.closing:
                 return
-            record = await self._insist(lambda: store.start_queued(session_id, keeper=self.keeper, now=self._clock()))
+            record = await self._first_queued(session_id)
             if record is not None:
                 self._take_on(self._runs.get(record.id) or Run(self, record, kept=True), record)
             for run in self._waiting(session_id):
                 await self._look_after(run)
         self.touch(session_id)
+
+    async def _first_queued(self, session_id: str) -> RunRecord | None:
+        """Take the first run from a session's queue. Where the answer is lost, it is what runs for us, but not here."""
+        store = self._require_store()
+        start = partial(store.start_queued, session_id, keeper=self.keeper, now=self._clock())
+        try:
+            return await start()
+        except StoreUnavailable:
+            started: RunRecord | None = await self._insist(start)
+        if started is not None:
+            return started
+        here = {run.id for run in self.live()}
+        running = await self._insist(lambda: store.list_runs(session_id=session_id, status="running"))
+        return next((record for record in running if record.keeper == self.keeper and record.id not in here), None)
 
     def _waiting(self, session_id: str) -> list[Run]:
         return [run for run in self.of_session(session_id) if run.status == "queued"]
@@ -898,10 +909,8 @@ class Engine:
         await store.renew(self.keeper, now + self._lease)
         for orphan in await settle_orphans(store, now):
             logger.warning("run %s was left by a process that is gone: settled as interrupted", orphan.id)
-        for session_id in await store.waiting_sessions():
-            for record in await store.queued(session_id):
-                self._runs.setdefault(record.id, Run(self, record, kept=True))
-        for session_id in {run.record.session_id or "": None for run in self._runs.values() if run.status == "queued"}:
+        waiting = [run.record.session_id or "" for run in self._runs.values() if run.status == "queued"]
+        for session_id in dict.fromkeys([*waiting, *await store.waiting_sessions()]):
             self._hold_work(asyncio.create_task(self._start_next(session_id)))
 
     async def close(self, *, drain: float = 0.0, within: float = 10.0) -> None:

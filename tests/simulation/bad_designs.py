@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -568,6 +569,19 @@ class _NoRecovery(MemoryStore):
     "ours, found by this simulation",
 )
 class _StartUnheard(Engine):
+    async def _first_queued(self, session_id: str) -> RunRecord | None:
+        store = self._require_store()
+        start = partial(store.start_queued, session_id, keeper=self.keeper, now=self._clock())
+        started: RunRecord | None = await self._insist(start)
+        return started
+
+
+@bad(
+    "queue-taken-unnoticed",
+    "a queued run that another process has started is waited for here",
+    "ours, found by this simulation",
+)
+class _QueueTakenUnnoticed(Engine):
     async def _look_after(self, run: Run) -> None:
         pass
 
