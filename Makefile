@@ -54,6 +54,7 @@ bench: setup-dev ## measure
 lock: setup-dev ## resolve every dependency again, to the newest versions
 	$(call compile,--group build --output-file requirements/build.txt)
 	$(call compile,pyproject.toml --extra server --output-file requirements/server.txt)
+	$(call compile,pyproject.toml --extra local --constraints requirements/server.txt --output-file requirements/local.txt)
 	$(call compile,pyproject.toml --extra server --group dev --constraints requirements/server.txt --output-file requirements/dev.txt)
 	cd $(NODE) && PATH="$(CURDIR)/$(BIN):$$PATH" npm install openai@latest --save-exact --package-lock-only \
 		--omit-lockfile-registry-resolved --no-audit --no-fund
@@ -71,9 +72,11 @@ clean: ## remove what make and the tools made
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
-.venv/.setup: .venv/.tools requirements/server.txt pyproject.toml
+.venv/.setup: .venv/.tools requirements/server.txt requirements/local.txt pyproject.toml
 	@echo "Installing Holdfast ..."
 	@$(call install,--require-hashes -r requirements/server.txt)
+	@$(call install,--require-hashes -r requirements/local.txt) || \
+		echo "The embedded model has no build for this platform; everything else works."
 	@$(call install,--no-deps --no-build-isolation --editable .)
 	@touch $@
 

@@ -202,6 +202,7 @@ Event: TypeAlias = (
     | Snapshot
     | Settled
 )
+"""One numbered fact in a run's log."""
 
 
 class Finish(msgspec.Struct, frozen=True, gc=False):

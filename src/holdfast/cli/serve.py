@@ -5,11 +5,18 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
 from typing import Any
 
 import click
+from rich.console import Console
+from rich.progress import DownloadColumn, Progress
 
+from ..errors import HoldfastError
+from ..providers.local import Local
+from ..providers.weights import fetch_now
 from ..server.app import create_app
+from ..server.context import Parts
 from ..server.serving import listen, serve_forever
 from ..server.settings import data_folder, load
 from ..store.opening import open_store
@@ -20,6 +27,7 @@ from .commands import telling
 @click.option("--host", help="Address to listen on (127.0.0.1). Any other than loopback needs a key.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on (8787); 0 picks a free one.")
 @click.option("--data", type=click.Path(), help="Folder for everything that is kept.")
+@click.option("--model", type=click.Path(exists=True, dir_okay=False), help="A GGUF file for the embedded model.")
 @click.option("--config", type=click.Path(), help="Settings file (holdfast.toml).")
 @telling
 def serve(config: str | None, **flags: Any) -> None:
@@ -32,5 +40,31 @@ def serve(config: str | None, **flags: Any) -> None:
     sock = listen(settings)
     store = open_store(f"sqlite:{data_folder(settings)}")
     app = create_app(settings, store)
-    has_started = serve_forever(app, sock, lambda url: click.echo(f"Holdfast is ready on {url}"))
+    has_started = serve_forever(app, sock, lambda url: _is_ready(url, app.state.parts))
     sys.exit(0 if has_started else 1)
+
+
+def _is_ready(url: str, parts: Parts) -> None:
+    click.echo(f"Holdfast is ready on {url}")
+    for provider in parts.providers.all:
+        if isinstance(provider, Local):
+            _see_to_weights(provider)
+
+
+def _see_to_weights(model: Local) -> None:
+    """Fetch what the embedded model needs while the server already answers, or say how to get it."""
+    if why_not := model.why_not():
+        click.echo(why_not, err=True)
+    elif model.lacks_weights():
+        threading.Thread(target=_fetch, args=[model], name="holdfast-weights", daemon=True).start()
+
+
+def _fetch(model: Local) -> None:
+    console = Console(stderr=True)
+    try:
+        with Progress(*Progress.get_default_columns(), DownloadColumn(), console=console, transient=True) as bar:
+            task = bar.add_task("Fetching the embedded model", total=None)
+            fetch_now(model.folder, lambda done, total: bar.update(task, completed=done, total=total))
+        console.print("The embedded model is there.")
+    except HoldfastError as error:
+        console.print(f"The embedded model could not be fetched: {error}")

@@ -78,7 +78,7 @@ class Local:
         self.name = name
         self.models: tuple[str, ...] | None = (model_path.stem if model_path else MODEL,)
         self._model_path = model_path
-        self._folder = data / "models"
+        self.folder = data / "models"
         self._linger = linger
         self._offline = offline
         self._context = context
@@ -96,6 +96,10 @@ class Local:
         if self._is_installed:
             return None
         return "The embedded model is not installed. Install it with: pip install 'holdfast[local]'"
+
+    def lacks_weights(self) -> bool:
+        """Tell whether the weights have to be fetched, and may be. This waits for the disk."""
+        return self._model_path is None and not self._offline and weights_in(self.folder) is None
 
     async def list_models(self) -> list[str]:
         """Return the model, or nothing where it is not installed."""
@@ -144,7 +148,7 @@ class Local:
 
     async def attach(self, name: str, *, text: str = "", reasoning: str = "") -> AsyncGenerator[list[Yielded]]:
         """Yield what follows in a named answer after the text and reasoning that have been seen."""
-        if self._starting is None and not (self._linger and await asyncio.to_thread(is_any_left, self._folder)):
+        if self._starting is None and not (self._linger and await asyncio.to_thread(is_any_left, self.folder)):
             raise lost("has not been left behind by another server")
         seen = _Seen(text, reasoning)
         async with aclosing(self._answer(lambda process: process.attach(name), name)) as answer:
@@ -241,7 +245,7 @@ class Local:
             key=secrets.token_urlsafe(32),
             parent=os.getpid(),
             linger=self._linger,
-            notes=str(self._folder),
+            notes=str(self.folder),
         )
 
     async def _weights(self) -> Path:
@@ -250,17 +254,17 @@ class Local:
             if not await asyncio.to_thread(self._model_path.is_file):
                 raise ProviderError(f"There is no model file {self._model_path}.", code="weights_missing")
             return self._model_path
-        if there := await asyncio.to_thread(weights_in, self._folder):
+        if there := await asyncio.to_thread(weights_in, self.folder):
             return there
         if self._offline:
             raise ProviderError(
-                f"The weights of the embedded model are not in {self._folder}, and nothing is fetched offline. Start "
+                f"The weights of the embedded model are not in {self.folder}, and nothing is fetched offline. Start "
                 "once without offline, or run any GGUF file with --model PATH.",
                 code="weights_missing",
             )
         progress = _Fetching()
         self._stage = progress.notice
-        return await fetch(self._folder, progress.tell)
+        return await fetch(self.folder, progress.tell)
 
 
 def _is_up(starting: asyncio.Task[ModelProcess]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import pathlib
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 
@@ -18,6 +19,7 @@ from .. import __version__
 from ..engine import Engine, Limits
 from ..errors import HoldfastError, StoreUnavailable
 from ..providers import Provider, Providers
+from ..providers.local import Local
 from ..providers.openai_compatible import OpenAICompatible
 from ..providers.scripted import Scripted
 from ..store import Store
@@ -111,6 +113,9 @@ def make_provider(described: ProviderSettings, settings: Settings, environ: Mapp
     """Return the provider that a table of the settings describes."""
     if described.dialect == "scripted":
         return Scripted(described.name)
+    if described.dialect == "local":
+        model = pathlib.Path(settings.model).expanduser() if settings.model else None
+        return Local(described.name, data=data_folder(settings, environ), model_path=model, offline=settings.offline)
     try:
         return OpenAICompatible(
             described.name,

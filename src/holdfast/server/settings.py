@@ -25,7 +25,7 @@ class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[[providers]]` table."""
 
     name: str
-    dialect: Literal["openai", "scripted"] = "openai"
+    dialect: Literal["openai", "local", "scripted"] = "openai"
     base_url: str = ""
     api_key_env: str = ""
     api_key: str = ""
@@ -63,6 +63,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The folder for everything that is kept. Default: a folder of your own for such data."""
     api_key: str = ""
     """A key that clients must send as `Authorization: Bearer …`."""
+    model: str = ""
+    """A GGUF file that takes the place of the embedded model."""
+    offline: bool = False
+    """Never fetch the embedded model's weights."""
     default_model: str = ""
     """The model of a session that names none. Default: the first that is there."""
     allowed_hosts: tuple[str, ...] = ()
@@ -171,7 +175,7 @@ def _convert(values: dict[str, Any], where: str) -> Settings:
 
 
 def discovered(environ: Mapping[str, str]) -> tuple[ProviderSettings, ...]:
-    """Return the providers that the environment's keys speak for, and the scripted one to try things with."""
+    """Return the providers that the environment's keys speak for, the embedded model, and the scripted one."""
     found = []
     if environ.get("OPENAI_API_KEY"):
         base_url = environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
@@ -179,7 +183,7 @@ def discovered(environ: Mapping[str, str]) -> tuple[ProviderSettings, ...]:
     if environ.get("OPENROUTER_API_KEY"):
         url = "https://openrouter.ai/api/v1"
         found.append(ProviderSettings("openrouter", base_url=url, api_key_env="OPENROUTER_API_KEY"))
-    return (*found, ProviderSettings("scripted", dialect="scripted"))
+    return (*found, ProviderSettings("local", dialect="local"), ProviderSettings("scripted", dialect="scripted"))
 
 
 def data_folder(settings: Settings, environ: Mapping[str, str] = os.environ) -> pathlib.Path:
