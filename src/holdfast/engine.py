@@ -291,6 +291,7 @@ class Engine:
         self.limits = limits or Limits()
         self.store = store
         self.closing = False
+        self._closed = False
         self.keeper = new_id("eng")
         self._sources = sources
         self._lease = lease
@@ -916,8 +917,11 @@ class Engine:
     async def close(self, *, drain: float = 0.0, within: float = 10.0) -> None:
         """Start nothing new, give runs `drain` seconds to end by themselves, stop the rest, see all of them settled.
 
-        What cannot be settled `within` that many seconds (the store is away) is left to the next process.
+        What cannot be settled `within` that many seconds (the store is away) is left to the next process. Twice
+        is harmless.
         """
+        if self._closed:
+            return
         self.closing = True
         await self._all_settled(drain)
         for run in self.live():
@@ -932,6 +936,7 @@ class Engine:
         if self.store is not None:
             with contextlib.suppress(StoreUnavailable):  # then the lease ends by itself
                 await self.store.renew(self.keeper, 0.0)
+        self._closed = True
 
     async def _all_settled(self, within: float) -> None:
         """Wait for what goes on, and for what is about to."""

@@ -76,7 +76,7 @@ def _lifespan(parts: Parts, keys: Keys):  # type: ignore[no-untyped-def]
             yield
             for chore in chores:
                 chore.cancel()
-            await end(parts)
+            await end(parts, parts.settings.drain)
         await parts.providers.close()
         await parts.store.close()
 
@@ -103,9 +103,12 @@ async def _read_keys(keys: Keys) -> None:
             logger.error("the keys stay as they were: %s", error)
 
 
-async def end(parts: Parts) -> None:
-    """End well: refuse new runs, let the others drain or settle, and send the readers off. Twice is harmless."""
-    await parts.engine.close(drain=parts.settings.drain, within=5.0)
+async def end(parts: Parts, drain: float) -> None:
+    """End well: refuse new runs, let the others drain or settle, and send the readers off. Twice is harmless.
+
+    The times are such that the process has ended within ten seconds, also where the store is away.
+    """
+    await parts.engine.close(drain=drain, within=3.0)
     parts.closing.begin()
 
 

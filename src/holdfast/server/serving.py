@@ -56,8 +56,14 @@ class Server(uvicorn.Server):
             self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Settle every run and send the readers off, then close."""
-        await end(self._app.state.parts)
+        """Settle every run and send the readers off, then close. A second signal cuts the draining short."""
+        parts = self._app.state.parts
+        ending = asyncio.create_task(end(parts, parts.settings.drain))
+        while not (await asyncio.wait({ending}, timeout=0.1))[0]:
+            if self.force_exit:
+                ending.cancel()
+        if ending.cancelled():
+            await end(parts, drain=0.0)
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

@@ -116,7 +116,7 @@ class Writer:
         while not (jobs := self._take())[-1].last:
             self._do(jobs)
             answer(jobs)
-        self._do(jobs)
+        self._do(jobs[:-1])
         self._leave()
         answer(jobs)
 
@@ -132,6 +132,8 @@ class Writer:
 
     def _do(self, jobs: list[Job]) -> None:
         """Do jobs in one transaction. Where one of them spoils it, each gets a transaction of its own."""
+        if not jobs:
+            return
         try:
             self._transact(jobs)
         except (sqlite3.Error, StoreUnavailable, _Spoilt) as error:
