@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .events import Interrupted, Settlement, Usage
+from .events import AnySettlement, Interrupted, Settlement, Usage
 from .history import Message, answer
 from .log import Log
 from .store import RunRecord, Store
@@ -23,12 +23,11 @@ NOBODY = ""
 async def settle_orphans(store: Store, now: float) -> list[RunRecord]:
     """Take over the runs of dead processes and settle each as interrupted, with the text that was shown.
 
-    They are claimed for nobody: where this fails half-way, whoever looks next finds the rest of them.
+    They are claimed for nobody: where this fails half-way, whoever looks next finds the rest of them. Returns those
+    that nobody else has claimed in the meantime.
     """
     orphans = await store.claim(NOBODY, now)
-    for orphan in orphans:
-        await _settle(store, orphan, now)
-    return orphans
+    return [orphan for orphan in orphans if await _settle(store, orphan, now) is not None]
 
 
 async def read_back(store: Store, run_id: str) -> Log:
@@ -40,11 +39,11 @@ async def read_back(store: Store, run_id: str) -> Log:
     return log
 
 
-async def _settle(store: Store, orphan: RunRecord, now: float) -> None:
+async def _settle(store: Store, orphan: RunRecord, now: float) -> AnySettlement | None:
     log = await read_back(store, orphan.id)
     settlement = Interrupted(text=log.text, usage=usage_so_far(log))
     message = message_of(orphan, log, settlement, now)
-    await store.settle(orphan.id, orphan.epoch, seq=log.seq + 1, settlement=settlement, message=message, now=now)
+    return await store.settle(orphan.id, orphan.epoch, seq=log.seq + 1, settlement=settlement, message=message, now=now)
 
 
 def message_of(run: RunRecord, log: Log, settlement: Settlement, now: float) -> Message | None:

@@ -26,8 +26,10 @@ from .loop import PROCESS, Livelock, Process, SeededLoop
 from .scenario import AT_ONCE, LEASE, Cut, Scenario, SendPlan, StopPlan, Trouble, ViewPlan, Weather, draw
 from .store import Connection, peek
 
+CALM = 40.0
+"""Virtual seconds after which all faults are over..."""
 PATIENCE = 150.0
-"""Virtual seconds after which whoever still waits has been forgotten. The longest fault lasts 20."""
+"""...and after which whoever still waits has been forgotten."""
 
 
 @dataclass(frozen=True)
@@ -619,6 +621,7 @@ class World:
             work += [self.stop(send, stop) for stop in plan.stops]
         work += [self.stop_session(*stop) for stop in scenario.session_stops]
         work += [self.delete_session(*delete) for delete in scenario.deletes]
+        self.loop.call_later(CALM, self._clear_up)
         troubles = [self.loop.spawn(None, self.trouble(trouble)) for trouble in scenario.troubles]
         clients = [self.loop.spawn(None, each) for each in work]
         await self._wait(troubles, "a trouble")
@@ -633,7 +636,7 @@ class World:
 
     async def _settle_down(self) -> None:
         """The faults are over: everything must come to its end now, and nothing may be left behind."""
-        self.weather = Weather()
+        self._clear_up()
         if not any(server.alive for server in self.servers):
             self.start_server()
         for _ in range(40):
@@ -643,6 +646,9 @@ class World:
         for server in self.servers:
             if server.alive:
                 await self._end(server)
+
+    def _clear_up(self) -> None:
+        self.weather = Weather()
 
     def _is_quiet(self) -> bool:
         """Tell whether every run has ended, kept or not, and every server is up."""
