@@ -269,6 +269,14 @@ class _NeverSeals(Log):
 BANK[-1] = Design(**{**vars(BANK[-1]), "patches": {"Log": _NeverSeals}})
 
 
+@bad(
+    "trims-silently", "a cursor whose events are gone is answered with later ones", "a ring buffer without a gap event"
+)
+class _TrimsSilently(Log):
+    def slice(self, after: int) -> Sequence[Event]:
+        return super().slice(max(after, self.oldest - 1))
+
+
 # what is said
 
 
@@ -594,6 +602,25 @@ class _QueueTakenUnnoticed(Engine):
 class _CreationUnheard(Engine):
     async def _disown(self, run: Run) -> None:
         pass
+
+
+# who leaves, and what is left
+
+
+@bad(
+    "leaving-before-the-answer",
+    "an attached run whose client left while it was accepted goes on without one",
+    "ours, found by this simulation",
+)
+class _ForgetsWhoLeft(Engine):
+    def stop_unheld(self, run: Run) -> None:
+        pass
+
+
+@bad("stop-session-forgets-the-queue", "the next message starts as soon as all was stopped", "Stop, and it goes on")
+class _ForgetsTheQueue(Engine):
+    async def _drop_all_queued(self, session_id: str, by: Any) -> list[Run]:
+        return []
 
 
 # sources

@@ -147,6 +147,8 @@ class History:
     deleted: dict[str, int] = field(default_factory=dict)
     """Sessions whose deletion was asked for."""
     stoppings: list[Stopping] = field(default_factory=list)
+    left: dict[str, Stopping] = field(default_factory=dict)
+    """Attached runs whose client left before it knew of them."""
     violations: list[str] = field(default_factory=list)
     lines: list[str] | None = None
 

@@ -107,6 +107,8 @@ class Trouble:
     drain: float = 0.0
     by_steps: int = 0
     """A crash after so many more steps of the loop, rather than at a time."""
+    at_renewal: bool = False
+    """The clock jumps right after the next renewal of a lease."""
 
 
 @dataclass(slots=True)
@@ -166,6 +168,8 @@ class _Draw:
                 grace=GRACE,
                 unsaved=self.of((2, 5, 20_000, 20_000)),
                 queue=self.of((1, 32, 32)),
+                runs=self.of((2, 2000, 2000, 2000)),
+                log=self.of((4, 200_000, 200_000, 200_000)),
             ),
             weather=self.weather(),
             troubles=troubles,
@@ -281,7 +285,8 @@ class _Draw:
             return [Trouble(at, "pause", self.of((0.5, 3.0, 7.0, 10.0, 20.0)))]
         if kind < 0.92:
             return [Trouble(at, "close", self.of((0.0, 1.0)), drain=self.of((0.0, 0.0, 0.5, 3.0)))]
-        return [Trouble(at + self.of((0.0, 2.0)), "jump", self.of((-3600.0, -5.0, 5.0, 10.0, 3600.0)))]
+        seconds = self.of((-3600.0, -5.0, 5.0, 10.0, 3600.0))
+        return [Trouble(at, "jump", seconds, at_renewal=self.chance(0.5))]
 
 
 _ENDS = (

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import holdfast.engine
 from holdfast.engine import Engine, Run
-from holdfast.errors import HoldfastError, RunNotFound, ShuttingDown, StoreUnavailable
+from holdfast.errors import HoldfastError, ResumeGap, RunNotFound, ShuttingDown, StoreUnavailable
 from holdfast.events import AnySettlement, Event, Settled
 from holdfast.history import Message, Session
 from holdfast.store import Idempotency, RunRecord, Store
@@ -116,6 +116,7 @@ class World:
         self.last_fault = 0.0
         self.jumps: list[float] = []
         self._offset = 1_700_000_000.0
+        self._jump_at_renewal = 0.0
         self._ids = 0
         self._waiting_for_server: list[asyncio.Future[None]] = []
 
@@ -163,6 +164,9 @@ class World:
         """Look at the medium right after a call took effect."""
         if self.history.lines is not None:
             self.say(f"store: {name} {_brief(args)} -> {_brief(result)}")
+        if name == "renew" and self._jump_at_renewal:
+            self._jump(self._jump_at_renewal)
+            self._jump_at_renewal = 0.0
         if name in ("create_run", "start_queued") and result is not None and result.session_id is not None:
             running = peek(self.medium.list_runs(session_id=result.session_id, status="running"))
             if len(running) > 1:
@@ -378,6 +382,7 @@ class World:
         except asyncio.CancelledError:
             if plan.lifetime == "attached":
                 self.ask(facts, "disconnect")  # its client has gone before it knew of the run
+                self.history.left[facts.id] = Stopping(f"the end of {facts.id}, whose client left", self.loop.time())
             raise
         self._accepted(facts, run)
         await self._stay(self.history.runs[run.id], run, plan)
@@ -442,8 +447,8 @@ class World:
             while (reply := await self.request(partial(self._watch, view, most, plan.pace))).kind != "ok":
                 if view.has_seen_the_end:
                     return
-                if isinstance(reply.error, RunNotFound) and self._is_gone(run):
-                    view.refused = "run_not_found"
+                if self._is_refused(run, reply.error):
+                    view.refused = str(reply.error)
                     return
                 await asyncio.sleep(0.5)
             if view.has_seen_the_end:
@@ -453,9 +458,10 @@ class World:
             await asyncio.sleep(plan.away if reply.value == "left" else 0.5)
         view.gave_up = True
 
-    def _is_gone(self, run: RunFacts) -> bool:
-        """Tell whether a run may be unknown: nobody kept it, or it was deleted with its session."""
-        return not run.kept or run.session_id in self.history.deleted
+    def _is_refused(self, run: RunFacts, error: BaseException | None) -> bool:
+        """A run that nobody kept, or that was deleted with its session, may be gone, or the beginning of its log."""
+        gone = not run.kept or run.session_id in self.history.deleted
+        return gone and isinstance(error, (RunNotFound, ResumeGap))
 
     async def _watch(self, view: ViewFacts, most: int, pace: float, engine: Engine) -> str:
         run = await engine.open(view.run_id)
@@ -522,9 +528,18 @@ class World:
 
         async def work(engine: Engine) -> None:
             self.ask_session(session_id, "user")
+            meant = [run.id for run in peek(self.medium.list_runs(session_id=session_id))]
             await self._timed(f"stop of {session_id}", engine.stop_session(session_id, by="user"))
+            self._check_all_stopped(meant)
 
         await self.request(work, cut)
+
+    def _check_all_stopped(self, meant: list[str]) -> None:
+        """Whoever stops a session stops what waits in it, too, unless another server has it."""
+        records = [peek(self.medium.get_run(run_id)) for run_id in meant]
+        for record in records:
+            if record is not None and record.status != "settled" and len(self.servers) == 1:
+                self.history.violate(f"{record.id} is {record.status} although its session was stopped")
 
     async def delete_session(self, at: float, session: int) -> None:
         """Delete a session, whatever goes on in it, as the server does."""
@@ -547,12 +562,17 @@ class World:
         """Something happens to the newest server."""
         await asyncio.sleep(trouble.at)
         server = self.servers[-1]
-        if trouble.kind == "jump":
-            self._offset += trouble.lasts
-            self.jumps.append(trouble.lasts)
-            self.say(f"the clock jumps by {trouble.lasts} s")
+        if trouble.kind == "jump" and trouble.at_renewal:
+            self._jump_at_renewal = trouble.lasts
+        elif trouble.kind == "jump":
+            self._jump(trouble.lasts)
         elif server.alive:
             await self._TROUBLES[trouble.kind](self, server, trouble)
+
+    def _jump(self, seconds: float) -> None:
+        self._offset += seconds
+        self.jumps.append(seconds)
+        self.say(f"the clock jumps by {seconds} s")
 
     async def _crash(self, server: Server, trouble: Trouble) -> None:
         if trouble.by_steps:
