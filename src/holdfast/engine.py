@@ -292,6 +292,7 @@ class Engine:
         self.store = store
         self.closing = False
         self._closed = False
+        self._insisting = 0
         self.keeper = new_id("eng")
         self._sources = sources
         self._lease = lease
@@ -578,14 +579,25 @@ class Engine:
 
     async def _insist(self, ask: Callable[[], Awaitable[Any]]) -> Any:
         """Repeat until the store has answered: every write can be repeated without harm."""
+        try:
+            return await ask()
+        except StoreUnavailable as error:
+            self._insisting += 1
+            try:
+                return await self._ask_again(ask, error)
+            finally:
+                self._insisting -= 1
+
+    async def _ask_again(self, ask: Callable[[], Awaitable[Any]], error: StoreUnavailable) -> Any:
         pause = 0.02
         while True:
+            logger.warning("the store is away, trying again in %.2f s: %s", pause, error)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 1.0)
             try:
                 return await ask()
-            except StoreUnavailable as error:
-                logger.warning("the store is away, trying again in %.2f s: %s", pause, error)
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, 1.0)
+            except StoreUnavailable as again:
+                error = again
 
     async def _saved(self, run: Run) -> None:
         """Wait until everything appended has been saved and shown, or the run belongs to someone else."""
@@ -783,6 +795,11 @@ class Engine:
     def now(self) -> float:
         """Return the wall clock's time."""
         return self._clock()
+
+    @property
+    def store_is_away(self) -> bool:
+        """Whether something waits for the store to come back. An idle engine learns of it with its next heartbeat."""
+        return self._insisting > 0
 
     def live(self) -> list[Run]:
         """Return the runs that are going on here."""

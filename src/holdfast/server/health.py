@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..errors import ShuttingDown
+from ..errors import ShuttingDown, StoreUnavailable
 from .context import Endpoint, Parts
 from .errors import Json
 
@@ -16,9 +16,11 @@ async def health(parts: Parts, request: Request) -> Response:
 
 
 async def ready(parts: Parts, request: Request) -> Response:
-    """Say that the store answers and new runs are taken."""
+    """Say that the store answers, writes too, and new runs are taken."""
     if parts.engine.closing:
         raise ShuttingDown
+    if parts.engine.store_is_away:
+        raise StoreUnavailable("The store refuses to write. The server's log says why, and what to do.")
     await parts.store.list_runs(status="running", limit=1)
     return Json({"status": "ready", "runs": len(parts.engine.live())})
 
