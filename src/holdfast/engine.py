@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from .errors import (
+    AnswerLost,
     DeadlineExceeded,
     HoldfastError,
     RunLimitReached,
@@ -33,6 +34,8 @@ from .events import (
     Event,
     Failed,
     Finish,
+    Interrupted,
+    Notice,
     Reasoning,
     Receipt,
     RunStarted,
@@ -50,7 +53,7 @@ from .events import (
 from .history import Message
 from .ids import NewId, new_id
 from .log import Log
-from .recovery import Clock, message_of, settle_orphans, usage_so_far
+from .recovery import Clock, message_of, see_to_orphans, usage_so_far
 from .store import HEAD, Append, Idempotency, IfBusy, Lifetime, RunRecord, Status, Store
 
 logger = logging.getLogger("holdfast")
@@ -283,6 +286,7 @@ class Engine:
         store: Store | None = None,
         *,
         sources: Callable[[Run], Source] | None = None,
+        again: Callable[[RunRecord, Log], Awaitable[Source | None]] | None = None,
         limits: Limits | None = None,
         lease: float = 15.0,
         clock: Clock = time.time,
@@ -295,6 +299,7 @@ class Engine:
         self._insisting = 0
         self.keeper = new_id("eng")
         self._sources = sources
+        self._again = again
         self._lease = lease
         self._clock = clock
         self._new_id = new_id
@@ -449,11 +454,11 @@ class Engine:
         if session_id is not None:
             await self._start_next(session_id)
 
-    def _launch(self, run: Run) -> Run:
+    def _launch(self, run: Run, first: Event | None = None) -> Run:
         run.status = "running"
         self._runs[run.id] = run
         self._places[run.record.owner] += 1
-        self._append(run, [RunStarted(run.record.model, run.record.message_id)])
+        self._append(run, [first or RunStarted(run.record.model, run.record.message_id)])
         run._pump = asyncio.create_task(self._pump(run))
         run._pump.add_done_callback(lambda _: self._call_keeper(run))
         run._touched = run._started = asyncio.get_running_loop().time()
@@ -728,6 +733,8 @@ class Engine:
             return _as_said(run._finish, said)
         if isinstance(run._cause, StopIntent):
             return Stopped(**said, by=run._cause.by, receipt=Receipt(run._cause.at, run._closed_at, now))
+        if isinstance(run._cause, AnswerLost):
+            return Interrupted(**said)
         if run._cause is not None:
             return Failed(**said, error=_explain(run, run._cause))
         return Failed(**said, error=ErrorInfo("source_cancelled", "The source was cancelled from outside."))
@@ -925,11 +932,24 @@ class Engine:
         """
         now = self._clock()
         await store.renew(self.keeper, now + self._lease)
-        for orphan in await settle_orphans(store, now):
+        for orphan in await see_to_orphans(store, now, self._go_on):
             logger.warning("run %s was left by a process that is gone: settled as interrupted", orphan.id)
         waiting = [run.record.session_id or "" for run in self._runs.values() if run.status == "queued"]
         for session_id in dict.fromkeys([*waiting, *await store.waiting_sessions()]):
             self._hold_work(asyncio.create_task(self._start_next(session_id)))
+
+    async def _go_on(self, orphan: RunRecord, log: Log) -> bool:
+        """Go on with a run that a dead process left, where someone knows how to. What was seen is seen once."""
+        source = await self._again(orphan, log) if self._again is not None and not self.closing else None
+        if source is None:
+            return False
+        record = await self._insist(lambda: self._require_store().adopt(orphan.id, orphan.epoch, self.keeper))
+        if record is None:
+            return True  # someone else has it
+        run = Run(self, record, kept=True, source=source)
+        run.log = run._log = log
+        self._launch(run, Notice("resumed", "The server was started again, and the answer goes on."))
+        return True
 
     async def close(self, *, drain: float = 0.0, within: float = 10.0) -> None:
         """Start nothing new, give runs `drain` seconds to end by themselves, stop the rest, see all of them settled.

@@ -21,6 +21,7 @@ Every error that this package raises on purpose.
     - ProviderError              502  upstream_error       the upstream failed
       . ProviderRefused          ...  upstream_…           it answered with an error status
       . ProviderBroke            502  upstream_broke       its stream ended without saying why
+        ~ AnswerLost             502  answer_lost          what was to be gone on with is gone
       . ProviderUnreachable      502  upstream_unreachable no connection could be made
     - SourceStalled              504  upstream_stalled     silent for longer than the idle limit
     - DeadlineExceeded           504  deadline_exceeded    the run took longer than it may
@@ -239,6 +240,12 @@ class ProviderUnreachable(ProviderError):
     """No connection to the upstream could be made."""
 
     code = "upstream_unreachable"
+
+
+class AnswerLost(ProviderBroke):
+    """An answer that was to be gone on with after a restart is no longer there, or not the one that was seen."""
+
+    code = "answer_lost"
 
 
 class SourceStalled(SourceFailed):

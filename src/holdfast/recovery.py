@@ -6,7 +6,7 @@ takes it over under the next epoch, so that the old owner, should it only have s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from .events import AnySettlement, Interrupted, Settlement, Usage
 from .history import Message, answer
@@ -20,14 +20,22 @@ NOBODY = ""
 """A keeper without a lease: whatever it keeps can be claimed."""
 
 
-async def settle_orphans(store: Store, now: float) -> list[RunRecord]:
-    """Take over the runs of dead processes and settle each as interrupted, with the text that was shown.
+GoOn = Callable[[RunRecord, Log], Awaitable[bool]]
+"""Told of a run that a dead process left, and what was seen of it. True where it goes on."""
+
+
+async def see_to_orphans(store: Store, now: float, go_on: GoOn) -> list[RunRecord]:
+    """Take over the runs of dead processes: each goes on where that can be, or is settled with what was shown.
 
     They are claimed for nobody: where this fails half-way, whoever looks next finds the rest of them. Returns those
-    that nobody else has claimed in the meantime.
+    that were settled, and that nobody else has claimed in the meantime.
     """
-    orphans = await store.claim(NOBODY, now)
-    return [orphan for orphan in orphans if await _settle(store, orphan, now) is not None]
+    settled = []
+    for orphan in await store.claim(NOBODY, now):
+        log = await read_back(store, orphan.id)
+        if not await go_on(orphan, log) and await _settle(store, orphan, log, now) is not None:
+            settled.append(orphan)
+    return settled
 
 
 async def read_back(store: Store, run_id: str) -> Log:
@@ -39,8 +47,7 @@ async def read_back(store: Store, run_id: str) -> Log:
     return log
 
 
-async def _settle(store: Store, orphan: RunRecord, now: float) -> AnySettlement | None:
-    log = await read_back(store, orphan.id)
+async def _settle(store: Store, orphan: RunRecord, log: Log, now: float) -> AnySettlement | None:
     settlement = Interrupted(text=log.text, usage=usage_so_far(log))
     message = message_of(orphan, log, settlement, now)
     return await store.settle(orphan.id, orphan.epoch, seq=log.seq + 1, settlement=settlement, message=message, now=now)

@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 
 from holdfast import Engine
 from holdfast.engine import Run
@@ -65,6 +66,10 @@ async def engine() -> AsyncIterator[Engine]:
 
 def request(prompt: str = STORY, *more: dict[str, str], **params: object) -> ChatRequest:
     return ChatRequest(model="smollm2", messages=[{"role": "user", "content": prompt}, *more], params=params)
+
+
+def named(name: str, *prompt: str, **params: object) -> ChatRequest:
+    return replace(request(*prompt, **params), name=name)
 
 
 async def all_of(local: Local, asked: ChatRequest) -> list[object]:
@@ -310,7 +315,7 @@ async def main(data, linger, name, messages, params):
     await local.warm()
     print(local.pid, flush=True)
     if name:
-        async for events in local.stream(ChatRequest(model="smollm2", messages=messages, params=params), name=name):
+        async for events in local.stream(ChatRequest(model="smollm2", messages=messages, params=params, name=name)):
             for event in events:
                 if isinstance(event, Text):
                     print(json.dumps(event.text), flush=True)
@@ -410,7 +415,7 @@ async def test_an_answer_that_nobody_has_is_an_error(local: Local, tmp_path: Pat
     """And so is one that begins with other words than those that were seen: a guess would be a lie."""
     with pytest.raises(ProviderError, match="not been left behind") as no_process:
         [events async for events in Local(data=tmp_path, linger=10).attach("run_2", text="Once")]
-    async for _ in local.stream(request("Say hello.", max_tokens=5), name="run_2"):
+    async for _ in local.stream(named("run_2", "Say hello.", max_tokens=5)):
         pass
     with pytest.raises(ProviderError, match="no such answer") as unknown:
         [events async for events in local.attach("run_of_old", text="Once")]
@@ -424,7 +429,7 @@ async def test_an_answer_that_nobody_has_is_an_error(local: Local, tmp_path: Pat
 @on_one_loop
 async def test_stop_of_an_answer_with_a_name_frees_the_model_too(local: Local, engine: Engine):
     """It would go on without a reader, so it has to be told."""
-    run = await engine.start(local.stream(request(**ENDLESS), name="run_3"))
+    run = await engine.start(local.stream(named("run_3", **ENDLESS)))
     await first(run, Text)
 
     settlement = await run.stop()

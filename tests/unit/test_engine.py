@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+import time
 from contextlib import aclosing
 
 import pytest
@@ -12,7 +13,9 @@ from holdfast import (
     Engine,
     Failed,
     Finish,
+    Interrupted,
     Limits,
+    Notice,
     Reasoning,
     Settled,
     SourceFailed,
@@ -22,7 +25,7 @@ from holdfast import (
     Truncated,
     Usage,
 )
-from holdfast.errors import RunLimitReached, RunNotFound, ShuttingDown
+from holdfast.errors import AnswerLost, RunLimitReached, RunNotFound, ShuttingDown
 from holdfast.events import ErrorInfo, RunStarted, Snapshot, encode_events
 from holdfast.store.memory import MemoryStore
 from holdfast.store.sqlite import SqliteStore
@@ -726,3 +729,49 @@ async def test_an_interrupt_hook_may_take_its_time_and_may_fail(engine, keep, ca
 
     assert Stopped is type(settlement)
     assert "in the hook" in caplog.text
+
+
+async def test_a_run_that_a_dead_process_left_goes_on_where_someone_knows_how():
+    """Its log goes on after what was seen, under the next epoch, and it settles once."""
+    store = MemoryStore()
+    dead = Engine(store)
+    run = await dead.start(forever("one "), keep=True)
+    await spoken(run, "one ")
+    told = []
+
+    async def again(record, log):
+        told.append(log.text)
+        return source("two")
+
+    async with Engine(store, again=again, clock=lambda: time.time() + 60) as living:
+        taken_up = await living.open(run.id)
+        settlement = await taken_up.settled()
+        events = [event async for _, event in taken_up.read()]
+
+    assert ["one "] == told
+    assert Completed(text="one two", finish_reason="stop", usage=settlement.usage) == settlement
+    assert [RunStarted, Text, Notice, Text, Settled] == [type(event) for event in events]
+    assert "one " == run.text
+    await dead.close()
+
+
+async def test_an_answer_that_is_no_longer_there_leaves_the_run_interrupted():
+    """It did not fail by itself, and nothing of what was seen is lost."""
+    store = MemoryStore()
+    dead = Engine(store)
+    run = await dead.start(forever("one "), keep=True)
+    await spoken(run, "one ")
+
+    async def lost():
+        raise AnswerLost("It is gone.")
+        yield
+
+    async def again(record, log):
+        return lost()
+
+    async with Engine(store, again=again, clock=lambda: time.time() + 60) as living:
+        settlement = await (await living.open(run.id)).settled()
+
+    assert isinstance(settlement, Interrupted)
+    assert "one " == settlement.text
+    await dead.close()

@@ -20,6 +20,8 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     messages: list[dict[str, Any]]
     params: dict[str, Any] = {}
     """Everything else that the caller said (temperature, tools, ...), passed on as it is."""
+    name: str = ""
+    """Under which the answer can be found again by a successor of this process, where the provider can do that."""
     patience: float = 1.0
     """Seconds that may go by with retries before the first event."""
 

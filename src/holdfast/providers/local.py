@@ -135,13 +135,13 @@ class Local:
 
     # answering
 
-    async def stream(self, request: ChatRequest, *, name: str = "") -> AsyncGenerator[list[Yielded]]:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Yielded]]:
         """Yield notices, then the answer; raise a `ProviderError` unless the model said how it ended.
 
-        With a `name` the answer can be attached to by a successor of this process, if that was killed.
+        An answer with a name can be attached to by a successor of this process, if that was killed.
         """
         self._refuse_tools(request)
-        body = _body(request)
+        body, name = _body(request), request.name
         async with aclosing(self._answer(lambda process: process.ask(body, name), name, _choices(request))) as answer:
             async for events in answer:
                 yield events

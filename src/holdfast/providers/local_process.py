@@ -17,7 +17,7 @@ from typing import Protocol
 import aiohttp
 import msgspec
 
-from ..errors import ProviderBroke, ProviderError, ProviderRefused
+from ..errors import AnswerLost, ProviderBroke, ProviderError, ProviderRefused
 from . import local_child
 from .local_child import CLAIMED, END, LOOPBACK, Note, Order, Ready
 from .redaction import redact
@@ -344,9 +344,9 @@ class ModelProcess:
         return True
 
 
-def lost(how: str) -> ProviderBroke:
+def lost(how: str) -> AnswerLost:
     """Return the error of an answer that cannot be attached to."""
-    return ProviderBroke(f"{WHO} {how}.", code="answer_lost")
+    return AnswerLost(f"{WHO} {how}.")
 
 
 def _refusal(body: bytes) -> ProviderError:

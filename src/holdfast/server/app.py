@@ -33,6 +33,9 @@ from .sources import ChatSources
 
 logger = logging.getLogger("holdfast")
 
+LINGER = 30.0
+"""Seconds for which the embedded model goes on when the server was killed: the next one takes its answers up."""
+
 # The most used first: routes are tried in order.
 ENDPOINTS: list[Endpoint] = [
     *completions.ENDPOINTS,
@@ -51,7 +54,8 @@ def create_app(
     keys = keys if keys is not None else Keys(settings, environ, KeyFile(data_folder(settings, environ)))
     check_bind(settings, keys)
     providers = Providers([make_provider(described, settings, environ) for described in settings.providers])
-    engine = Engine(store, sources=ChatSources(store, providers, settings.retry_patience), limits=limits_of(settings))
+    sources = ChatSources(store, providers, settings.retry_patience)
+    engine = Engine(store, sources=sources, again=sources.again, limits=limits_of(settings))
     parts = Parts(settings, store, providers, engine)
     app = Starlette(
         routes=[*(endpoint.route(parts) for endpoint in ENDPOINTS), _description().route(parts)],
@@ -118,7 +122,13 @@ def make_provider(described: ProviderSettings, settings: Settings, environ: Mapp
         return Scripted(described.name)
     if described.dialect == "local":
         model = pathlib.Path(settings.model).expanduser() if settings.model else None
-        return Local(described.name, data=data_folder(settings, environ), model_path=model, offline=settings.offline)
+        return Local(
+            described.name,
+            data=data_folder(settings, environ),
+            model_path=model,
+            offline=settings.offline,
+            linger=LINGER,
+        )
     try:
         return OpenAICompatible(
             described.name,

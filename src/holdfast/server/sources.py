@@ -10,6 +10,7 @@ from ..engine import Run
 from ..errors import ModelNotFound
 from ..events import Notice, Source, Text, Yielded
 from ..history import Message, branch, for_model
+from ..log import Log
 from ..providers import ChatRequest, Providers
 from ..store import RunRecord, Store
 
@@ -35,6 +36,7 @@ class ChatSources:
             model=model,
             messages=await self._messages(record),
             params=record.request.get("params", {}),
+            name=record.id if _can_be_found_again(record) else "",
             patience=self._patience if record.lifetime == "detached" else QUICK,
         )
         if record.message_id == record.parent_id:  # the run goes on with a message: its log begins with what is there
@@ -46,6 +48,17 @@ class ChatSources:
             async for events in stream:
                 yield events
 
+    async def again(self, record: RunRecord, log: Log) -> Source | None:
+        """Return what goes on with a run whose server was killed, where its provider can attach to the answer."""
+        if not _can_be_found_again(record):
+            return None
+        try:
+            provider, _ = await self._providers.find(record.model)
+        except ModelNotFound:
+            return None  # it was taken out of the settings
+        attach = getattr(provider, "attach", None)
+        return cast(Source, attach(record.id, text=log.text, reasoning=log.reasoning)) if attach is not None else None
+
     async def _messages(self, record: RunRecord) -> list[dict[str, Any]]:
         """Return what the model is shown: what the request itself brought, or the session up to the run's turn."""
         if record.session_id is None:
@@ -54,6 +67,11 @@ class ChatSources:
         messages: list[Message] = await self._store.messages(record.session_id)
         system = record.request.get("system") or (session.system if session else None)
         return for_model(branch(messages, record.parent_id), system)
+
+
+def _can_be_found_again(record: RunRecord) -> bool:
+    """Tell whether all of a run's text comes from one answer, and the run outlives its client."""
+    return record.lifetime == "detached" and record.message_id != record.parent_id and record.request.get("n", 1) == 1
 
 
 async def default_model(providers: Providers, wanted: str) -> str:

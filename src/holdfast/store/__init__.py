@@ -246,6 +246,13 @@ class Store(Protocol):
         """Take over the unsettled runs whose keeper's lease has ended: each gets this keeper and the next epoch."""
         ...
 
+    async def adopt(self, run_id: str, epoch: int, keeper: str) -> RunRecord | None:
+        """Give a run that was claimed for nobody, under this epoch, a keeper who goes on with it.
+
+        None where it has settled, or someone else has it. Repeating an adoption that had happened returns the same.
+        """
+        ...
+
     async def waiting_sessions(self) -> list[str]:
         """Return the sessions in which a run is queued and none is running."""
         ...

@@ -1286,6 +1286,22 @@ async def what_was_claimed_for_nobody_can_be_claimed_again(case: Case) -> None:
 
 
 @_check
+async def a_run_that_was_claimed_for_nobody_can_be_adopted_once(case: Case) -> None:
+    """By one who goes on with it; repeating that changes nothing, and another comes too late."""
+    run = await case.start("r", session=None)
+    (claimed,) = [found for found in await case.store.claim("", 100.0) if found.id == run.id]
+    adopted = await case.store.adopt(run.id, claimed.epoch, case.id("k2"))
+
+    assert replace(claimed, keeper=case.id("k2")) == adopted == await case.store.get_run(run.id)
+    assert adopted == await case.store.adopt(run.id, claimed.epoch, case.id("k2"))
+    assert await case.store.adopt(run.id, claimed.epoch, case.id("k3")) is None
+    assert await case.store.adopt(run.id, run.epoch, case.id("k2")) is None
+    assert adopted is not None
+    await case.settle(adopted)
+    assert await case.store.adopt(run.id, claimed.epoch, case.id("k2")) is None
+
+
+@_check
 async def neither_queued_nor_settled_runs_are_taken_over(case: Case) -> None:
     """A queued run has no owner: it starts when its turn comes. A settled one needs none."""
     await case.session()

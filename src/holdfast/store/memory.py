@@ -418,6 +418,14 @@ class MemoryStore:
             run.record = replace(run.record, keeper=keeper, epoch=run.record.epoch + 1)
         return [run.record for run in orphans]
 
+    async def adopt(self, run_id: str, epoch: int, keeper: str) -> RunRecord | None:
+        """Give a run that was claimed for nobody a keeper who goes on with it."""
+        run = self._runs.get(run_id)
+        if run is None or not rules.may_adopt(run.record, epoch, keeper):
+            return None
+        run.record = replace(run.record, keeper=keeper)
+        return run.record
+
     async def waiting_sessions(self) -> list[str]:
         """Return the sessions in which a run is queued and none is running."""
         return [id for id, it in self._sessions.items() if it.unsettled and it.running() is None]

@@ -109,6 +109,11 @@ def queue_changed(run: RunRecord) -> FeedItem:
     return "queue.changed", _waiting(run)
 
 
+def may_adopt(run: RunRecord, epoch: int, keeper: str) -> bool:
+    """Tell whether a run is still in nobody's hands, or in the right ones already."""
+    return run.status == "running" and run.epoch == epoch and run.keeper in ("", keeper)
+
+
 def continued(before: Message, now: Message) -> Message:
     """Return a message with all that was said of it by now, where it was."""
     return msgspec.structs.replace(now, parent_id=before.parent_id, created_at=before.created_at)

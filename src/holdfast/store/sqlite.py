@@ -188,6 +188,10 @@ class SqliteStore:
         """Take over the running runs whose keeper's lease has ended."""
         return await self._write(lambda rows: rows.claim(keeper, now))
 
+    async def adopt(self, run_id: str, epoch: int, keeper: str) -> RunRecord | None:
+        """Give a run that was claimed for nobody a keeper who goes on with it."""
+        return await self._write(lambda rows: rows.adopt(run_id, epoch, keeper))
+
     async def waiting_sessions(self) -> list[str]:
         """Return the sessions in which a run is queued and none is running."""
         return await self._read(lambda rows: rows.waiting_sessions())

@@ -467,6 +467,14 @@ class Writing(Reading):
         self._db.executemany(self._sql["take_over"], [(keeper, n) for n in orphans])
         return [self._run_by_number(n) for n in orphans]
 
+    def adopt(self, run_id: str, epoch: int, keeper: str) -> RunRecord | None:
+        """Give a run that was claimed for nobody a keeper who goes on with it."""
+        run = self.run(run_id)
+        if run is None or not rules.may_adopt(run, epoch, keeper):
+            return None
+        self._rows("adopt", id=run_id, keeper=keeper)
+        return replace(run, keeper=keeper)
+
 
 # rows and structs
 

@@ -146,6 +146,9 @@ SELECT n FROM runs
 WHERE status = 'running' AND status <> 'settled' AND keeper NOT IN (SELECT keeper FROM leases WHERE until > :now)
 ORDER BY n
 
+-- name: adopt
+UPDATE runs SET keeper = :keeper WHERE id = :id
+
 -- name: take_over
 UPDATE runs SET keeper = ?, epoch = epoch + 1 WHERE n = ?
 
