@@ -19,7 +19,8 @@ from holdfast.engine import Engine
 from holdfast.errors import ProviderBroke, ProviderError, ProviderRefused, ProviderUnreachable
 from holdfast.events import Completed, Failed, Finish, Notice, Reasoning, Text, ToolCall, Truncated, Usage
 from holdfast.providers import ChatRequest
-from holdfast.providers.openai_compatible import LONGEST_RETRY_AFTER, OpenAICompatible, estimate_tokens, retry_after
+from holdfast.providers.http import LONGEST_RETRY_AFTER, estimate_tokens, retry_after
+from holdfast.providers.openai_compatible import OpenAICompatible
 from tests.requirements import requirement
 from tests.support.http import Client
 from tests.support.upstream import (
@@ -464,7 +465,7 @@ async def test_what_had_arrived_before_the_cut_is_kept_although_nobody_was_readi
     up.enqueue([Headers(), Delta("one"), Gate(), Delta(" two"), Eof(clean=False)])
     async with aclosing(provider.stream(request())) as stream:
         await first_text(stream)
-        [response] = provider._open
+        [response] = provider._upstream._open
         up.open()
         await until(lambda: response.content.exception() is not None)
 

@@ -32,7 +32,7 @@ from ..reasoning import Piece, ThinkSplitter
 from .redaction import redact
 from .sse import EventTooLarge, ServerSentEvent, SSEDecoder
 
-__all__ = ["MAX_EVENT", "MAX_TEXT", "AnswerDecoder", "loosely", "told"]
+__all__ = ["CUT_SHORT", "MAX_EVENT", "MAX_TEXT", "AnswerDecoder", "Halves", "count", "loosely", "told"]
 
 MAX_EVENT = 8 * 1024 * 1024
 """Bytes of one event, and of a body that is no event stream."""
@@ -139,7 +139,7 @@ class AnswerDecoder:
         self._answers: dict[int, _Answer] = {}
         self._usage: Usage | None = None
         self._shown_usage: Usage | None = None
-        self._halves: _Halves | None = None  # there is one once half a surrogate pair may have been seen
+        self._halves: Halves | None = None  # there is one once half a surrogate pair may have been seen
         self._plain = _PlainChunk()
 
     def feed(self, data: bytes) -> list[Yielded]:
@@ -220,7 +220,7 @@ class AnswerDecoder:
             return _decode_chunk(payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             chunk = _decode_loosely(payload)
-        self._halves = self._halves or _Halves()
+        self._halves = self._halves or Halves()
         self._plain.forget()
         return chunk
 
@@ -355,7 +355,7 @@ class AnswerDecoder:
     # usage
 
     def _take_usage(self, usage: _Usage, events: list[Yielded], *, provisional: bool) -> None:
-        counted = Usage(_count(usage.prompt_tokens), _count(usage.completion_tokens), "provider")
+        counted = Usage(count(usage.prompt_tokens), count(usage.completion_tokens), "provider")
         if counted.total_tokens:
             self._usage = counted
             if not provisional:
@@ -546,7 +546,7 @@ class _Call:
         return id
 
 
-class _Halves:
+class Halves:
     """Halves of surrogate pairs that wait for the other half: upstreams cut text in the middle of an emoji."""
 
     def __init__(self) -> None:
@@ -563,6 +563,10 @@ class _Halves:
     def give_up(self, place: tuple[int, str]) -> str:
         """Return what stands for a half whose other half never came."""
         return "\ufffd" if self._waiting.pop(place, "") else ""
+
+    def places(self) -> set[int]:
+        """Return where halves still wait."""
+        return {index for index, _ in self._waiting}
 
 
 class _PlainChunk:
@@ -670,5 +674,6 @@ def _text_of(thinking: str | list[_Part]) -> str:
     return thinking if isinstance(thinking, str) else "".join(part.text or "" for part in thinking)
 
 
-def _count(tokens: int | float | None) -> int:
+def count(tokens: int | float | None) -> int:
+    """Return a number of tokens that makes sense, whatever an upstream says."""
     return min(max(0, int(tokens or 0)), _MOST_TOKENS)

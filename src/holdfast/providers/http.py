@@ -1,0 +1,533 @@
+"""What all upstreams that are reached by HTTP have in common: how they are asked, read, left, and asked again.
+
+Whatever ends a stream also ends the upstream's work: the last step of each way out is an abort of the socket that
+awaits nothing, so neither a second cancel nor a peer that does not read can keep it open. A connection is used again
+only after an answer that was read to its end.
+
+Requests are repeated only before the first event of an answer, within the caller's patience, and with a notice. One
+thing is repeated without: a request on a kept-alive connection that was closed before any answer came, as the
+upstream had given it up already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import math
+import os
+import random
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from types import SimpleNamespace
+from typing import Any, ClassVar, Protocol, TypeAlias
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
+
+import aiohttp
+import msgspec
+
+from ..errors import ProviderBroke, ProviderError, ProviderRefused, ProviderUnreachable
+from ..events import Notice, Usage, Yielded
+from . import ChatRequest
+from .openai_stream import loosely, told
+from .redaction import redact
+
+__all__ = [
+    "Catalogue",
+    "HTTPUpstream",
+    "Refused",
+    "encode_body",
+    "estimate_tokens",
+    "model_names",
+    "retry_after",
+]
+
+RETRIED = frozenset({408, 429, 500, 502, 503, 504, 529})
+"""Answers after which the same request may succeed a little later."""
+
+LONGEST_RETRY_AFTER = 3600.0
+MODELS_RETRY = 10.0
+"""Seconds at most after which the models are looked up again when a look-up has failed."""
+
+_FIRST_PAUSE = 0.2
+_LONGEST_PAUSE = 8.0
+_ERROR_BODY = 64 * 1024
+_END_OF_BODY_SECONDS = 0.05  # the last bytes of HTTP framing follow the last event at once, or it is not kept
+_LARGE = 1024 * 1024  # aiohttp wants larger bodies as a file
+
+_TELLING_NAMES = ("auth", "key", "token", "secret", "cookie", "sig", "password")
+
+
+class Answer(Protocol):
+    """Turns the bytes of one response into events. `error` and `finished` are as `AnswerDecoder` has them."""
+
+    over: bool
+    finished: bool
+    error: ProviderError | None
+
+    def feed(self, data: bytes) -> list[Yielded]:
+        """Return the events that one more read completes."""
+        ...
+
+    def end(self, *, cut: bool = False) -> list[Yielded]:
+        """Return what is left when the upstream has ended: of its own accord, or `cut` off."""
+        ...
+
+
+Asked: TypeAlias = aiohttp.ClientResponse | ProviderError
+"""A response whose status says that an answer follows, or what is wrong."""
+
+
+class HTTPUpstream:
+    """One upstream, its headers and its secrets.
+
+    `key` is the header that holds the API key. `linger` is how long is waited for the rest when the main thing has been
+    said: what follows the finish reason, the body after an error's status.
+
+    Costs one HTTP session, and for each stream one connection.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        base_url: str,
+        *,
+        key: Mapping[str, str],
+        headers: Mapping[str, str],
+        connect_timeout: float,
+        linger: float,
+    ) -> None:
+        self.name = name
+        self._url = _Url(base_url)
+        self._headers = _merged(key, headers)
+        self.secrets = _secrets(self._headers, self._url)
+        self._connect_timeout = connect_timeout
+        self._linger = linger
+        self._session: aiohttp.ClientSession | None = None
+        self._open: set[aiohttp.ClientResponse] = set()
+
+    async def stream(
+        self, request: ChatRequest, ask: Callable[[ChatRequest], Awaitable[Asked]], answer: Answer
+    ) -> AsyncGenerator[list[Yielded]]:
+        """Yield the events of each read together; raise a `ProviderError` unless the upstream said how it ended."""
+        yield [Usage(estimate_tokens(request.messages), 0, "estimated")]
+        patience = _Patience(request.patience)
+        while True:
+            answered = await ask(request)
+            if not isinstance(answered, ProviderError):
+                break
+            pause = patience.pause_after(answered)
+            if pause is None:
+                raise answered
+            yield [Notice("retry", f"Trying again in {pause:.1f} s, because {answered}")]
+            await asyncio.sleep(pause)
+        watch = _Watch(answered)
+        try:
+            self._open.add(answered)
+            while not answer.over:
+                if events := await self._read(answered.content, answer):
+                    yield events
+            if answer.error is not None:
+                raise answer.error
+            await _read_to_end(answered.content)
+        finally:
+            watch.end()
+            self._open.discard(answered)
+            answered.close()
+
+    async def _read(self, content: aiohttp.StreamReader, answer: Answer) -> list[Yielded]:
+        """Return the events of the next read, or of the end."""
+        try:
+            if answer.finished:
+                async with asyncio.timeout(self._linger):
+                    data = await content.readany()
+            else:
+                data = await content.readany()
+        except (aiohttp.ClientError, OSError):
+            return answer.feed(_unread(content)) + answer.end(cut=True)
+        return answer.feed(data) if data else answer.end()
+
+    async def ask(self, path: str, body: bytes) -> Asked:
+        """Return the response if its status says that an answer follows, and else what is wrong."""
+        try:
+            response = await self._post(path, body)
+        except ProviderError as error:
+            return error
+        if response.status == HTTPStatus.OK and not _is_compressed(response):
+            return response
+        try:
+            return await self._refusal(response)
+        finally:
+            response.close()
+
+    async def _post(self, path: str, body: bytes) -> aiohttp.ClientResponse:
+        while True:
+            connection = SimpleNamespace(was_used_before=False)
+            try:
+                return await self._http().post(
+                    self._url.of(path),
+                    data=io.BytesIO(body) if len(body) > _LARGE else body,
+                    headers=self._headers,
+                    allow_redirects=False,
+                    trace_request_ctx=connection,
+                )
+            except aiohttp.ClientError as error:
+                was_given_up = isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError)
+                if not (connection.was_used_before and was_given_up):
+                    raise self._explain(error) from error
+
+    def _explain(self, error: aiohttp.ClientError) -> ProviderError:
+        """Return what a failure before any answer is. The host is left out: not every reader may know it."""
+        if isinstance(error, aiohttp.ServerTimeoutError):
+            why = f"nothing was there within {self._connect_timeout:g} s"
+        elif isinstance(error, aiohttp.ClientConnectorDNSError):
+            why = "its name could not be resolved"
+        elif isinstance(error, aiohttp.ClientSSLError):
+            why = "TLS failed"
+        elif isinstance(error, aiohttp.InvalidURL):
+            why = "its address is no URL"
+        elif isinstance(error, aiohttp.ClientConnectorError):
+            why = os.strerror(error.errno).lower() if error.errno else "the connection failed"
+        elif isinstance(error, aiohttp.ClientConnectionError):
+            return ProviderBroke(f"{self.name} closed the connection before it answered.")
+        else:
+            return ProviderBroke(f"{self.name} answered with something that is not HTTP.")
+        return ProviderUnreachable(f"{self.name} could not be reached: {why}.")
+
+    async def _refusal(self, response: aiohttp.ClientResponse) -> ProviderError:
+        if response.status == HTTPStatus.OK:
+            return ProviderBroke(f"{self.name} sent a compressed answer, which was not asked for.")
+        if 300 <= response.status < 400:
+            return Refused(f"{self.name} redirects to another address, which is not followed.", response)
+        body = b"" if _is_compressed(response) else await _read_error(response.content, self._linger)
+        value = loosely(body)
+        said = told(value)
+        message = f"{self.name} answered {response.status}: {redact(said, self.secrets) or _phrase(response.status)}"
+        return Refused(message, response, unredacted=said, param=_param(value, self.secrets))
+
+    def _http(self) -> aiohttp.ClientSession:
+        """Return the session, made when it is first needed: it belongs to the loop that runs then."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0),
+                timeout=aiohttp.ClientTimeout(
+                    total=None, connect=self._connect_timeout, sock_connect=self._connect_timeout
+                ),
+                response_class=_Response,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                trust_env=False,
+                trace_configs=[_tell_when_used_before()],
+            )
+        return self._session
+
+    async def get(self, path: str, limit: int, query: str = "") -> Any:
+        """Return the JSON of up to `limit` bytes that is found there; None where there is none now."""
+        try:
+            response = await self._http().get(self._url.of(path, query), headers=self._headers, allow_redirects=False)
+        except aiohttp.ClientError:
+            return None
+        body = b""
+        try:
+            if response.status == HTTPStatus.OK:
+                body = await _read_upto(response.content, limit)
+        except aiohttp.ClientError:
+            return None
+        finally:
+            response.close()
+        return loosely(body)
+
+    async def close(self) -> None:
+        """End the streams that still go on, and let go of the connections."""
+        for response in tuple(self._open):
+            response.close()
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+
+def encode_body(body: Mapping[str, Any]) -> bytes:
+    """Return a request's body as JSON, whatever its strings hold."""
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError:  # half an emoji: JSON can escape it, UTF-8 cannot hold it
+        return json.dumps(body).encode()
+
+
+class _Response(aiohttp.ClientResponse):
+    """A response whose `close` is an abort: a polite close would wait for a peer that does not read."""
+
+    def close(self) -> None:
+        """Close the socket now, and await nothing."""
+        transport = self.connection.transport if self.connection is not None else None
+        super().close()
+        if transport is not None:
+            transport.abort()
+
+
+class _Watch:
+    """Wakes the reader of a body when its connection is gone.
+
+    aiohttp itself does that, but not where the body's chunked framing is broken: the reader would wait for ever.
+    """
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._content = response.content
+        protocol = response.connection.protocol if response.connection is not None else None
+        self._closed = protocol.closed if protocol is not None else None
+        if self._closed is not None:
+            self._closed.add_done_callback(self._wake)
+        elif protocol is not None:
+            self._break()
+
+    def _wake(self, closed: asyncio.Future[None]) -> None:
+        _seen(closed)
+        self._break()
+
+    def _break(self) -> None:
+        if not self._content.is_eof() and self._content.exception() is None:
+            self._content.set_exception(aiohttp.ClientPayloadError("the framing of the body is broken"))
+
+    def end(self) -> None:
+        """Let go of the reader, but see the connection's own end: asyncio reports an error that nobody saw."""
+        if self._closed is not None:
+            self._closed.remove_done_callback(self._wake)
+            self._closed.remove_done_callback(_seen)
+            self._closed.add_done_callback(_seen)
+
+
+def _seen(closed: asyncio.Future[None]) -> None:
+    closed.exception()
+
+
+class Refused(ProviderRefused):
+    """The upstream's status is no success. `answered` is that status, `status` what it means to our own client."""
+
+    _MEANING: ClassVar = {
+        400: (400, "upstream_rejected"),
+        413: (413, "upstream_rejected"),
+        422: (422, "upstream_rejected"),
+        404: (404, "upstream_not_found"),
+        401: (502, "upstream_auth"),
+        403: (502, "upstream_auth"),
+        429: (429, "upstream_rate_limited"),
+    }
+
+    def __init__(
+        self, message: str, response: aiohttp.ClientResponse, *, unredacted: str = "", param: str | None = None
+    ) -> None:
+        status, code = self._MEANING.get(response.status, (502, "upstream_error"))
+        super().__init__(message, code=code, status=status, retry_after=retry_after(response.headers, time.time()))
+        self.answered = response.status
+        self.param = param
+        self._unredacted = unredacted
+
+    def is_about(self, field: str) -> bool:
+        """Tell whether the upstream refuses the request because of a field that it does not know."""
+        return self.answered in (400, 422) and field in self._unredacted
+
+
+class _Patience:
+    """How long retries may still go on. Pauses double, with some chance in them so that clients do not come in step."""
+
+    def __init__(self, seconds: float) -> None:
+        self._deadline = time.monotonic() + seconds
+        self._pause = _FIRST_PAUSE
+
+    def pause_after(self, error: ProviderError) -> float | None:
+        """Return how long to wait before the next try; None where there is to be none."""
+        if not isinstance(error, ProviderUnreachable) and getattr(error, "answered", 0) not in RETRIED:
+            return None
+        pause = max(self._pause * random.uniform(1.0, 1.5), error.retry_after or 0.0)
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+        return pause if time.monotonic() + pause <= self._deadline else None
+
+
+class Catalogue:
+    """The models that an upstream offers, looked up by one task for all who ask, and remembered for a while."""
+
+    def __init__(self, look_up: Callable[[], Awaitable[list[str] | None]], timeout: float, fresh: float) -> None:
+        self._look_up = look_up
+        self._timeout = timeout
+        self._fresh = fresh
+        self._names: list[str] | None = None
+        self._due = 0.0
+        self._task: asyncio.Task[None] | None = None
+
+    async def names(self) -> list[str]:
+        """Return the last list at once, or the first when it is there. A look-up that is due goes on meanwhile."""
+        if self._task is None and time.monotonic() >= self._due:
+            self._task = asyncio.create_task(self._renew())
+        if self._names is None and self._task is not None:
+            await asyncio.wait({self._task})
+        return list(self._names or ())
+
+    async def _renew(self) -> None:
+        names = None
+        try:
+            async with asyncio.timeout(self._timeout):
+                names = await self._look_up()
+        except TimeoutError:
+            pass  # the last list stands
+        finally:
+            self._task = None
+        self._due = time.monotonic() + (min(MODELS_RETRY, self._fresh) if names is None else self._fresh)
+        self._names = self._names if names is None else names
+
+    async def close(self) -> None:
+        """Give up a look-up that is going on."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+
+class _Url:
+    """A base URL, checked once. A query (some gateways want one) stays at the end."""
+
+    def __init__(self, base_url: str) -> None:
+        parts = urlsplit(base_url.strip())
+        if parts.scheme not in ("http", "https") or not _is_host(parts.hostname):
+            raise ValueError(f"base_url must begin with http:// or https:// and name a host, unlike {base_url!r}")
+        if parts.username is not None:
+            raise ValueError("base_url must not hold a name or password: use api_key or headers")
+        self._parts = parts
+
+    def of(self, path: str, query: str = "") -> str:
+        query = "&".join(part for part in (self._parts.query, query) if part)
+        return urlunsplit(self._parts._replace(path=self._parts.path.rstrip("/") + path, query=query, fragment=""))
+
+    def query(self) -> list[tuple[str, str]]:
+        return parse_qsl(self._parts.query)
+
+
+def _is_host(name: str | None) -> bool:
+    try:
+        return bool(name and name.encode("idna"))
+    except UnicodeError:
+        return False
+
+
+def estimate_tokens(messages: Sequence[Mapping[str, Any]]) -> int:
+    """Return about how many tokens the messages are: four characters to each, and nothing for images."""
+    return -(-sum(_characters(message) for message in messages) // 4)
+
+
+def _characters(value: Any) -> int:
+    """Count the characters of a message's own text, the text of its parts and the arguments of its calls."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, Mapping):
+        fields = ("content", "text", "tool_calls", "function", "name", "arguments")
+        return sum(_characters(value[field]) for field in fields if field in value)
+    return sum(map(_characters, value)) if isinstance(value, list) else 0
+
+
+def retry_after(headers: Mapping[str, str], now: float) -> float | None:
+    """Return the seconds that an upstream asks to be left alone: 0 to an hour; None where it asks nothing sensible."""
+    value = headers.get("Retry-After", "").strip()
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = _seconds_until(value, now)
+    return min(max(0.0, seconds), LONGEST_RETRY_AFTER) if math.isfinite(seconds) else None
+
+
+def _seconds_until(date: str, now: float) -> float:
+    try:
+        return parsedate_to_datetime(date).timestamp() - now
+    except (ValueError, OverflowError):
+        return math.nan
+
+
+async def _read_error(content: aiohttp.StreamReader, within: float) -> bytes:
+    """Read as much of an error's body as is worth it; the status has said the main thing."""
+    try:
+        async with asyncio.timeout(within):
+            return await _read_upto(content, _ERROR_BODY)
+    except (aiohttp.ClientError, OSError):
+        return b""
+
+
+async def _read_upto(content: aiohttp.StreamReader, limit: int) -> bytes:
+    body = bytearray()
+    while len(body) < limit and (data := await content.readany()):
+        body += data
+    return bytes(body[:limit])
+
+
+async def _read_to_end(content: aiohttp.StreamReader) -> None:
+    """Read what follows the last event, so that the connection can be used again; if that takes long it is not."""
+    try:
+        async with asyncio.timeout(_END_OF_BODY_SECONDS):
+            while await content.readany():
+                pass
+    except (aiohttp.ClientError, OSError):
+        pass  # the answer is whole all the same
+
+
+def _unread(content: aiohttp.StreamReader) -> bytes:
+    """Return what had arrived before a connection broke: aiohttp raises first and would have it lost."""
+    return b"".join(content._buffer)
+
+
+def _tell_when_used_before() -> aiohttp.TraceConfig:
+    async def tell(session: aiohttp.ClientSession, context: SimpleNamespace, params: Any) -> None:
+        if context.trace_request_ctx is not None:
+            context.trace_request_ctx.was_used_before = True
+
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_reuseconn.append(tell)
+    return trace
+
+
+def _merged(key: Mapping[str, str], headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of each request; those that were configured stand before ours."""
+    ours = {
+        "User-Agent": "holdfast",
+        "Accept": "text/event-stream, application/json",
+        "Accept-Encoding": "identity",
+        "Content-Type": "application/json",
+        **key,
+    }
+    given = {name.lower() for name in headers}
+    merged = {name: value for name, value in ours.items() if name.lower() not in given} | dict(headers)
+    for name, value in merged.items():
+        if not value.isprintable():
+            raise ValueError(f"the value of the header {name!r} holds a control character")
+    return merged
+
+
+def _secrets(headers: Mapping[str, str], url: _Url) -> tuple[str, ...]:
+    """Return what must never be shown: keys in headers and in the URL's query."""
+    named = [*headers.items(), *url.query()]
+    telling = [value for name, value in named if any(part in name.lower() for part in _TELLING_NAMES)]
+    return tuple(value.removeprefix("Bearer ").strip() for value in telling)
+
+
+def _is_compressed(response: aiohttp.ClientResponse) -> bool:
+    return response.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity")
+
+
+def _phrase(status: int) -> str:
+    try:
+        return f"{HTTPStatus(status).phrase}."
+    except ValueError:
+        return "it did not say why."
+
+
+def _param(value: Any, secrets: Sequence[str]) -> str | None:
+    """Return the parameter that an upstream complains of."""
+    error = value.get("error") if isinstance(value, dict) else None
+    param = error.get("param") if isinstance(error, dict) else None
+    return redact(param, secrets) if isinstance(param, str) else None
+
+
+def model_names(value: Any) -> list[str] | None:
+    """Return the ids in a list of models, each once; None where there is no list."""
+    listed = value.get("data", value.get("models")) if isinstance(value, dict) else value
+    if not isinstance(listed, list):
+        return None
+    ids = [entry.get("id") or entry.get("name") for entry in listed if isinstance(entry, dict)]
+    return list(dict.fromkeys(id for id in ids if isinstance(id, str)))
