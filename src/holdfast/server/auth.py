@@ -57,12 +57,12 @@ class Gate:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"] if name in _READ}
         origin = headers.get(b"origin", "")
         refusal = self._refuse(scope, headers, origin)
-        if refusal is not None:
-            await answer(refusal)(scope, receive, send)
-        elif self._is_foreign_but_allowed(origin):
-            await self._share(scope, receive, send, origin)
+        app: ASGIApp = self._app if refusal is None else answer(refusal)
+        if self._is_foreign_but_allowed(origin):
+            app = _preflight if refusal is None and scope["method"] == "OPTIONS" else app
+            await _share(app, scope, receive, send, origin)
         else:
-            await self._app(scope, receive, send)
+            await app(scope, receive, send)
 
     def _refuse(self, scope: Scope, headers: dict[bytes, str], origin: str) -> ErrorInfo | None:
         host = headers.get(b"host", "").lower()
@@ -99,32 +99,32 @@ class Gate:
     def _is_foreign_but_allowed(self, origin: str) -> bool:
         return bool(origin) and origin.lower().rstrip("/") in self._origins
 
-    async def _share(self, scope: Scope, receive: Receive, send: Send, origin: str) -> None:
-        """Let an allowed page elsewhere read the answer, event streams too."""
-        allowed = [
-            (b"access-control-allow-origin", origin.encode("latin-1")),
-            (b"access-control-expose-headers", b"x-run-id, x-request-id, location, retry-after"),
-            (b"vary", b"origin"),
-        ]
-        if scope["method"] == "OPTIONS":
-            allowed += [
-                (b"access-control-allow-methods", b"GET, POST, PATCH, PUT, DELETE"),
-                (
-                    b"access-control-allow-headers",
-                    b"authorization, content-type, idempotency-key, last-event-id, x-session-id",
-                ),
-                (b"access-control-max-age", b"600"),
-            ]
-            await send({"type": "http.response.start", "status": 204, "headers": allowed})
-            await send({"type": "http.response.body", "body": b""})
-            return
 
-        async def sharing(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", []), *allowed]
-            await send(message)
+async def _share(app: ASGIApp, scope: Scope, receive: Receive, send: Send, origin: str) -> None:
+    """Let an allowed page elsewhere read the answer: event streams and refusals too."""
+    allowed = [
+        (b"access-control-allow-origin", origin.encode("latin-1")),
+        (b"access-control-expose-headers", b"x-run-id, x-request-id, location, retry-after"),
+        (b"vary", b"origin"),
+    ]
 
-        await self._app(scope, receive, sharing)
+    async def sharing(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", []), *allowed]
+        await send(message)
+
+    await app(scope, receive, sharing)
+
+
+async def _preflight(scope: Scope, receive: Receive, send: Send) -> None:
+    """Tell a browser what an allowed page may send."""
+    headers = [
+        (b"access-control-allow-methods", b"GET, POST, PATCH, PUT, DELETE"),
+        (b"access-control-allow-headers", b"authorization, content-type, idempotency-key, last-event-id, x-session-id"),
+        (b"access-control-max-age", b"600"),
+    ]
+    await send({"type": "http.response.start", "status": 204, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
 
 
 _READ = frozenset({b"host", b"origin", b"authorization", b"sec-fetch-site"})
