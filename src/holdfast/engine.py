@@ -310,7 +310,8 @@ class Engine:
         self._dirty: dict[Run, None] = {}
         self._more = asyncio.Event()
         self._committer: asyncio.Task[None] | None = None
-        self._leaser: asyncio.Task[None] | None = None
+        self._chores: list[asyncio.Task[None]] = []
+        self._renewed_at = 0.0
         self._tasks: set[asyncio.Task[Any]] = set()
         self._work: set[asyncio.Task[Any]] = set()
         self._abandoned: set[asyncio.Task[Any]] = set()
@@ -321,8 +322,10 @@ class Engine:
         """Settle what a dead process left, go on with what was queued, and hold the lease."""
         if self.store is not None:
             store = self.store
-            await self._insist(lambda: self._beat(store))
-            self._leaser = asyncio.create_task(self._hold_lease(store))
+            await self._insist(lambda: self._renew(store))
+            self._chores = [asyncio.create_task(self._hold_lease(store))]
+            await self._insist(lambda: self._recover(store))
+            self._chores.append(asyncio.create_task(self._keep_recovering(store)))
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -921,35 +924,57 @@ class Engine:
     # leases and the end
 
     async def _hold_lease(self, store: Store) -> None:
+        """Renew the lease, however long other chores take."""
         while True:
             await asyncio.sleep(self._lease / 3)
-            await self._insist(lambda: self._beat(store))
+            await self._insist(lambda: self._renew(store))
 
-    async def _beat(self, store: Store) -> None:
-        """Renew the lease, then see to the runs of those who did not, and to what waits.
-
-        One look at the clock serves both: if it jumped in between, an engine would take its own runs for orphans.
-        """
+    async def _renew(self, store: Store) -> None:
         now = self._clock()
         await store.renew(self.keeper, now + self._lease)
-        for orphan in await see_to_orphans(store, now, self._go_on):
+        self._renewed_at = now
+
+    async def _keep_recovering(self, store: Store) -> None:
+        while True:
+            await asyncio.sleep(self._lease / 3)
+            await self._insist(lambda: self._recover(store))
+
+    async def _recover(self, store: Store) -> None:
+        """See to the runs of those who did not renew their lease, and to what waits.
+
+        By the clock of our own last renewal: if it jumped since, an engine would take its own runs for orphans.
+        """
+        for orphan in await see_to_orphans(store, self._renewed_at, self._go_on):
             logger.warning("run %s was left by a process that is gone: settled as interrupted", orphan.id)
+            self.touch(orphan.session_id)
         waiting = [run.record.session_id or "" for run in self._runs.values() if run.status == "queued"]
         for session_id in dict.fromkeys([*waiting, *await store.waiting_sessions()]):
             self._hold_work(asyncio.create_task(self._start_next(session_id)))
 
     async def _go_on(self, orphan: RunRecord, log: Log) -> bool:
         """Go on with a run that a dead process left, where someone knows how to. What was seen is seen once."""
-        source = await self._again(orphan, log) if self._again is not None and not self.closing else None
+        source = await self._find_again(orphan, log)
         if source is None:
             return False
+        run = Run(self, orphan, kept=True, source=source)
         record = await self._insist(lambda: self._require_store().adopt(orphan.id, orphan.epoch, self.keeper))
         if record is None:
+            self._discard_source(run)
             return True  # someone else has it
-        run = Run(self, record, kept=True, source=source)
+        run.record = record
         run.log = run._log = log
         self._launch(run, Notice("resumed", "The server was started again, and the answer goes on."))
         return True
+
+    async def _find_again(self, orphan: RunRecord, log: Log) -> Source | None:
+        if self._again is None or self.closing:
+            return None
+        try:
+            async with asyncio.timeout(self._lease):
+                return await self._again(orphan, log)
+        except Exception:
+            logger.exception("run %s cannot go on", orphan.id)
+            return None
 
     async def close(self, *, drain: float = 0.0, within: float = 10.0) -> None:
         """Start nothing new, give runs `drain` seconds to end by themselves, stop the rest, see all of them settled.
@@ -966,7 +991,7 @@ class Engine:
         await self._all_settled(within)
         if ending := self._tasks | self._abandoned:
             await asyncio.wait(ending, timeout=self.limits.grace)
-        for task in (*self._tasks, self._committer, self._leaser):
+        for task in (*self._tasks, self._committer, *self._chores):
             if task is not None:
                 task.cancel()
                 await asyncio.wait({task})

@@ -18,7 +18,7 @@ from holdfast.errors import HoldfastError, SessionBusy
 from holdfast.events import AnySettlement, Completed, Event, Failed, Finish, Interrupted, Settled, Stopped, Text
 from holdfast.history import Message
 from holdfast.log import Log
-from holdfast.recovery import read_back
+from holdfast.recovery import GoOn, read_back
 from holdfast.store import Idempotency, RunRecord, Store
 from holdfast.store.memory import MemoryStore
 
@@ -503,7 +503,7 @@ class _ClaimsTheLiving(MemoryStore):
         return await super().claim(keeper, float("inf"))
 
 
-async def _drop_partials(store: Store, now: float) -> list[RunRecord]:
+async def _drop_partials(store: Store, now: float, go_on: GoOn) -> list[RunRecord]:
     orphans = await store.claim("", now)
     for orphan in orphans:
         log = await read_back(store, orphan.id)
@@ -516,7 +516,7 @@ BANK.append(
         name="recovery-drops-the-partial",
         reason="what was shown before the crash is not in the settlement",
         origin="LangGraph #5672",
-        patches={"settle_orphans": _drop_partials},
+        patches={"see_to_orphans": _drop_partials},
     )
 )
 
@@ -527,8 +527,8 @@ BANK.append(
     "ours, found by this simulation",
 )
 class _ClaimsForItself(Engine):
-    async def _beat(self, store: Store) -> None:
-        await super()._beat(_Renaming(store, self.keeper))  # type: ignore[arg-type]
+    async def _recover(self, store: Store) -> None:
+        await super()._recover(_Renaming(store, self.keeper))  # type: ignore[arg-type]
 
 
 class _Renaming:
@@ -549,17 +549,42 @@ class _Renaming:
     "ours, found by this simulation",
 )
 class _TwoClocks(Engine):
-    async def _beat(self, store: Store) -> None:
-        await super()._beat(_LateClaim(store, self._clock))  # type: ignore[arg-type]
+    async def _recover(self, store: Store) -> None:
+        self._renewed_at = self._clock()
+        await super()._recover(store)
 
 
-class _LateClaim(_Renaming):
-    def __init__(self, store: Store, clock: Callable[[], float]) -> None:
-        super().__init__(store, "")
-        self._clock = clock
+@bad(
+    "recovery-holds-up-the-lease",
+    "while it looks for a way to go on with an orphan, an engine forgets to say that it is alive",
+    "ours, found by this simulation",
+)
+class _RecoveryHoldsUpTheLease(Engine):
+    async def _hold_lease(self, store: Store) -> None:
+        pass
 
-    def claim(self, keeper: str, now: float) -> Any:
-        return self._store.claim(keeper, self._clock())
+    async def _recover(self, store: Store) -> None:
+        await self._renew(store)
+        await super()._recover(store)
+
+
+@bad(
+    "lost-way-of-going-on", "an error of whoever knows how to go on ends recovery", "ours, found by this simulation"
+)
+class _LostWayOfGoingOn(Engine):
+    async def _find_again(self, orphan: RunRecord, log: Log) -> Any:
+        return await self._again(orphan, log) if self._again is not None else None
+
+
+@bad("orphans-settled-in-silence", "who watches a session is not told of its orphans' end", "ours, found here")
+class _SilentRecovery(Engine):
+    async def _recover(self, store: Store) -> None:
+        watchers, self._watchers = self._watchers, {}
+        try:
+            await super()._recover(store)
+        finally:
+            watchers.update(self._watchers)
+            self._watchers = watchers
 
 
 @bad("no-recovery", "what a dead process left stays as it is", "a run that shows `running` for ever after a restart")

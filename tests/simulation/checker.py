@@ -16,9 +16,8 @@ from holdfast.events import (
     Completed,
     Event,
     Failed,
-    Finish,
     Interrupted,
-    Reasoning,
+    Notice,
     RunStarted,
     Settled,
     Stopped,
@@ -30,8 +29,9 @@ from holdfast.events import (
 from holdfast.history import Message, outcome
 from holdfast.store import RunRecord
 
-from .history import Ask, RunFacts, SendFacts, SourceFacts, Stopping, flat
+from .history import Ask, RunFacts, SendFacts, SourceFacts, Stopping
 from .scenario import GRACE
+from .sources import events
 from .store import peek
 
 if TYPE_CHECKING:
@@ -131,8 +131,8 @@ class _RunCheck:
     # the words
 
     def _source(self) -> SourceFacts | None:
-        """Return the source that was consumed."""
-        return next((source for source in self.run.sources if source.entered is not None), None)
+        """Return the source that was consumed; the last one, where another process has gone on with the run."""
+        return next((source for source in reversed(self.run.sources) if source.entered is not None), None)
 
     def _asks(self) -> list[Ask]:
         in_session = self.world.history.session_asks.get(self.run.session_id or "", ())
@@ -148,11 +148,16 @@ class _RunCheck:
             self.violate("its usage is not what the provider counted")
         source = self._source()
         yielded = list(_events(source)) if source is not None else []
-        logged = [event for event in self.log if not isinstance(event, (RunStarted, Settled))]
-        if logged != [event for _, event in yielded[: len(logged)]]:
+        logged = [event for event in self.log if not is_ours(event)]
+        before = 0 if source is None else source.after or 0
+        planned = [event for _, item in self.run.send.plan.source.items for event in events(item)]
+        if (
+            logged[before:] != [event for _, event in yielded[: len(logged[before:])]]
+            or logged[:before] != planned[:before]
+        ):
             self.violate("its log is not what its source yielded")
-        elif len(logged) < self._least(source, yielded):
-            self.violate(f"it lost words: {len(logged)} of {len(yielded)} events are in its log")
+        elif len(logged) < before + self._least(source, yielded):
+            self.violate(f"it lost words: {len(logged)} of {before + len(yielded)} events are in its log")
 
     def _least(self, source: SourceFacts | None, yielded: list[tuple[int, Event]]) -> int:
         """Return how many events must be in the log: all that came before anyone asked for an end."""
@@ -189,7 +194,8 @@ class _RunCheck:
         first = min(ask.step for ask in asks)
         if source is not None and source.said is not None and source.said[0] < first:
             return "and its source had said before how it ended"
-        if source is not None and source.ended is not None and source.ended < first:
+        clear = source is not None and source.plan.end != "cancels itself"  # that looks like being cancelled
+        if source is not None and clear and source.ended is not None and source.ended < first:
             return f"and its source had {source.how} before"
         return self._check_receipt(settlement, source)
 
@@ -244,7 +250,7 @@ class _RunCheck:
     # the sources
 
     def _check_sources(self) -> None:
-        entered = [source for source in self.run.sources if source.entered is not None]
+        entered = [source for source in self.run.sources if source.entered is not None and source.after is None]
         if len(entered) > 1:
             self.violate(f"{len(entered)} sources were consumed for it")
         for source in self.run.sources:
@@ -269,6 +275,11 @@ _TRUTH: dict[type, Any] = {
 }
 
 
+def is_ours(event: Event) -> bool:
+    """Tell whether an event comes from the engine, not from a source."""
+    return isinstance(event, (RunStarted, Settled)) or (isinstance(event, Notice) and event.code == "resumed")
+
+
 def _as_said(source: SourceFacts) -> type | None:
     """Return the outcome that a source's own words amount to."""
     if source.said is None:
@@ -280,13 +291,8 @@ def _as_said(source: SourceFacts) -> type | None:
 def _events(source: SourceFacts) -> Iterator[tuple[int, Event]]:
     """Yield the events of what a source yielded, with their steps."""
     for step, _, item in source.yielded:
-        for one in flat(item):
-            if isinstance(one, str):
-                one = Text(one)
-            if isinstance(one, (Text, Reasoning)) and not one.text:
-                continue
-            if not isinstance(one, Finish) and not (isinstance(one, Usage) and one.source == "estimated"):
-                yield step, one
+        for event in events(item):
+            yield step, event
 
 
 # sessions
@@ -351,7 +357,8 @@ def _check_send(world: World, send: SendFacts) -> Iterator[str]:
     if send.key is None:
         return
     made = [run.id for run in send.runs if peek(world.medium.get_run(run.id)) is not None]
-    called = sum(source.entered is not None for run in send.runs for source in run.sources)
+    consumed = [source for run in send.runs for source in run.sources if source.after is None]
+    called = sum(source.entered is not None for source in consumed)
     if len(made) > 1 or len(set(send.told)) > 1:
         yield f"{send.key}: one key made {made}, callers were told {send.told}"
     if called > 1:

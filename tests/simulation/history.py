@@ -11,6 +11,7 @@ from typing import Any
 
 from holdfast.engine import Run
 from holdfast.events import Event, Finish, Settled, Settlement
+from holdfast.store import FeedEntry
 
 from .loop import Process
 from .scenario import SendPlan, SourcePlan
@@ -39,6 +40,8 @@ class SourceFacts:
     run_id: str
     plan: SourcePlan
     process: Process | None
+    after: int | None = None
+    """It goes on with a run of which so many events were logged."""
     entered: int | None = None
     yielded: list[tuple[int, float, Any]] = field(default_factory=list)
     cancels: list[tuple[int, float]] = field(default_factory=list)
@@ -85,6 +88,14 @@ class ViewFacts:
     def has_seen_the_end(self) -> bool:
         """Tell whether it was shown the settlement."""
         return bool(self.shown) and isinstance(self.shown[-1][1], Settled)
+
+
+@dataclass(slots=True, eq=False)
+class FeedFacts:
+    """What someone who watches a session was told of it."""
+
+    session_id: str
+    told: list[FeedEntry] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
@@ -146,6 +157,7 @@ class History:
     session_asks: dict[str, list[Ask]] = field(default_factory=dict)
     deleted: dict[str, int] = field(default_factory=dict)
     """Sessions whose deletion was asked for."""
+    feeds: list[FeedFacts] = field(default_factory=list)
     stoppings: list[Stopping] = field(default_factory=list)
     left: dict[str, Stopping] = field(default_factory=dict)
     """Attached runs whose client left before it knew of them."""

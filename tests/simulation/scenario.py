@@ -78,6 +78,8 @@ class SendPlan:
     given: bool
     """The caller passes the source itself, instead of letting the engine make it."""
     hook: str = "none"
+    again: str = "no"
+    """Whether another process can go on with it."""
     repeats: list[float] = field(default_factory=list)
     """The same request again, with the same idempotency key, so many seconds later."""
     waits: bool = False
@@ -122,6 +124,8 @@ class Scenario:
     troubles: list[Trouble]
     session_stops: list[tuple[float, int, Cut | None]]
     deletes: list[tuple[float, int]]
+    feeds: list[tuple[float, int]]
+    """Someone watches a session, from when on."""
     disorder: float
 
 
@@ -170,11 +174,13 @@ class _Draw:
                 queue=self.of((1, 32, 32)),
                 runs=self.of((2, 2000, 2000, 2000)),
                 log=self.of((4, 200_000, 200_000, 200_000)),
+                recent=self.of((5, 500_000, 500_000)),
             ),
             weather=self.weather(),
             troubles=troubles,
             session_stops=[(self.moment(), 0, self.cut(0.3)) for _ in range(sessions and self.chance(0.15))],
             deletes=[(self.moment() + 0.1, 0) for _ in range(sessions and self.chance(0.05))],
+            feeds=[(self.moment(), 0) for _ in range(sessions and self.chance(0.3))],
             disorder=self.of((0.0, 0.2, 0.7)),
         )
 
@@ -196,6 +202,9 @@ class _Draw:
             source=self.source(),
             given=not kept or self.chance(0.4),
             hook=self.of(("none", "plain", "plain", "awaits", "raises")),
+            again=self.of(("no", "no", "yes", "yes", "slowly", "never", "is lost", "raises"))
+            if kept and not attached
+            else "no",
             repeats=[self.moment() for _ in range(self.of((1, 2)))] if kept and self.chance(0.15) else [],
             waits=self.chance(0.3),
             leaves=self.moment() if attached and self.chance(0.6) else None,
@@ -295,13 +304,15 @@ _ENDS = (
     (0.06, "length"),
     (0.05, "says failed"),
     (0.11, "raises"),
-    (0.05, "raises known"),
+    (0.04, "raises known"),
+    (0.01, "cancels itself"),
     (0.12, "hangs"),
     (0.03, "finish, then hangs"),
     (0.03, "finish, then raises"),
     (0.02, "yields nonsense"),
     (0.01, "yields nonsense after finish"),
 )
+_AGAIN = ("no", "no", "yes", "yes", "slowly", "never", "is lost", "raises")
 _ON_CANCEL = (
     (0.66, "polite"),
     (0.08, "goes on"),  # swallows the cancel and keeps yielding

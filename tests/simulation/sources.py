@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import ProviderBroke
-from holdfast.events import Finish
+from holdfast.errors import AnswerLost, ProviderBroke
+from holdfast.events import Finish, Reasoning, Text, Usage
 
-from .history import SourceFacts
-from .scenario import AT_ONCE
+from .history import SourceFacts, flat
+from .scenario import AT_ONCE, SourcePlan
 
 if TYPE_CHECKING:
     from .world import World
@@ -22,6 +23,25 @@ class Boom(Exception):
 
 class _Swallowed(Exception):
     """It was cancelled and does not care."""
+
+
+def rest(plan: SourcePlan, after: int, end: str) -> SourcePlan:
+    """Return the plan of a source that goes on after so many events."""
+    items = list(plan.items)
+    while after > 0 and items:
+        after -= len(list(events(items.pop(0)[1])))
+    return replace(plan, items=items, end=end)
+
+
+def events(item: Any) -> Iterator[Any]:
+    """Yield the events of what a source yields at once."""
+    for one in flat(item):
+        if isinstance(one, str):
+            one = Text(one)
+        if isinstance(one, (Text, Reasoning)) and not one.text:
+            continue
+        if not isinstance(one, Finish) and not (isinstance(one, Usage) and one.source == "estimated"):
+            yield one
 
 
 def make(world: World, facts: SourceFacts) -> AsyncIterator[Any]:
@@ -45,6 +65,8 @@ class _Part:
         self.world.note_source(self.facts)
         how = "returned"
         try:
+            if self.facts.after is not None and self.plan.end == "is lost":
+                raise AnswerLost("what was to be gone on with is gone")
             for pause, item in self.plan.items:
                 await self.nap(pause)
                 yield self.note(item)
@@ -56,7 +78,7 @@ class _Part:
             for item in _LAST_WORDS[self.plan.on_cancel]:
                 yield self.note(item)
         except asyncio.CancelledError:
-            how = "cancelled"
+            how = "cancelled" if self.facts.cancels else "raised"
             raise
         except GeneratorExit:
             how = "closed"
@@ -118,6 +140,8 @@ class _Part:
         end = self.plan.end
         if end.endswith("raises"):
             raise Boom("the source is broken")
+        if end == "cancels itself":
+            raise asyncio.CancelledError
         if end == "raises known":
             raise ProviderBroke("the upstream ended in mid-sentence")
         if end.endswith("hangs"):

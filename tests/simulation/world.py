@@ -17,11 +17,12 @@ from holdfast.engine import Engine, Run
 from holdfast.errors import HoldfastError, ResumeGap, RunNotFound, ShuttingDown, StoreUnavailable
 from holdfast.events import AnySettlement, Event, Settled
 from holdfast.history import Message, Session
+from holdfast.log import Log
 from holdfast.store import Idempotency, RunRecord, Store
 from holdfast.store.memory import MemoryStore
 
 from . import checker, sources
-from .history import Ask, History, RunFacts, SendFacts, SourceFacts, Stopping, ViewFacts
+from .history import Ask, FeedFacts, History, RunFacts, SendFacts, SourceFacts, Stopping, ViewFacts
 from .loop import PROCESS, Livelock, Process, SeededLoop
 from .scenario import AT_ONCE, LEASE, Cut, Scenario, SendPlan, StopPlan, Trouble, ViewPlan, Weather, draw
 from .store import Connection, peek
@@ -64,6 +65,7 @@ class Server(Process):
         self.engine = world.design.engine(
             Connection(world, world.medium),
             sources=world.make_source,
+            again=world.go_on,
             limits=world.scenario.limits,
             lease=LEASE,
             clock=world.clock,
@@ -143,6 +145,23 @@ class World:
             self.say(f"no source can be made for {run.id}")
             raise sources.Boom("no source can be made")
         facts = SourceFacts(run.id, plan, PROCESS.get())
+        run.sources.append(facts)
+        return sources.make(self, facts)
+
+    async def go_on(self, record: RunRecord, log: Log) -> AsyncIterator[Any] | None:
+        """Make a source that goes on with a run: what the engine asks for when it finds one that was left."""
+        run = self.history.runs[record.id]
+        how, logged = run.send.plan.again, len([event for event in log.slice(0) if not checker.is_ours(event)])
+        self.say(f"can {run.id} go on? {how}")
+        if how in ("slowly", "never"):
+            await asyncio.sleep(0.3 if how == "slowly" else 1e6)
+        if how == "raises":
+            raise sources.Boom("nobody knows how to go on")
+        if how == "no":
+            return None
+        plan = run.send.plan.source
+        plan = sources.rest(plan, logged, "is lost" if how == "is lost" else plan.end)
+        facts = SourceFacts(run.id, plan, PROCESS.get(), after=logged)
         run.sources.append(facts)
         return sources.make(self, facts)
 
@@ -534,11 +553,46 @@ class World:
 
         await self.request(work, cut)
 
+    async def feed(self, at: float, session: int) -> None:
+        """Watch a session, for as long as there is one."""
+        feed = FeedFacts(f"ses_{session}")
+        self.history.feeds.append(feed)
+        await asyncio.sleep(at)
+        while feed.session_id not in self.history.deleted:
+            await self.request(partial(self._watch_feed, feed))
+            await asyncio.sleep(0.5)
+
+    async def _watch_feed(self, feed: FeedFacts, engine: Engine) -> None:
+        changed = asyncio.Event()
+        unwatch = engine.watch_session(feed.session_id, changed.set)
+        assert engine.store is not None
+        try:
+            while feed.session_id not in self.history.deleted:
+                changed.clear()
+                entries = await engine.store.read_feed(feed.session_id, len(feed.told))
+                feed.told += entries
+                if not entries:
+                    await changed.wait()
+        finally:
+            unwatch()
+
+    def _check_feeds(self) -> None:
+        """Who watches a session hears of everything; what another server does in it, only some time later."""
+        for feed in self.history.feeds:
+            told = peek(self.medium.read_feed(feed.session_id, 0, 1_000_000))
+            if feed.told != told and not (feed.session_id in self.history.deleted or len(self._alive()) > 1):
+                self.history.violate(f"who watches {feed.session_id} heard {len(feed.told)} of {len(told)} things")
+
+    def _alive(self) -> list[Server]:
+        return [server for server in self.servers if server.alive]
+
     def _check_all_stopped(self, meant: list[str]) -> None:
         """Whoever stops a session stops what waits in it, too, unless another server has it."""
         records = [peek(self.medium.get_run(run_id)) for run_id in meant]
         for record in records:
-            if record is not None and record.status != "settled" and len(self.servers) == 1:
+            if record is None or record.status == "settled" or len(self.servers) > 1:
+                continue
+            if not self.history.runs[record.id].unsure:  # one that its caller was told has not begun is settled later
                 self.history.violate(f"{record.id} is {record.status} although its session was stopped")
 
     async def delete_session(self, at: float, session: int) -> None:
@@ -644,6 +698,8 @@ class World:
         self.loop.call_later(CALM, self._clear_up)
         troubles = [self.loop.spawn(None, self.trouble(trouble)) for trouble in scenario.troubles]
         clients = [self.loop.spawn(None, each) for each in work]
+        for feed in scenario.feeds:
+            self.loop.spawn(None, self.feed(*feed))
         await self._wait(troubles, "a trouble")
         await self._wait(clients, "a client")
         await self._settle_down()
@@ -660,19 +716,19 @@ class World:
         if not any(server.alive for server in self.servers):
             self.start_server()
         for _ in range(40):
+            await asyncio.sleep(1.0)
             if self._is_quiet():
                 break
-            await asyncio.sleep(1.0)
-        for server in self.servers:
-            if server.alive:
-                await self._end(server)
+        self._check_feeds()
+        for server in self._alive():
+            await self._end(server)
 
     def _clear_up(self) -> None:
         self.weather = Weather()
 
     def _is_quiet(self) -> bool:
         """Tell whether every run has ended, kept or not, and every server is up."""
-        alive = [server for server in self.servers if server.alive]
+        alive = self._alive()
         return (
             all(run.record.status == "settled" for run in self.medium._runs.values())
             and all(server.ready for server in alive)
@@ -716,7 +772,7 @@ def simulate(seed: int, design: Design = HOLDFAST, *, verbose: bool = False, dig
 
 def _held(engine: Engine) -> dict[str, Any]:
     """Return what an engine holds on to, which is nothing once all runs have ended."""
-    names = ("_runs", "_places", "_dirty", "_watchers")
+    names = ("_runs", "_places", "_dirty", "_work")
     return {name: held for name in names if (held := getattr(engine, name))}
 
 
