@@ -39,6 +39,8 @@ REASONING = "I wonder."
 """What the endings that think have thought."""
 FALLBACK_KEY = "sk-upstream-0123456789abcdef0123456789abcdef"
 """The secret in error bodies where the caller sent no key of its own."""
+COMPLETIONS = ("/v1/chat/completions", "/v1/messages")
+"""Where an answer is asked for. To the second, Anthropic's, a script must write its events itself, with `Raw`."""
 SEPARATE_TURNS = 3
 """Loop turns between two writes that must not be read as one: a reader in the same loop needs two of them."""
 
@@ -953,7 +955,7 @@ class Upstream:
 
     def _script_for(self, request: Recorded) -> Script:
         match request.method, request.path.partition("?")[0]:
-            case "POST", "/v1/chat/completions":
+            case "POST", path if path in COMPLETIONS:
                 return self._completion_script(request)
             case "GET", "/v1/models":
                 return self.models_script or [Status(200, self._model_list())]
@@ -983,7 +985,7 @@ class Upstream:
     def _record(self, request: Recorded) -> None:
         if request.path.startswith("/_control/"):
             return
-        if request.method == "POST" and request.path.partition("?")[0] == "/v1/chat/completions":
+        if request.method == "POST" and request.path.partition("?")[0] in COMPLETIONS:
             self.requests.append(request)
             self._arrived.put_nowait(request)
         else:
