@@ -731,7 +731,11 @@ class Engine:
 
     def _judge(self, run: Run, now: float) -> AnySettlement:
         """Decide how the run ended: by what the source said of its end, else by who ended it, else by what broke."""
-        said: dict[str, Any] = {"text": run._log.text, "usage": usage_so_far(run._log, run._input_tokens)}
+        said: dict[str, Any] = {
+            "text": run._log.text,
+            "usage": usage_so_far(run._log, run._input_tokens),
+            "answered_by": run._log.answered_by,
+        }
         if 0 in run._finish:
             return _as_said(run._finish, said)
         if isinstance(run._cause, StopIntent):

@@ -53,6 +53,8 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True, tag_field="outcome")
     finish_reason: str | None = None
     finish_reasons: tuple[str, ...] = ()
     """One for each choice, where a request asked for several."""
+    answered_by: str | None = None
+    """The model that answered, where it was not the one that was asked."""
 
 
 class Completed(Settlement, frozen=True, kw_only=True, tag="completed"):
@@ -167,11 +169,15 @@ class ApprovalDecided(
     note: str = ""
 
 
-class Notice(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="notice"):
-    """Something the reader should know that is not part of the answer: a retry, a fallback model."""
+class Notice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="notice"):
+    """Something the reader should know that is not part of the answer: a retry, a fallback model.
+
+    With a `model` it says who answers from here on, in place of the model that was asked.
+    """
 
     code: str
     message: str
+    model: str = ""
 
 
 class Snapshot(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="snapshot"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from .errors import ResumeGap, RunSettled
-from .events import Event, Reasoning, Settled, Snapshot, Text, ToolCall, Usage
+from .events import Event, Notice, Reasoning, Settled, Snapshot, Text, ToolCall, Usage
 
 _SLICE = 512  # events handed to a reader at once, so that a long replay never holds the loop
 
@@ -26,6 +26,7 @@ class Log:
         "_reasoning",
         "_trimmed",
         "_watchers",
+        "answered_by",
         "closed",
         "limit",
         "run_id",
@@ -42,6 +43,8 @@ class Log:
         """The last published seq: what a reader can see."""
         self.closed = False
         self.usage: Usage | None = None
+        self.answered_by: str | None = None
+        """The model that answers, where it is not the one that was asked."""
         self.tool_calls: list[ToolCall] = []
         self._events: list[Event] = []
         self._trimmed = 0
@@ -107,6 +110,8 @@ class Log:
                 self.usage = event
             elif isinstance(event, ToolCall):
                 self.tool_calls.append(event)
+            elif isinstance(event, Notice) and event.model:
+                self.answered_by = event.model
 
     def _trim(self) -> None:
         """Forget the older half: trimming event by event would move the list each time."""

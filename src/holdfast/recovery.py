@@ -57,7 +57,8 @@ def message_of(run: RunRecord, log: Log, settlement: Settlement, now: float) -> 
     """Return the message that a run leaves in its session, if it has one and anything was visible."""
     if run.session_id is None or run.message_id is None:
         return None
-    return answer(log, settlement, id=run.message_id, parent_id=run.parent_id, run_id=run.id, model=run.model, at=now)
+    model = log.answered_by or run.model
+    return answer(log, settlement, id=run.message_id, parent_id=run.parent_id, run_id=run.id, model=model, at=now)
 
 
 def usage_so_far(log: Log, input_tokens: int = 0) -> Usage:

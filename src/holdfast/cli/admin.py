@@ -52,6 +52,8 @@ def _shown(name: str, value: Any, settings: Settings) -> str:
         return ", ".join(f"{provider.name} ({provider.dialect})" for provider in settings.providers)
     if name == "keys":
         return ", ".join(key.name for key in settings.keys)
+    if isinstance(value, dict):
+        return ", ".join(f"{model} = {other}" for model, other in value.items())
     return ", ".join(value) if isinstance(value, tuple) else str(value)
 
 

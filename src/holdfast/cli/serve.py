@@ -17,8 +17,9 @@ from ..providers.local import Local
 from ..providers.weights import fetch_now
 from ..server.app import create_app
 from ..server.context import Parts
+from ..server.discovery import load_and_look
 from ..server.serving import listen, serve_forever
-from ..server.settings import data_folder, load
+from ..server.settings import data_folder
 from ..store.opening import open_store
 from .commands import telling
 
@@ -35,7 +36,7 @@ def serve(config: str | None, **flags: Any) -> None:
 
     Every setting can also be given as HOLDFAST_<NAME>, or in the settings file.
     """
-    settings = load(flags, os.environ, config)
+    settings = load_and_look(flags, os.environ, config)
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
     sock = listen(settings)
     store = open_store(f"sqlite:{data_folder(settings)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -22,6 +22,8 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Everything else that the caller said (temperature, tools, ...), passed on as it is."""
     name: str = ""
     """Under which the answer can be found again by a successor of this process, where the provider can do that."""
+    goes_on: bool = False
+    """The last message is the assistant's own, and the answer is what follows in it."""
     patience: float = 1.0
     """Seconds that may go by with retries before the first event."""
 
@@ -46,6 +48,30 @@ class Provider(Protocol):
     async def close(self) -> None:
         """Let go of its connections."""
         ...
+
+
+@runtime_checkable
+class Telling(Protocol):
+    """A provider that can tell whether its upstream is there."""
+
+    async def answers(self) -> bool:
+        """Tell whether the upstream answered when it was last asked, which may be now."""
+        ...
+
+
+class ProviderState(msgspec.Struct, frozen=True):
+    """Whether a provider's upstream answers, and the models that it offers."""
+
+    name: str
+    ok: bool
+    models: list[str]
+
+
+async def state_of(provider: Provider) -> ProviderState:
+    """Return how a provider is. One that cannot tell is there if it offers anything."""
+    models = await provider.list_models()
+    ok = await provider.answers() if isinstance(provider, Telling) else bool(models)
+    return ProviderState(provider.name, ok, models)
 
 
 class Providers:
@@ -91,6 +117,10 @@ class Providers:
         return [
             f"{provider.name}/{model}" for provider, models in zip(self.all, lists, strict=True) for model in models
         ]
+
+    async def states(self) -> list[ProviderState]:
+        """Return how each provider is. They are asked at once, so that a dead one delays nobody but the answer."""
+        return await asyncio.gather(*map(state_of, self.all))
 
     async def close(self) -> None:
         """Let go of all connections."""

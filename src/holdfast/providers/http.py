@@ -105,6 +105,8 @@ class HTTPUpstream:
         self.secrets = _secrets(self._headers, self._url)
         self._connect_timeout = connect_timeout
         self._linger = linger
+        self.answered = False
+        """Whether there was an answer when something was last looked up, be it that there is nothing to find."""
         self._session: aiohttp.ClientSession | None = None
         self._open: set[aiohttp.ClientResponse] = set()
 
@@ -225,10 +227,14 @@ class HTTPUpstream:
 
     async def get(self, path: str, limit: int, query: str = "") -> Any:
         """Return the JSON of up to `limit` bytes that is found there; None where there is none now."""
+        answered = False
         try:
             response = await self._http().get(self._url.of(path, query), headers=self._headers, allow_redirects=False)
+            answered = response.status < 500 and response.status not in (401, 403)
         except aiohttp.ClientError:
             return None
+        finally:
+            self.answered = answered
         body = b""
         try:
             if response.status == HTTPStatus.OK:

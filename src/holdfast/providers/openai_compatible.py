@@ -7,6 +7,7 @@ read is decoded in one pass and yielded together. How it is left and asked again
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
 
 from ..events import Yielded
 from ..history import alternating
@@ -22,10 +23,11 @@ class OpenAICompatible:
 
     `base_url` is what comes before `/chat/completions`. `think` takes a leading `<think>` block for reasoning.
     `alternate` joins neighbouring messages of one role, for models that insist on turns. `prefills` says that it goes
-    on with an assistant's message that comes last. `linger` is how long is waited for the rest when the main thing has
-    been said: usage and `[DONE]` after the finish reason, the body after an error's status. Idle limit and deadline
-    are the engine's. Where no models are configured the upstream is asked for them, for `models_timeout` seconds, and
-    again after `models_fresh`.
+    on with an assistant's message that comes last, where `prefill_params` stand in the request and `prefill_mark` in
+    that message. `usage` asks for a count of the tokens. `linger` is how long is waited for the rest when the main
+    thing has been said: usage and `[DONE]` after the finish reason, the body after an error's status. Idle limit and
+    deadline are the engine's. Where no models are configured the upstream is asked for them, for `models_timeout`
+    seconds, and again after `models_fresh`.
 
     Costs one HTTP session, and for each stream one connection.
     """
@@ -45,6 +47,9 @@ class OpenAICompatible:
         think: bool = True,
         alternate: bool = False,
         prefills: bool = False,
+        prefill_params: Mapping[str, Any] | None = None,
+        prefill_mark: Mapping[str, Any] | None = None,
+        usage: bool = True,
         max_event: int = MAX_EVENT,
         max_text: int = MAX_TEXT,
     ) -> None:
@@ -64,7 +69,9 @@ class OpenAICompatible:
         self._alternate = alternate
         self._max_event = max_event
         self._max_text = max_text
-        self._asks_for_usage = True
+        self._prefill_params = dict(prefill_params or {})
+        self._prefill_mark = dict(prefill_mark or {})
+        self._asks_for_usage = usage
         self._catalogue = Catalogue(self._look_up_models, models_timeout, models_fresh)
 
     # answering
@@ -96,18 +103,29 @@ class OpenAICompatible:
         return answered
 
     def _body(self, request: ChatRequest, asks_for_usage: bool) -> bytes:
-        messages = alternating(request.messages) if self._alternate else request.messages
-        body = {**request.params, "model": request.model, "messages": messages, "stream": True}
+        body = {**request.params, **self._messages(request), "model": request.model, "stream": True}
         options = body.pop("stream_options", None)
         if asks_for_usage:
             body["stream_options"] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
         return encode_body(body)
+
+    def _messages(self, request: ChatRequest) -> dict[str, Any]:
+        """Return the messages, and what else has to be said where the last of them is to be gone on with."""
+        messages = alternating(request.messages) if self._alternate else request.messages
+        if not request.goes_on:
+            return {"messages": messages}
+        return {"messages": [*messages[:-1], {**messages[-1], **self._prefill_mark}], **self._prefill_params}
 
     # models
 
     async def list_models(self) -> list[str]:
         """Return the configured models, or what the upstream listed last; empty where it cannot be asked now."""
         return list(self.models) if self.models is not None else await self._catalogue.names()
+
+    async def answers(self) -> bool:
+        """Tell whether the upstream answered when it was last asked for its models, be it that it has no list."""
+        await self._catalogue.names()
+        return self._upstream.answered
 
     async def _look_up_models(self) -> list[str] | None:
         """Ask the upstream; None where it gave no list."""

@@ -92,9 +92,14 @@ class _Usage(msgspec.Struct, gc=False):
     completion_tokens: int | float | None = None
 
 
+class _Groq(msgspec.Struct, gc=False):
+    usage: _Usage | None = None
+
+
 class _Chunk(msgspec.Struct, gc=False):
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
+    x_groq: _Groq | None = None
     error: Any = None
 
 
@@ -246,8 +251,9 @@ class AnswerDecoder:
     def _take_in(self, chunk: _Chunk, events: list[Yielded]) -> None:
         for choice in chunk.choices or ():
             self._take_choice(choice, events)
-        if chunk.usage is not None:
-            self._take_usage(chunk.usage, events, provisional=bool(chunk.choices) and not self.finished)
+        usage = chunk.usage or (chunk.x_groq.usage if chunk.x_groq is not None else None)
+        if usage is not None:
+            self._take_usage(usage, events, provisional=bool(chunk.choices) and not self.finished)
 
     # choices
 

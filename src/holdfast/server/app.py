@@ -22,6 +22,7 @@ from ..providers import Provider, Providers
 from ..providers.local import Local
 from ..providers.openai_compatible import OpenAICompatible
 from ..providers.scripted import Scripted
+from ..providers.turns import InTurns
 from ..store import Store
 from . import completions, feed, health, models, openapi, runs, sessions
 from .auth import Gate, check_bind
@@ -35,6 +36,9 @@ logger = logging.getLogger("holdfast")
 
 LINGER = 30.0
 """Seconds for which the embedded model goes on when the server was killed: the next one takes its answers up."""
+
+LOCAL_RUNS = 2
+"""Answers that the embedded model works on at once where the settings do not say."""
 
 # The most used first: routes are tried in order.
 ENDPOINTS: list[Endpoint] = [
@@ -54,7 +58,7 @@ def create_app(
     keys = keys if keys is not None else Keys(settings, environ, KeyFile(data_folder(settings, environ)))
     check_bind(settings, keys)
     providers = Providers([make_provider(described, settings, environ) for described in settings.providers])
-    sources = ChatSources(store, providers, settings.retry_patience)
+    sources = ChatSources(store, providers, settings.retry_patience, checked_fallbacks(settings))
     engine = Engine(store, sources=sources, again=sources.again, limits=limits_of(settings))
     parts = Parts(settings, store, providers, engine)
     app = Starlette(
@@ -128,20 +132,41 @@ def make_provider(described: ProviderSettings, settings: Settings, environ: Mapp
             model_path=model,
             offline=settings.offline,
             linger=LINGER,
+            slots=described.max_runs or LOCAL_RUNS,
         )
+    provider = _openai_compatible(described, environ)
+    return InTurns(provider, described.max_runs) if described.max_runs else provider
+
+
+def _openai_compatible(described: ProviderSettings, environ: Mapping[str, str]) -> Provider:
+    known = described.behaviour()
     try:
         return OpenAICompatible(
             described.name,
-            described.base_url,
+            known.base_url,
             api_key=described.key(environ),
             models=described.models,
             headers=described.headers,
-            alternate=described.alternate,
-            prefills=described.prefills,
-            think=described.think,
+            alternate=known.alternate,
+            prefills=known.prefills,
+            prefill_params=known.prefill_params,
+            prefill_mark=known.prefill_mark,
+            think=known.think,
+            usage=known.usage,
         )
     except ValueError as error:
         raise SettingsError(f"Provider {described.name!r}: {error}.") from None
+
+
+def checked_fallbacks(settings: Settings) -> Mapping[str, str]:
+    """Return who answers for whom, or refuse a name that could never answer."""
+    names = {provider.name for provider in settings.providers}
+    for pair in settings.fallbacks.items():
+        for model in pair:
+            provider, slash, rest = model.partition("/")
+            if not slash or not rest or provider not in names:
+                raise SettingsError(f"In fallbacks: {model!r} is not the name of a provider, a slash and a model.")
+    return settings.fallbacks
 
 
 def limits_of(settings: Settings) -> Limits:

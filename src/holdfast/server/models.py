@@ -32,11 +32,15 @@ def _openai(name: str) -> dict[str, object]:
 
 
 async def models(parts: Parts, request: Request) -> Response:
-    """List the models, and the one that a session gets which names none."""
-    names = await parts.providers.names()
-    default = parts.settings.default_model or (names[0] if names else None)
-    listed = [{"id": name, "provider": name.partition("/")[0], "name": name.partition("/")[2]} for name in names]
-    return Json({"models": listed, "default": default})
+    """List the models, the one that a session gets which names none, and which providers answer."""
+    states = await parts.providers.states()
+    listed = [
+        {"id": f"{state.name}/{name}", "provider": state.name, "name": name}
+        for state in states
+        for name in state.models
+    ]
+    default = parts.settings.default_model or (listed[0]["id"] if listed else None)
+    return Json({"models": listed, "default": default, "providers": states})
 
 
 async def me(parts: Parts, request: Request) -> Response:
@@ -48,6 +52,6 @@ async def me(parts: Parts, request: Request) -> Response:
 ENDPOINTS = [
     Endpoint("GET", "/v1/models", openai_models, answers={200: "the models"}),
     Endpoint("GET", "/v1/models/{model:path}", openai_model, answers={200: "the model", 404: "no such model"}),
-    Endpoint("GET", "/api/models", models, answers={200: "the models, and the default"}),
+    Endpoint("GET", "/api/models", models, answers={200: "the models, the default, and the providers"}),
     Endpoint("GET", "/api/me", me, answers={200: "who is asking"}),
 ]

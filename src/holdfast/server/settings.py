@@ -6,11 +6,12 @@ import os
 import pathlib
 import tomllib
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from ..errors import HoldfastError
+from ..providers.profiles import PROFILES, Profile, ProfileName, profile_of
 
 PREFIX = "HOLDFAST_"
 
@@ -26,21 +27,38 @@ class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str
     dialect: Literal["openai", "local", "scripted"] = "openai"
+    profile: ProfileName | None = None
+    """What kind of upstream it is. What the fields below leave open is then as that kind has it."""
     base_url: str = ""
     api_key_env: str = ""
     api_key: str = ""
     models: tuple[str, ...] | None = None
     headers: dict[str, str] = {}
-    alternate: bool = False
+    max_runs: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Answers at once; further ones wait their turn. 0 for no such limit."""
+    alternate: bool | None = None
     """Join neighbouring messages of one role, for upstreams that insist on taking turns."""
-    prefills: bool = False
+    prefills: bool | None = None
     """Goes on with the assistant's own last message (llama-server, Ollama and others do; OpenAI does not)."""
-    think: bool = True
+    think: bool | None = None
     """Take a leading <think>…</think> for reasoning."""
+    usage: bool | None = None
+    """Ask for a count of the tokens with `stream_options`."""
+
+    def key_env(self) -> str:
+        """Return the variable that holds the key. A profile's own is for its own address only: no key goes astray."""
+        return self.api_key_env or ("" if self.base_url or self.api_key else profile_of(self.profile).key_env)
 
     def key(self, environ: Mapping[str, str]) -> str | None:
         """Return the key to call the upstream with."""
-        return (environ.get(self.api_key_env) if self.api_key_env else None) or self.api_key or None
+        return environ.get(self.key_env()) or self.api_key or None
+
+    def behaviour(self) -> Profile:
+        """Return what is known of the upstream: what the table says, and else what its profile says."""
+        said = {name: getattr(self, name) for name in ("alternate", "prefills", "think", "usage")}
+        given = {name: value for name, value in said.items() if value is not None}
+        known = profile_of(self.profile)
+        return msgspec.structs.replace(known, base_url=self.base_url or known.base_url, **given)
 
 
 class KeySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -103,9 +121,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """How much the server says."""
     providers: tuple[ProviderSettings, ...] = ()
     keys: tuple[KeySettings, ...] = ()
+    fallbacks: dict[str, str] = {}
+    """Which model answers instead where one cannot: `"up/m" = "other/m"`."""
 
 
-SCALARS = tuple(field for field in msgspec.structs.fields(Settings) if field.name not in ("providers", "keys"))
+TABLES = ("providers", "keys", "fallbacks")
+SCALARS = tuple(field for field in msgspec.structs.fields(Settings) if field.name not in TABLES)
 
 
 def load(
@@ -176,14 +197,20 @@ def _convert(values: dict[str, Any], where: str) -> Settings:
 
 def discovered(environ: Mapping[str, str]) -> tuple[ProviderSettings, ...]:
     """Return the providers that the environment's keys speak for, the embedded model, and the scripted one."""
-    found = []
-    if environ.get("OPENAI_API_KEY"):
-        base_url = environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
-        found.append(ProviderSettings("openai", base_url=base_url, api_key_env="OPENAI_API_KEY"))
-    if environ.get("OPENROUTER_API_KEY"):
-        url = "https://openrouter.ai/api/v1"
-        found.append(ProviderSettings("openrouter", base_url=url, api_key_env="OPENROUTER_API_KEY"))
-    return (*found, ProviderSettings("local", dialect="local"), ProviderSettings("scripted", dialect="scripted"))
+    keyed = [_keyed(name, environ) for name, known in PROFILES.items() if known.key_env and environ.get(known.key_env)]
+    return (*keyed, ProviderSettings("local", dialect="local"), ProviderSettings("scripted", dialect="scripted"))
+
+
+def _keyed(name: ProfileName, environ: Mapping[str, str]) -> ProviderSettings:
+    """Return the provider that a key speaks for. At another address nothing is known of it but the dialect."""
+    known = PROFILES[name]
+    elsewhere = environ.get("OPENAI_BASE_URL", "") if name == "openai" else ""
+    return ProviderSettings(
+        name,
+        profile=None if elsewhere else name,
+        base_url=elsewhere or known.base_url,
+        api_key_env=known.key_env,
+    )
 
 
 def data_folder(settings: Settings, environ: Mapping[str, str] = os.environ) -> pathlib.Path:

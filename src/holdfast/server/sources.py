@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, cast
 
+import msgspec
+
 from ..engine import Run
-from ..errors import ModelNotFound
-from ..events import Notice, Source, Text, Yielded
+from ..errors import ModelNotFound, ProviderError
+from ..events import Notice, Source, Text, Usage, Yielded
 from ..history import Message, branch, for_model
 from ..log import Log
-from ..providers import ChatRequest, Providers
+from ..providers import ChatRequest, Provider, Providers
 from ..store import RunRecord, Store
 
 QUICK = 1.0  # seconds of retries where a client waits that retries by itself
 
 
 class ChatSources:
-    """Asks the run's model with the run's history."""
+    """Asks the run's model with the run's history, and where it cannot answer the one that `fallbacks` name for it."""
 
-    def __init__(self, store: Store, providers: Providers, patience: float) -> None:
+    def __init__(
+        self, store: Store, providers: Providers, patience: float, fallbacks: Mapping[str, str] | None = None
+    ) -> None:
         self._store = store
         self._providers = providers
         self._patience = patience
+        self._fallbacks = fallbacks or {}
 
     def __call__(self, run: Run) -> Source:
         """Return the source of a run."""
@@ -37,23 +42,55 @@ class ChatSources:
             messages=await self._messages(record),
             params=record.request.get("params", {}),
             name=record.id if _can_be_found_again(record) else "",
+            goes_on=record.message_id is not None and record.message_id == record.parent_id,
             patience=self._patience if record.lifetime == "detached" else QUICK,
         )
-        if record.message_id == record.parent_id:  # the run goes on with a message: its log begins with what is there
+        if request.goes_on:  # its log begins with what is there
             yield Text(cast(str, request.messages[-1]["content"]))
         if told := record.request.get("notice"):
             yield Notice("new_turn", told)
-        stream = cast(AsyncGenerator[Yielded | Sequence[Yielded]], provider.stream(request))
-        async with aclosing(stream):
-            async for events in stream:
+        async with aclosing(self._ask(provider, request)) as answer:
+            async for events in answer:
                 yield events
+
+    async def _ask(self, provider: Provider, request: ChatRequest) -> AsyncGenerator[Yielded | Sequence[Yielded]]:
+        """Ask one model after the other until one speaks. Nobody else goes on with what it has said then."""
+        asked: list[str] = []
+        while True:
+            asked.append(f"{provider.name}/{request.model}")
+            stream = cast(AsyncGenerator[Yielded | Sequence[Yielded]], provider.stream(request))
+            has_spoken = request.goes_on
+            try:
+                async with aclosing(stream):
+                    async for events in stream:
+                        has_spoken = has_spoken or _speaks(events)
+                        yield events
+                return
+            except ProviderError as error:
+                stand_in = None if has_spoken or _blames_the_request(error) else await self._stand_in(asked)
+                if stand_in is None:
+                    raise
+                why = str(error).rstrip(".")
+            provider, request = stand_in[0], msgspec.structs.replace(request, model=stand_in[1])
+            other = f"{provider.name}/{request.model}"
+            yield Notice("fallback", f"{asked[-1]} could not answer ({why}): {other} answers instead.", other)
+
+    async def _stand_in(self, asked: Sequence[str]) -> tuple[Provider, str] | None:
+        """Return who answers for the model that was asked last. A model that was asked before is not asked again."""
+        named = self._fallbacks.get(asked[-1])
+        if named is None or named in asked:
+            return None
+        try:
+            return await self._providers.find(named)
+        except ModelNotFound:
+            return None
 
     async def again(self, record: RunRecord, log: Log) -> Source | None:
         """Return what goes on with a run whose server was killed, where its provider can attach to the answer."""
         if not _can_be_found_again(record):
             return None
         try:
-            provider, _ = await self._providers.find(record.model)
+            provider, _ = await self._providers.find(log.answered_by or record.model)
         except ModelNotFound:
             return None  # it was taken out of the settings
         attach = getattr(provider, "attach", None)
@@ -72,6 +109,19 @@ class ChatSources:
 def _can_be_found_again(record: RunRecord) -> bool:
     """Tell whether all of a run's text comes from one answer, and the run outlives its client."""
     return record.lifetime == "detached" and record.message_id != record.parent_id and record.request.get("n", 1) == 1
+
+
+def _speaks(events: Yielded | Sequence[Yielded]) -> bool:
+    """Tell whether this is part of an answer, and not only what is said on the way to one."""
+    items = events if isinstance(events, (list, tuple)) else [events]
+    return not all(
+        isinstance(item, Notice) or (isinstance(item, Usage) and item.source == "estimated") for item in items
+    )
+
+
+def _blames_the_request(error: ProviderError) -> bool:
+    """Tell whether another model would have to refuse it too: then the caller should know, and mend it."""
+    return error.status < 500 and error.status != 429
 
 
 async def default_model(providers: Providers, wanted: str) -> str:

@@ -62,6 +62,7 @@ def settlement(settled: Settlement) -> dict[str, Any]:
         "error": error(settled.error) if isinstance(settled, (Failed, Interrupted)) else None,
         "usage": usage(settled.usage),
         "receipt": receipt(settled.receipt) if isinstance(settled, Stopped) and settled.receipt else None,
+        "answered_by": settled.answered_by,
     }
 
 

@@ -62,9 +62,10 @@ def finish_reason(settled: Settlement, said: str | None = None) -> str:
 
 
 def verdict(settled: Settlement, run: str) -> dict[str, Any]:
-    """Return the fields that an answer carries when its run did not complete, and nothing when it did."""
+    """Return the fields that an answer carries when its run did not complete, or another model answered; else none."""
+    answered_by = {"answered_by": settled.answered_by} if settled.answered_by else {}
     if isinstance(settled, Completed):
-        return {}
+        return {"holdfast": {"outcome": "completed", "run_id": run, **answered_by}} if answered_by else {}
     told: dict[str, Any] = {}
     code = outcome(settled)
     if isinstance(settled, (Failed, Interrupted)):
@@ -74,7 +75,7 @@ def verdict(settled: Settlement, run: str) -> dict[str, Any]:
         code = f"stopped_by_{settled.by}"
     elif settled.finish_reason:
         code = settled.finish_reason
-    return {**told, "holdfast": {"outcome": outcome(settled), "code": code, "run_id": run}}
+    return {**told, "holdfast": {"outcome": outcome(settled), "code": code, "run_id": run, **answered_by}}
 
 
 def usage(used: Usage) -> dict[str, int]:

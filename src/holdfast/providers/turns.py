@@ -1,0 +1,64 @@
+"""A provider that answers only so many at once: the others wait their turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from typing import cast
+
+from ..events import Notice, Yielded
+from . import ChatRequest, Provider, state_of
+
+PATIENCE = 1.0
+"""Seconds after which a run says that it waits."""
+REMINDER = 20.0
+"""Seconds after which it says so again, so that nobody takes it for an upstream that has fallen silent."""
+
+
+class InTurns:
+    """Lets at most `most` answers of a provider go on at once, in the order in which they were asked for.
+
+    Costs one small task for each run that waits or is answered.
+    """
+
+    def __init__(self, provider: Provider, most: int) -> None:
+        self.name = provider.name
+        self.models = provider.models
+        self.prefills = provider.prefills
+        self._provider = provider
+        self._most = most
+        self._turns = asyncio.Semaphore(most)
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[Yielded | Sequence[Yielded]]:
+        """Wait for a turn, then answer as the provider does. The turn ends with the answer, however that ends."""
+        with self._turn() as turn:
+            patience = PATIENCE
+            while not (await asyncio.wait({turn}, timeout=patience))[0]:
+                yield Notice("waiting", f"Waiting for a turn: {self.name} answers {self._most} at a time.")
+                patience = REMINDER
+            answer = cast(AsyncGenerator[Yielded | Sequence[Yielded]], self._provider.stream(request))
+            async with aclosing(answer):
+                async for events in answer:
+                    yield events
+
+    @contextmanager
+    def _turn(self) -> Iterator[asyncio.Task[bool]]:
+        turn = asyncio.create_task(self._turns.acquire())
+        try:
+            yield turn
+        finally:
+            if not turn.cancel():
+                self._turns.release()
+
+    async def list_models(self) -> list[str]:
+        """Return the provider's models."""
+        return await self._provider.list_models()
+
+    async def answers(self) -> bool:
+        """Tell whether the upstream is there."""
+        return (await state_of(self._provider)).ok
+
+    async def close(self) -> None:
+        """Let go of the provider's connections."""
+        await self._provider.close()
