@@ -53,7 +53,7 @@ from .events import (
 from .history import Message
 from .ids import NewId, new_id
 from .log import Log
-from .recovery import Clock, message_of, see_to_orphans, usage_so_far
+from .recovery import NOBODY, Clock, message_of, read_back, usage_so_far
 from .store import HEAD, Append, Idempotency, IfBusy, Lifetime, RunRecord, Status, Store
 
 logger = logging.getLogger("holdfast")
@@ -157,6 +157,7 @@ class Run:
         "_keeper",
         "_log",
         "_pump",
+        "_resumes",
         "_source",
         "_started",
         "_timer",
@@ -198,6 +199,7 @@ class Run:
         self._input_tokens = 0
         self._entered = False
         self._is_held = False
+        self._resumes = False
         self._closed_at: float | None = None
         self._started = self._touched = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -457,11 +459,12 @@ class Engine:
         if session_id is not None:
             await self._start_next(session_id)
 
-    def _launch(self, run: Run, first: Event | None = None) -> Run:
+    def _launch(self, run: Run) -> Run:
         run.status = "running"
         self._runs[run.id] = run
         self._places[run.record.owner] += 1
-        self._append(run, [first or RunStarted(run.record.model, run.record.message_id)])
+        if not run._resumes:
+            self._append(run, [RunStarted(run.record.model, run.record.message_id)])
         run._pump = asyncio.create_task(self._pump(run))
         run._pump.add_done_callback(lambda _: self._call_keeper(run))
         run._touched = run._started = asyncio.get_running_loop().time()
@@ -507,7 +510,7 @@ class Engine:
         run._entered = True
         loop, source = asyncio.get_running_loop(), run._source
         try:
-            source = source or self._require_sources()(run)
+            source = source or (await self._found_again(run) if run._resumes else self._require_sources()(run))
             async for yielded in source:
                 run._touched = loop.time()
                 self._take_in(run, yielded)
@@ -948,37 +951,35 @@ class Engine:
 
         By the clock of our own last renewal: if it jumped since, an engine would take its own runs for orphans.
         """
-        for orphan in await see_to_orphans(store, self._renewed_at, self._go_on):
-            logger.warning("run %s was left by a process that is gone: settled as interrupted", orphan.id)
-            self.touch(orphan.session_id)
+        for orphan in await store.claim(NOBODY, self._renewed_at):
+            await self._inherit(store, orphan, await read_back(store, orphan.id))
         waiting = [run.record.session_id or "" for run in self._runs.values() if run.status == "queued"]
         for session_id in dict.fromkeys([*waiting, *await store.waiting_sessions()]):
             self._hold_work(asyncio.create_task(self._start_next(session_id)))
 
-    async def _go_on(self, orphan: RunRecord, log: Log) -> bool:
-        """Go on with a run that a dead process left, where someone knows how to. What was seen is seen once."""
-        source = await self._find_again(orphan, log)
-        if source is None:
-            return False
-        run = Run(self, orphan, kept=True, source=source)
-        record = await self._insist(lambda: self._require_store().adopt(orphan.id, orphan.epoch, self.keeper))
-        if record is None:
-            self._discard_source(run)
-            return True  # someone else has it
-        run.record = record
+    async def _inherit(self, store: Store, orphan: RunRecord, log: Log) -> None:
+        """Go on with a run that a dead process left, with what was seen of it."""
+        record = await self._insist(lambda: store.adopt(orphan.id, orphan.epoch, self.keeper))
+        if record is None or record.id in self._runs:
+            return  # someone else has it
+        logger.warning("run %s was left by a process that is gone", record.id)
+        run = Run(self, record, kept=True)
+        run._resumes = True
         run.log = run._log = log
-        self._launch(run, Notice("resumed", "The server was started again, and the answer goes on."))
-        return True
+        self._launch(run)
 
-    async def _find_again(self, orphan: RunRecord, log: Log) -> Source | None:
-        if self._again is None or self.closing:
-            return None
+    async def _found_again(self, run: Run) -> Source:
+        """Return what goes on where a dead process stopped. If nobody knows how to, its run is interrupted."""
+        source = None
         try:
             async with asyncio.timeout(self._lease):
-                return await self._again(orphan, log)
+                source = await self._again(run.record, run._log) if self._again is not None else None
         except Exception:
-            logger.exception("run %s cannot go on", orphan.id)
-            return None
+            logger.exception("run %s cannot go on", run.id)
+        if source is None:
+            raise AnswerLost("The server ended, and nobody could go on.")
+        self._append(run, [Notice("resumed", "The server was started again, and the answer goes on.")])
+        return source
 
     async def close(self, *, drain: float = 0.0, within: float = 10.0) -> None:
         """Start nothing new, give runs `drain` seconds to end by themselves, stop the rest, see all of them settled.

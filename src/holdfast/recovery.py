@@ -1,4 +1,4 @@
-"""Leases, and settling what a dead process left behind.
+"""Leases, and what a dead process left behind.
 
 A process renews one lease, and every run that it owns lives by it. Whoever finds a run whose owner's lease has ended
 takes it over under the next epoch, so that the old owner, should it only have slept, can no longer write to it.
@@ -6,36 +6,17 @@ takes it over under the next epoch, so that the old owner, should it only have s
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
-from .events import AnySettlement, Interrupted, Settlement, Usage
+from .events import Settlement, Usage
 from .history import Message, answer
 from .log import Log
 from .store import RunRecord, Store
 
 Clock = Callable[[], float]
 
-
 NOBODY = ""
-"""A keeper without a lease: whatever it keeps can be claimed."""
-
-
-GoOn = Callable[[RunRecord, Log], Awaitable[bool]]
-"""Told of a run that a dead process left, and what was seen of it. True where it goes on."""
-
-
-async def see_to_orphans(store: Store, now: float, go_on: GoOn) -> list[RunRecord]:
-    """Take over the runs of dead processes: each goes on where that can be, or is settled with what was shown.
-
-    They are claimed for nobody: where this fails half-way, whoever looks next finds the rest of them. Returns those
-    that were settled, and that nobody else has claimed in the meantime.
-    """
-    settled = []
-    for orphan in await store.claim(NOBODY, now):
-        log = await read_back(store, orphan.id)
-        if not await go_on(orphan, log) and await _settle(store, orphan, log, now) is not None:
-            settled.append(orphan)
-    return settled
+"""A keeper without a lease: what was claimed for it, and then left because the store failed, can be claimed again."""
 
 
 async def read_back(store: Store, run_id: str) -> Log:
@@ -45,12 +26,6 @@ async def read_back(store: Store, run_id: str) -> Log:
         log.append(events)
         log.publish(log.appended)
     return log
-
-
-async def _settle(store: Store, orphan: RunRecord, log: Log, now: float) -> AnySettlement | None:
-    settlement = Interrupted(text=log.text, usage=usage_so_far(log))
-    message = message_of(orphan, log, settlement, now)
-    return await store.settle(orphan.id, orphan.epoch, seq=log.seq + 1, settlement=settlement, message=message, now=now)
 
 
 def message_of(run: RunRecord, log: Log, settlement: Settlement, now: float) -> Message | None:

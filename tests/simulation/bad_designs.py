@@ -18,7 +18,6 @@ from holdfast.errors import HoldfastError, SessionBusy
 from holdfast.events import AnySettlement, Completed, Event, Failed, Finish, Interrupted, Settled, Stopped, Text
 from holdfast.history import Message
 from holdfast.log import Log
-from holdfast.recovery import GoOn, read_back
 from holdfast.store import Idempotency, RunRecord, Store
 from holdfast.store.memory import MemoryStore
 
@@ -503,22 +502,11 @@ class _ClaimsTheLiving(MemoryStore):
         return await super().claim(keeper, float("inf"))
 
 
-async def _drop_partials(store: Store, now: float, go_on: GoOn) -> list[RunRecord]:
-    orphans = await store.claim("", now)
-    for orphan in orphans:
-        log = await read_back(store, orphan.id)
-        await store.settle(orphan.id, orphan.epoch, seq=log.seq + 1, settlement=Interrupted(), message=None, now=now)
-    return orphans
-
-
-BANK.append(
-    Design(
-        name="recovery-drops-the-partial",
-        reason="what was shown before the crash is not in the settlement",
-        origin="LangGraph #5672",
-        patches={"see_to_orphans": _drop_partials},
-    )
-)
+@bad("recovery-drops-the-partial", "what was shown before the crash is not in the settlement", "LangGraph #5672")
+class _DropsThePartial(Engine):
+    def _judge(self, run: Run, now: float) -> AnySettlement:
+        judged = super()._judge(run, now)
+        return Interrupted() if isinstance(judged, Interrupted) else judged
 
 
 @bad(
@@ -569,22 +557,15 @@ class _RecoveryHoldsUpTheLease(Engine):
 
 
 @bad(
-    "lost-way-of-going-on", "an error of whoever knows how to go on ends recovery", "ours, found by this simulation"
+    "recovery-step-by-step",
+    "orphans are gone on with one after the other: one that hangs, or whose way is lost, keeps all the others waiting",
+    "ours, found by this simulation",
 )
-class _LostWayOfGoingOn(Engine):
-    async def _find_again(self, orphan: RunRecord, log: Log) -> Any:
-        return await self._again(orphan, log) if self._again is not None else None
-
-
-@bad("orphans-settled-in-silence", "who watches a session is not told of its orphans' end", "ours, found here")
-class _SilentRecovery(Engine):
-    async def _recover(self, store: Store) -> None:
-        watchers, self._watchers = self._watchers, {}
-        try:
-            await super()._recover(store)
-        finally:
-            watchers.update(self._watchers)
-            self._watchers = watchers
+class _RecoversStepByStep(Engine):
+    async def _inherit(self, store: Store, orphan: RunRecord, log: Log) -> None:
+        if self._again is not None:
+            await self._again(orphan, log)
+        await super()._inherit(store, orphan, log)
 
 
 @bad("no-recovery", "what a dead process left stays as it is", "a run that shows `running` for ever after a restart")

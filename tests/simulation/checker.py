@@ -161,7 +161,7 @@ class _RunCheck:
 
     def _least(self, source: SourceFacts | None, yielded: list[tuple[int, Event]]) -> int:
         """Return how many events must be in the log: all that came before anyone asked for an end."""
-        if source is None or isinstance(self.settlement, Interrupted):
+        if source is None or isinstance(self.settlement, Interrupted) or self.world.was_lost(source):
             return 0
         ends = [ask.step for ask in self._asks()] + [step for step, _ in source.cancels]
         return sum(step < min(ends, default=step + 1) for step, _ in yielded)
@@ -201,7 +201,9 @@ class _RunCheck:
 
     def _check_receipt(self, settlement: Stopped, source: SourceFacts | None) -> str:
         receipt = settlement.receipt
-        if receipt is None or source is None or self.world.jumps or source.plan.shape == "iterator without aclose":
+        if receipt is None or source is None or self.world.jumps or self.world.was_lost(source):
+            return ""
+        if source.plan.shape == "iterator without aclose":
             return ""
         closed = receipt.upstream_closed_at
         if closed is None and source.closed_at is not None and source.closed_at < receipt.settled_at:
