@@ -197,6 +197,44 @@ async def test_a_stream_asked_for_by_the_word_true_is_a_stream(world):
     assert TEXT == of_chunks(response, await response.all_events()).text
 
 
+@requirement("start.stream-shape", "start.default-json")
+async def test_every_answer_of_the_openai_dialect_has_a_request_id_and_every_answer_of_a_run_its_id(world):
+    """The one is what people quote when they ask for help, the other what they look up."""
+    started = await world.chat("up/echo:ids", background=True)
+    run_id, completion_id = started.headers["x-run-id"], (await started.json())["id"]
+    await world.events(run_id)
+    of_a_run = [
+        started,
+        await world.chat("up/echo:ids"),
+        await world.chat("up/echo:ids", stream=True),
+        await world.chat("up/end:400"),
+        await world.chat("up/end:400", stream=True),
+        await world.chat("up/end:in-band-error"),
+        await world.call("GET", f"/v1/chat/completions/{completion_id}"),
+        await world.call("GET", f"/v1/chat/completions/{completion_id}?stream=true"),
+    ]
+    native = [
+        await world.call("GET", f"/api/runs/{run_id}"),
+        await world.call("GET", f"/api/runs/{run_id}/events"),
+        await world.call("POST", f"/api/runs/{run_id}/stop"),
+        await world.send(await world.new_session(), "up/echo:ids"),
+    ]
+    others = [
+        await world.call("GET", "/v1/models"),
+        await world.call("GET", "/v1/models/nothing"),
+        await world.call("GET", "/v1/chat/completions/nothing"),
+        await world.call("PUT", "/v1/chat/completions"),
+        await world.call("GET", "/v1/nothing"),
+        await world.chat("up/echo:ids", question=""),
+    ]
+    for told in (*of_a_run, *native, *others):
+        await told.body()
+
+    assert [] == [told.status for told in (*of_a_run, *others) if not told.headers.get("x-request-id")]
+    assert [] == [told.status for told in (*of_a_run, *native) if "run_" not in told.headers.get("x-run-id", "")]
+    assert [] == [told.status for told in others if "x-run-id" in told.headers]
+
+
 # The text.
 
 
@@ -313,6 +351,8 @@ EARLY = {
     "html-200": (502, "upstream_broke", None, "false"),
 }
 
+TYPES = {400: "invalid_request_error", 404: "invalid_request_error", 429: "rate_limit_error"}
+
 
 @requirement("start.early-failure-status")
 @pytest.mark.parametrize("stream", [True, False], ids=["streaming", "not streaming"])
@@ -327,6 +367,7 @@ async def test_a_failure_before_any_text_is_a_real_status(world, name, stream):
 
     assert (status, code, retry_after) == (response.status, body["error"]["code"], response.headers.get("retry-after"))
     assert {"message", "type", "code", "param"} == set(body["error"])
+    assert TYPES.get(status, "server_error") == body["error"]["type"]
     assert "application/json" == response.headers["content-type"]
     assert should_retry == response.headers["x-should-retry"]
     assert waited < 3.0  # at most a second of retries; the rest is a busy machine
