@@ -27,8 +27,12 @@ from holdfast.events import (
 from holdfast.providers import ChatRequest
 from holdfast.providers.anthropic import Anthropic
 from holdfast.providers.anthropic_stream import MessageDecoder
+from holdfast.server.app import create_app, make_provider
+from holdfast.server.settings import ProviderSettings, Settings, SettingsError, discovered
+from holdfast.store.memory import MemoryStore
 from tests.contract.test_provider import AT_ONCE, consume, gone, listen
 from tests.requirements import requirement
+from tests.support.served import Served
 from tests.support.upstream import (
     Cut,
     Eof,
@@ -756,6 +760,24 @@ async def test_an_assistants_last_message_is_gone_on_with(up, provider):
     assert assistant([{"type": "text", "text": "One, two,"}]) == body["messages"][-1]
 
 
+@pytest.mark.parametrize(
+    ("before", "said", "shown"),
+    [
+        ("Once upon ", [" a", " time"], "a time"),
+        ("One\n\n", ["\n", "\n", "Two"], "Two"),
+        ("One\n", ["\n\nTwo"], "\nTwo"),
+        ("One ", ["\nTwo"], "\nTwo"),
+        ("One", [" Two"], " Two"),
+    ],
+)
+async def test_white_space_that_was_taken_from_the_prefill_is_not_said_twice(up, provider, before, said, shown):
+    """The model has to say it again, but the reader has seen it."""
+    asked = request(user("Go."), assistant(before))
+    heard = await play(up, provider, start() + text(*said) + ending() + STOP, asked=asked)
+
+    assert shown == heard.text
+
+
 async def test_an_empty_message_after_an_answer_is_refused(up, provider):
     """Left out, it would have the model go on with its own answer, which nobody asked for."""
     heard = await listen(provider, request(user("Hi"), assistant("Hello."), user("")))
@@ -778,6 +800,12 @@ async def test_half_an_emoji_in_a_message_can_be_asked(up, provider):
 
 
 # models
+
+
+async def test_an_upstream_tells_whether_it_is_there(up, provider):
+    """With its list of models, which costs nothing."""
+    assert await provider.answers()
+    assert ["/v1/models?limit=1000"] == [asked.path for asked in up.others]
 
 
 class Pages(Upstream):
@@ -824,3 +852,47 @@ async def test_configured_models_are_listed_without_asking(up):
 
     assert ["a", "b"] == await provider.list_models()
     assert [] == up.others
+
+
+# in the server
+
+
+async def test_a_key_in_the_environment_sets_it_up(up):
+    """Off by default: the newest models refuse a prefill, and then a continuation would fail."""
+    environ = {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": base_url(up)}
+    described = next(found for found in discovered(environ) if found.name == "anthropic")
+    provider = make_provider(described, Settings(), environ)
+    heard = await listen(provider, request())
+    await provider.close()
+
+    assert isinstance(provider, Anthropic)
+    assert (TEXT, KEY) == (heard.text, up.requests[0].headers["x-api-key"])
+    assert not provider.prefills
+    assert "anthropic" not in [found.name for found in discovered({})]
+
+
+def test_without_an_address_it_is_anthropics_own():
+    """And one that cannot work is refused at the start."""
+    make_provider(ProviderSettings("a", dialect="anthropic"), Settings(), {})
+    with pytest.raises(SettingsError, match="base_url must"):
+        make_provider(ProviderSettings("a", dialect="anthropic", base_url="ftp://x"), Settings(), {})
+
+
+async def test_a_client_of_openais_dialect_can_ask_it(up, tmp_path):
+    """From one dialect to the other and back: tools, usage, and a refusal with its status."""
+    described = ProviderSettings("claude", dialect="anthropic", base_url=base_url(up), api_key=KEY, models=("m",))
+    settings = Settings(data=str(tmp_path), providers=(described,))
+    up.enqueue([Raw(start() + tool('{"a": 1}') + ending("tool_use") + STOP)])
+    asked = {"model": "claude/m", "messages": [user("1+1?")], "tools": [ADD]}
+    async with Served(create_app(settings, MemoryStore(), {})) as served, served.client() as client:
+        answer = await (await client.post("/v1/chat/completions", asked)).json()
+        refused = await client.post("/v1/chat/completions", asked | {"n": 2})
+        error = (await refused.json())["error"]
+
+    [choice] = answer["choices"]
+    [called] = choice["message"]["tool_calls"]
+    assert ("tool_calls", "toolu_1") == (choice["finish_reason"], called["id"])
+    assert {"name": "add", "arguments": '{"a": 1}'} == called["function"]
+    assert (25, 15) == (answer["usage"]["prompt_tokens"], answer["usage"]["completion_tokens"])
+    assert (400, "unsupported", "n") == (refused.status, error["code"], error["param"])
+    assert KEY not in str(answer) + str(error)

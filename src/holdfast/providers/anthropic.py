@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from ..errors import ProviderRefused
 from ..events import Yielded
 from . import ChatRequest
-from .anthropic_messages import body_of
+from .anthropic_messages import body_of, end_of_prefill
 from .anthropic_stream import MessageDecoder
 from .http import Asked, Catalogue, HTTPUpstream, encode_body, model_names
 from .openai_stream import MAX_EVENT, MAX_TEXT
@@ -74,7 +74,11 @@ class Anthropic:
     def stream(self, request: ChatRequest) -> AsyncGenerator[list[Yielded]]:
         """Yield the events of each read together; raise a `ProviderError` unless the upstream said how it ended."""
         decoder = MessageDecoder(
-            self.name, secrets=self._upstream.secrets, max_event=self._max_event, max_text=self._max_text
+            self.name,
+            after=end_of_prefill(request.messages),
+            secrets=self._upstream.secrets,
+            max_event=self._max_event,
+            max_text=self._max_text,
         )
         return self._upstream.stream(request, self._ask, decoder)
 
@@ -88,6 +92,11 @@ class Anthropic:
     async def list_models(self) -> list[str]:
         """Return the configured models, or what the upstream listed last; empty where it cannot be asked now."""
         return list(self.models) if self.models is not None else await self._catalogue.names()
+
+    async def answers(self) -> bool:
+        """Tell whether the upstream answered when it was last asked for its models."""
+        await self._catalogue.names()
+        return self._upstream.answered
 
     async def _look_up_models(self) -> list[str] | None:
         """Ask the upstream page by page; None where a page is missing, as half a list would hide the other half."""

@@ -1,7 +1,8 @@
 """A request in OpenAI's shape, said in the words of Anthropic's Messages API.
 
-Pure. What has no counterpart and only tunes (a seed, a penalty) is left out; what would change the answer's meaning if
-it were lost (several choices, audio) is refused. Parts that are in Anthropic's own shape already are passed on.
+Pure. Parameters without a counterpart (a seed, a penalty, a response format) are left out, as clients send them by
+habit; what would be answered wrongly if it were lost (several choices, a part of a message) is refused. Parts that are
+in Anthropic's own shape already are passed on.
 
 - System and developer messages go to `system`, wherever they stand.
 - Neighbours of one role become one message, and tool results are the user's: they stand first, as Anthropic demands.
@@ -19,7 +20,7 @@ from typing import Any
 from ..errors import ProviderRefused
 from . import ChatRequest
 
-__all__ = ["body_of"]
+__all__ = ["body_of", "end_of_prefill"]
 
 Block = dict[str, Any]
 
@@ -192,6 +193,15 @@ def _end_well(turns: list[Block], messages: Sequence[Mapping[str, Any]]) -> None
     blocks = turns[-1]["content"]
     if blocks[-1]["type"] == "text":
         blocks[-1] = blocks[-1] | {"text": blocks[-1]["text"].rstrip()}
+
+
+def end_of_prefill(messages: Sequence[Mapping[str, Any]]) -> str:
+    """Return the white space at the end of a message that is gone on with: Anthropic is not told of it."""
+    last = messages[-1] if messages else {}
+    content = last.get("content")
+    if last.get("role") != "assistant" or last.get("tool_calls") or not isinstance(content, str):
+        return ""
+    return content[len(content.rstrip()) :] if content.strip() else ""
 
 
 # blocks

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -94,16 +95,24 @@ class MessageDecoder:
     """Turns the reads of one response into events.
 
     `error` is set where the answer has failed; what came before is returned all the same. `over` says that nothing
-    more is looked at, `finished` that the answer is whole, although `message_stop` may still come.
+    more is looked at, `finished` that the answer is whole, although `message_stop` may still come. `after` is white
+    space that the reader has seen already and the model has not: where its text begins with it, it is not said twice.
     """
 
     def __init__(
-        self, name: str, *, secrets: Sequence[str] = (), max_event: int = MAX_EVENT, max_text: int = MAX_TEXT
+        self,
+        name: str,
+        *,
+        after: str = "",
+        secrets: Sequence[str] = (),
+        max_event: int = MAX_EVENT,
+        max_text: int = MAX_TEXT,
     ) -> None:
         self.over = False
         self.finished = False
         self.error: ProviderError | None = None
         self._name = name
+        self._after = after
         self._secrets = secrets
         self._max_event = max_event
         self._max_text = self._room = max_text
@@ -192,11 +201,17 @@ class MessageDecoder:
         if self.finished:
             return
         if delta.type == "text_delta" and delta.text:
-            self._show(Text(self._halves.join((index, "text"), delta.text)), events)
+            self._show(Text(self._unrepeated(self._halves.join((index, "text"), delta.text))), events)
         elif delta.type == "thinking_delta" and delta.thinking:
             self._show(Reasoning(self._halves.join((index, "thinking"), delta.thinking)), events)
         elif delta.type == "input_json_delta" and delta.partial_json and index in self._calls:
             self._take_arguments(self._calls[index], self._halves.join((index, "input"), delta.partial_json), events)
+
+    def _unrepeated(self, text: str) -> str:
+        """Return the text without what of its beginning was seen already."""
+        seen = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self._after, text, strict=False)))
+        self._after = self._after[seen:] if seen == len(text) else ""
+        return text[seen:]
 
     def _show(self, event: Text | Reasoning, events: list[Yielded]) -> None:
         self._room -= len(event.text)

@@ -19,6 +19,7 @@ from .. import __version__
 from ..engine import Engine, Limits
 from ..errors import HoldfastError, StoreUnavailable
 from ..providers import Provider, Providers
+from ..providers.anthropic import BASE_URL, Anthropic
 from ..providers.local import Local
 from ..providers.openai_compatible import OpenAICompatible
 from ..providers.scripted import Scripted
@@ -134,7 +135,8 @@ def make_provider(described: ProviderSettings, settings: Settings, environ: Mapp
             linger=LINGER,
             slots=described.max_runs or LOCAL_RUNS,
         )
-    provider = _openai_compatible(described, environ)
+    make = _anthropic if described.dialect == "anthropic" else _openai_compatible
+    provider = make(described, environ)
     return InTurns(provider, described.max_runs) if described.max_runs else provider
 
 
@@ -153,6 +155,20 @@ def _openai_compatible(described: ProviderSettings, environ: Mapping[str, str]) 
             prefill_mark=known.prefill_mark,
             think=known.think,
             usage=known.usage,
+        )
+    except ValueError as error:
+        raise SettingsError(f"Provider {described.name!r}: {error}.") from None
+
+
+def _anthropic(described: ProviderSettings, environ: Mapping[str, str]) -> Provider:
+    try:
+        return Anthropic(
+            described.name,
+            described.base_url or BASE_URL,
+            api_key=described.key(environ),
+            models=described.models,
+            headers=described.headers,
+            prefills=bool(described.prefills),
         )
     except ValueError as error:
         raise SettingsError(f"Provider {described.name!r}: {error}.") from None

@@ -26,7 +26,7 @@ class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[[providers]]` table."""
 
     name: str
-    dialect: Literal["openai", "local", "scripted"] = "openai"
+    dialect: Literal["openai", "anthropic", "local", "scripted"] = "openai"
     profile: ProfileName | None = None
     """What kind of upstream it is. What the fields below leave open is then as that kind has it."""
     base_url: str = ""
@@ -198,7 +198,14 @@ def _convert(values: dict[str, Any], where: str) -> Settings:
 def discovered(environ: Mapping[str, str]) -> tuple[ProviderSettings, ...]:
     """Return the providers that the environment's keys speak for, the embedded model, and the scripted one."""
     keyed = [_keyed(name, environ) for name, known in PROFILES.items() if known.key_env and environ.get(known.key_env)]
+    if environ.get("ANTHROPIC_API_KEY"):
+        keyed.append(_anthropic(environ))
     return (*keyed, ProviderSettings("local", dialect="local"), ProviderSettings("scripted", dialect="scripted"))
+
+
+def _anthropic(environ: Mapping[str, str]) -> ProviderSettings:
+    elsewhere = environ.get("ANTHROPIC_BASE_URL", "")
+    return ProviderSettings("anthropic", dialect="anthropic", base_url=elsewhere, api_key_env="ANTHROPIC_API_KEY")
 
 
 def _keyed(name: ProfileName, environ: Mapping[str, str]) -> ProviderSettings:
