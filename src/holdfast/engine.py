@@ -960,8 +960,10 @@ class Engine:
     async def _inherit(self, store: Store, orphan: RunRecord, log: Log) -> None:
         """Go on with a run that a dead process left, with what was seen of it."""
         record = await self._insist(lambda: store.adopt(orphan.id, orphan.epoch, self.keeper))
-        if record is None or record.id in self._runs:
+        if record is None:
             return  # someone else has it
+        if (slept := self._runs.get(record.id)) is not None:
+            self._lose(slept)  # it was ours before, and taken from us while we slept
         logger.warning("run %s was left by a process that is gone", record.id)
         run = Run(self, record, kept=True)
         run._resumes = True
