@@ -67,6 +67,22 @@ async def test_an_unknown_name_is_refused_with_near_ones(asked, near):
     assert (404, "model_not_found", "model") == (caught.value.status, caught.value.code, caught.value.param)
 
 
+@pytest.mark.parametrize("asked", ["QWEN3", "other/Qwen3", "up/qwen3"])
+async def test_a_name_without_its_tag_or_in_other_letters_is_refused_with_the_whole_one(asked):
+    """Local servers tag their models, and people leave the tag out."""
+    providers = Providers([Offering("up", ["qwen3:8b-instruct-q4_K_M", "llama3"]), Offering("other", ["m"])])
+
+    with pytest.raises(ModelNotFound, match=r"up/qwen3:8b-instruct-q4_K_M\?"):
+        await providers.find(asked)
+
+
+async def test_the_state_of_each_provider_is_told_and_a_dead_one_spoils_nothing():
+    """One upstream that is down must not empty the list of the others."""
+    states = await Providers([Offering("up", ["m"]), Offering("dead", asked=[])]).states()
+
+    assert [("up", True, ["m"]), ("dead", False, [])] == [(state.name, state.ok, state.models) for state in states]
+
+
 async def test_an_unknown_name_that_is_like_nothing_is_refused_with_a_way_to_look():
     """A guess that is far off is no help."""
     with pytest.raises(ModelNotFound, match="GET /v1/models"):

@@ -106,8 +106,7 @@ class Providers:
 
     async def _unknown(self, model: str) -> str:
         known = await self.names()
-        near = difflib.get_close_matches(model, known, n=3, cutoff=0.5)
-        near += [name for name in known if name.rpartition("/")[2] == model.rpartition("/")[2] and name not in near]
+        near = _near(model, known)
         hint = f"Did you mean {', '.join(near)}?" if near else "GET /v1/models lists the models that are there."
         return f"There is no model {model!r}. {hint}"
 
@@ -126,3 +125,12 @@ class Providers:
         """Let go of all connections."""
         for provider in self.all:
             await provider.close()
+
+
+def _near(model: str, known: Sequence[str]) -> list[str]:
+    """Return names that may have been meant: those alike, and those that begin with the model's own name."""
+    by_lower = {name.lower(): name for name in known}
+    alike = difflib.get_close_matches(model.lower(), by_lower, n=3, cutoff=0.5)
+    own = model.rpartition("/")[2].lower()
+    longer = [lower for lower in by_lower if own and lower.rpartition("/")[2].startswith(own)]
+    return [by_lower[lower] for lower in dict.fromkeys([*alike, *longer[:3]])]

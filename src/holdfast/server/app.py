@@ -123,8 +123,6 @@ async def end(parts: Parts, drain: float) -> None:
 
 def make_provider(described: ProviderSettings, settings: Settings, environ: Mapping[str, str]) -> Provider:
     """Return the provider that a table of the settings describes."""
-    if described.dialect == "scripted":
-        return Scripted(described.name)
     if described.dialect == "local":
         model = pathlib.Path(settings.model).expanduser() if settings.model else None
         return Local(
@@ -135,9 +133,18 @@ def make_provider(described: ProviderSettings, settings: Settings, environ: Mapp
             linger=LINGER,
             slots=described.max_runs or LOCAL_RUNS,
         )
-    make = _anthropic if described.dialect == "anthropic" else _openai_compatible
-    provider = make(described, environ)
+    provider = _upstream(described, environ)
     return InTurns(provider, described.max_runs) if described.max_runs else provider
+
+
+def _upstream(described: ProviderSettings, environ: Mapping[str, str]) -> Provider:
+    match described.dialect:
+        case "scripted":
+            return Scripted(described.name)
+        case "anthropic":
+            return _anthropic(described, environ)
+        case _:
+            return _openai_compatible(described, environ)
 
 
 def _openai_compatible(described: ProviderSettings, environ: Mapping[str, str]) -> Provider:

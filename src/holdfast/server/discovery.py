@@ -71,6 +71,8 @@ def load_and_look(
     flags: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] = os.environ,
     file: str | os.PathLike[str] | None = None,
+    *,
+    within: float = LIMIT,
 ) -> Settings:
     """Return the settings. Where they name no providers, the servers that listen on this machine are among them."""
     settings, sources = load_with_sources(flags, environ, file)
@@ -78,7 +80,7 @@ def load_and_look(
         return settings
     keyed = [provider for provider in settings.providers if provider.dialect not in ("local", "scripted")]
     always = [provider for provider in settings.providers if provider.dialect in ("local", "scripted")]
-    return msgspec.structs.replace(settings, providers=(*keyed, *listening(environ), *always))
+    return msgspec.structs.replace(settings, providers=(*keyed, *listening(environ, within), *always))
 
 
 def listening(environ: Mapping[str, str], within: float = LIMIT) -> tuple[ProviderSettings, ...]:
