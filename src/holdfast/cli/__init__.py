@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import sys
+
 import click
 
 from .. import __version__
@@ -44,5 +47,13 @@ def main(context: click.Context) -> None:
 
     Shell completion: eval "$(_HOLDFAST_COMPLETE=bash_source holdfast)", or zsh_source, fish_source.
     """
+    _print_anything()
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
+
+
+def _print_anything() -> None:
+    """Let a character that the terminal's encoding lacks become a question mark, instead of the end of an answer."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")

@@ -7,6 +7,8 @@ import datetime
 import os
 import pathlib
 import sqlite3
+from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import click
@@ -30,11 +32,14 @@ def config() -> None:
 
 @config.command("show")
 @click.option("--sources", is_flag=True, help="Say where each value comes from.")
+@click.option("--host", help="As `serve` takes it.")
+@click.option("--port", type=click.IntRange(0, 65535), help="As `serve` takes it.")
+@click.option("--data", type=click.Path(), help="Folder for everything that is kept.")
 @click.option("--config", "file", type=click.Path(), help="Settings file (holdfast.toml).")
 @telling
-def config_show(sources: bool, file: str | None) -> None:
+def config_show(sources: bool, file: str | None, **flags: Any) -> None:
     """Print every setting. A flag beats the environment, which beats the file, which beats the default."""
-    settings, given = load_with_sources({}, os.environ, file)
+    settings, given = load_with_sources(flags, os.environ, file)
     rows = []
     for field in msgspec.structs.fields(Settings):
         shown = _shown(field.name, getattr(settings, field.name), settings)
@@ -62,30 +67,34 @@ def key() -> None:
     """Make, list and revoke keys for the server. Each key is an owner with sessions of its own."""
 
 
-def _key_file(data: str | None) -> KeyFile:
-    return KeyFile(data_folder(load({"data": data}, os.environ)))
+def _folder_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that say which folder is meant."""
+    data = click.option("--data", type=click.Path(), help="Folder for everything that is kept.")
+    return data(click.option("--config", type=click.Path(), help="Settings file (holdfast.toml).")(command))
 
 
-_data = click.option("--data", type=click.Path(), help="Folder for everything that is kept.")
+def _folder(data: str | None, config: str | None) -> pathlib.Path:
+    return data_folder(load({"data": data}, os.environ, config)).absolute()
 
 
 @key.command("new")
 @click.argument("name")
-@_data
+@_folder_options
 @telling
-def key_new(name: str, data: str | None) -> None:
-    """Make a key. It is shown once, and works at once."""
-    made = _key_file(data).new(name)
+def key_new(name: str, **where: Any) -> None:
+    """Make a key. It is shown once, and works within a second. From the first one on, everyone needs a key."""
+    made = KeyFile(_folder(**where)).new(name)
     click.echo(made)
     show.err.print("[dim]Keep it: it is not shown again. Clients send it as Authorization: Bearer …[/]")
+    show.err.print("[dim]This command line sends what HOLDFAST_API_KEY holds.[/]")
 
 
 @key.command("ls")
-@_data
+@_folder_options
 @telling
-def key_ls(data: str | None) -> None:
+def key_ls(**where: Any) -> None:
     """List the keys that were made here."""
-    made = _key_file(data).made
+    made = KeyFile(_folder(**where)).made
     if not made:
         show.err.print("[dim]No keys. `holdfast key new NAME` makes one.[/]")
     show.table(("name", "made"), [(key.name, _day(key.created_at)) for key in made])
@@ -93,11 +102,11 @@ def key_ls(data: str | None) -> None:
 
 @key.command("revoke")
 @click.argument("name")
-@_data
+@_folder_options
 @telling
-def key_revoke(name: str, data: str | None) -> None:
+def key_revoke(name: str, **where: Any) -> None:
     """Revoke a key: it stops working within a second."""
-    if not _key_file(data).revoke(name):
+    if not KeyFile(_folder(**where)).revoke(name):
         raise click.ClickException(f"There is no key {name!r}. `holdfast key ls` lists them.")
     click.echo(f"{name} revoked")
 
@@ -111,26 +120,31 @@ def db() -> None:
     """Check, back up and migrate the database."""
 
 
-def _database(data: str | None) -> pathlib.Path:
-    path = data_folder(load({"data": data}, os.environ)) / "holdfast.db"
+def _database(data: str | None, config: str | None) -> pathlib.Path:
+    path = _folder(data, config) / "holdfast.db"
     if not path.is_file():
         raise click.ClickException(f"There is no database at {path}. `holdfast serve` makes one.")
     return path
 
 
-def _read_only(path: pathlib.Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)
+def _read_only(path: pathlib.Path) -> closing[sqlite3.Connection]:
+    return closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True))
 
 
 @db.command("check")
-@_data
+@_folder_options
 @telling
-def db_check(data: str | None) -> None:
+def db_check(**where: Any) -> None:
     """Read the whole database and say whether it is sound. The server may go on meanwhile."""
-    path = _database(data)
-    with _read_only(path) as database:
-        found = [row[0] for row in database.execute("PRAGMA integrity_check(20)")]
-        counts = {name: database.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in _TABLES}
+    path = _database(**where)
+    counts: dict[str, int] = {}
+    try:
+        with _read_only(path) as database:
+            found = [row[0] for row in database.execute("PRAGMA integrity_check(20)")]
+            for name in _TABLES:
+                counts[name] = database.execute(f"SELECT count(*) FROM {name}").fetchone()[0]
+    except sqlite3.DatabaseError as error:
+        found = [str(error)]
     if found != ["ok"]:
         raise click.ClickException(f"{path} is damaged: {'; '.join(found)}. Restore a backup (`holdfast db backup`).")
     click.echo(f"{path} is sound: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
@@ -141,32 +155,30 @@ _TABLES = ("sessions", "messages", "runs")
 
 @db.command("backup")
 @click.argument("target", type=click.Path(dir_okay=False))
-@_data
+@_folder_options
 @telling
-def db_backup(target: str, data: str | None) -> None:
-    """Copy the database to a file, while the server goes on."""
-    path, copy = _database(data), pathlib.Path(target)
+def db_backup(target: str, **where: Any) -> None:
+    """Copy the database to a file, while the server goes on. Put back as holdfast.db, it is the database again."""
+    path, copy = _database(**where), pathlib.Path(target)
     if copy.exists():
         raise click.ClickException(f"{copy} exists already. Choose another name.")
-    descriptor = os.open(copy, os.O_CREAT | os.O_EXCL, 0o600)
-    os.close(descriptor)
-    with _read_only(path) as database, sqlite3.connect(copy) as backup:
-        database.backup(backup, pages=1000, progress=_progress)
+    os.close(os.open(copy, os.O_CREAT | os.O_EXCL, 0o600))
+    try:
+        with _read_only(path) as database, closing(sqlite3.connect(copy)) as backup:
+            database.backup(backup)  # in one step: between two of them a busy server would make it begin anew
+    except sqlite3.Error:
+        copy.unlink()
+        raise
     click.echo(f"{path} copied to {copy} ({copy.stat().st_size / 1e6:.1f} MB)")
-
-
-def _progress(status: int, remaining: int, total: int) -> None:
-    if show.err.is_terminal and total:
-        show.err.print(f"\r{100 * (total - remaining) // total} %", end="")
 
 
 @db.command("migrate")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
-@_data
+@_folder_options
 @telling
-def db_migrate(dry_run: bool, data: str | None) -> None:
+def db_migrate(dry_run: bool, **where: Any) -> None:
     """Bring the database up to this version, with a backup before. `holdfast serve` does the same when it starts."""
-    path = _database(data)
+    path = _database(**where)
     with _read_only(path) as database:
         applied = {row[0] for row in database.execute("SELECT number FROM migrations")}
     due = [migration for migration in migrations() if migration.number not in applied]

@@ -18,6 +18,7 @@ from ..server.keys import Keys
 from ..server.serving import address, listen, serve_in_background
 from ..server.settings import Settings, data_folder, load
 from ..store.opening import open_store
+from ..store.sqlite import StoreInUse
 
 NO_KEYS = Keys(Settings(), {})
 """For a server of our own, on a port that nobody else knows."""
@@ -52,9 +53,15 @@ class Api:
         except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError) as error:
             raise CallFailed(f"{self.url} did not answer: {str(error) or type(error).__name__}") from None
         if response.status >= 400:
-            told = answer.get("error", {})
-            raise CallFailed(told.get("message", f"answered {response.status}"), told.get("code", ""), response.status)
+            raise self._failure(response.status, answer)
         return answer
+
+    def _failure(self, status: int, answer: Object) -> CallFailed:
+        told = answer.get("error", {})
+        message = told.get("message", f"{self.url} answered {status}")
+        if status == 401:
+            message = f"The server at {self.url} needs a key, and HOLDFAST_API_KEY holds none that it knows."
+        return CallFailed(message, told.get("code", ""), status)
 
     async def events(self, run_id: str, after: int = 0, patience: float = 30.0) -> AsyncGenerator[Object]:
         """Yield a run's events to its settlement, and go on by itself where the connection breaks."""
@@ -76,12 +83,25 @@ class Api:
         decoder = SSEDecoder()
         url = f"{self.url}/api/runs/{run_id}/events"
         async with self._http.get(url, params={"after": after}, timeout=aiohttp.ClientTimeout(None)) as response:
+            if response.status in _COMES_BACK:
+                raise aiohttp.ClientConnectionError(f"{self.url} answered {response.status}")
             if response.status != 200:
-                told = msgspec.json.decode(await response.read() or b"{}").get("error", {})
-                raise CallFailed(told.get("message", f"answered {response.status}"), told.get("code", ""))
+                raise self._failure(response.status, _loosely(await response.read()))
             async for read in response.content.iter_any():
                 for _, data in decoder.feed(read):
                     yield msgspec.json.decode(data)
+
+
+_COMES_BACK = (502, 503, 504)
+"""What a server that is being started again answers, or the proxy before it."""
+
+
+def _loosely(body: bytes) -> Object:
+    """Return an answer's object; an empty one where somebody else has answered, in a shape of their own."""
+    try:
+        return msgspec.json.decode(body, type=Object)
+    except msgspec.DecodeError:
+        return {}
 
 
 @asynccontextmanager
@@ -90,25 +110,35 @@ async def connect(url: str | None, data: str | None, config: str | None) -> Asyn
     settings = load({"data": data}, os.environ, config)
     headers = {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
     async with aiohttp.ClientSession(headers=headers, trust_env=False) as http:
-        here = url or f"http://{settings.host}:{settings.port}"
-        if url or (data is None and await _is_there(http, here)):
+        here = url or local_url(settings)
+        if url or (data is None and await is_there(http, here)):
             yield Api(http, here.rstrip("/"))
             return
         async with _own_server(settings) as own:
             yield Api(http, own)
 
 
-async def _is_there(http: aiohttp.ClientSession, url: str) -> bool:
+def local_url(settings: Settings) -> str:
+    """Return where a server with these settings is reached from this machine."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
+    return f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
+
+
+async def is_there(http: aiohttp.ClientSession, url: str) -> bool:
+    """Tell whether a server answers there, and not somebody else."""
     with suppress(aiohttp.ClientError, TimeoutError, OSError):
         async with http.get(f"{url}/health", timeout=aiohttp.ClientTimeout(1)) as response:
-            return response.status == 200
+            return response.status == 200 and "status" in _loosely(await response.read())
     return False
 
 
 @asynccontextmanager
 async def _own_server(settings: Settings) -> AsyncGenerator[str]:
     local = msgspec.structs.replace(settings, host="127.0.0.1", port=0, api_key="", keys=(), drain=0.0)
-    store = await asyncio.to_thread(open_store, f"sqlite:{data_folder(settings)}")
+    try:
+        store = await asyncio.to_thread(open_store, f"sqlite:{data_folder(settings)}")
+    except StoreInUse as error:
+        raise CallFailed(f"{error} If it is a server, name it with --url instead of --data.") from None
     sock = listen(local)
     async with serve_in_background(create_app(local, store, keys=NO_KEYS), sock):
         yield address(sock)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import sqlite3
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -34,14 +35,18 @@ class LazyGroup(click.Group):
 
 
 def telling(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Show an error that was raised on purpose in one line, instead of a traceback."""
+    """Show what is no fault of ours in one line, instead of a traceback."""
 
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         try:
             return command(*args, **kwargs)
-        except HoldfastError as error:
+        except (HoldfastError, sqlite3.Error) as error:
             raise click.ClickException(str(error)) from None
+        except BrokenPipeError:
+            raise  # click knows what to do
+        except OSError as error:
+            raise click.ClickException(f"{error.filename or 'The system'}: {error.strerror}") from None
 
     return wrapped
 

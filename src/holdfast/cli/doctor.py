@@ -11,8 +11,10 @@ import socket
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import NamedTuple
 
+import aiohttp
 import click
 from rich.markup import escape
 
@@ -20,8 +22,9 @@ from .. import __version__
 from ..errors import HoldfastError
 from ..server.app import make_provider
 from ..server.keys import KeyFile
-from ..server.settings import Settings, data_folder, load
+from ..server.settings import ProviderSettings, Settings, data_folder, load
 from . import show
+from .client import is_there, local_url
 
 
 class Finding(NamedTuple):
@@ -39,7 +42,10 @@ MARKS = {"ok": "[green]ok[/]  ", "note": "[yellow]note[/]", "bad": "[red]bad[/] 
 @click.option("--config", type=click.Path(), help="Settings file (holdfast.toml).")
 @click.option("--data", type=click.Path(), help="Folder for everything that is kept.")
 def doctor(config: str | None, data: str | None) -> None:
-    """Check Python, settings, data folder, database, providers, models and port, and say what to do."""
+    """Check Python, settings, data folder, database, providers, models and port, and say what to do.
+
+    Exit code: 0 where all is well, 1 where something is in the way.
+    """
     bad = False
     for finding in _examine(config, data):
         show.out.print(f"{MARKS[finding.state]}  {escape(finding.what)}")
@@ -56,11 +62,10 @@ def _examine(config: str | None, data: str | None) -> Iterator[Finding]:
     except HoldfastError as error:
         yield Finding("bad", f"settings: {error}", "Mend the settings file or the variable that it names.")
         return
-    folder = data_folder(settings)
+    folder = data_folder(settings).absolute()
     for look in (_folder, _database, _keys):
         yield from look(folder)
-    yield from _port(settings)
-    yield from asyncio.run(_providers(settings))
+    yield from asyncio.run(_port_and_providers(settings))
 
 
 def _folder(folder: pathlib.Path) -> Iterator[Finding]:
@@ -80,7 +85,7 @@ def _database(folder: pathlib.Path) -> Iterator[Finding]:
         yield Finding("ok", "no database yet: the first start makes one")
         return
     try:
-        with sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True) as database:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
             found = database.execute("PRAGMA quick_check(1)").fetchone()[0]
     except sqlite3.Error as error:
         found = str(error)
@@ -101,31 +106,59 @@ def _keys(folder: pathlib.Path) -> Iterator[Finding]:
     )
 
 
-def _port(settings: Settings) -> Iterator[Finding]:
-    with socket.socket() as probe:
-        probe.settimeout(1)
-        taken = probe.connect_ex((settings.host, settings.port)) == 0
-    if taken:
-        yield Finding("note", f"port {settings.port} is in use", "By Holdfast, if it is running; else use --port.")
-    else:
-        yield Finding("ok", f"port {settings.port} is free")
+async def _port_and_providers(settings: Settings) -> list[Finding]:
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(PATIENCE)) as http:
+        looks = [_provider(http, described, settings) for described in settings.providers]
+        return await asyncio.gather(_port(http, settings), *looks)
 
 
-async def _providers(settings: Settings) -> list[Finding]:
-    return [await _provider(settings, number) for number in range(len(settings.providers))]
+PATIENCE = 5.0  # seconds for each provider, all at once
 
 
-async def _provider(settings: Settings, number: int) -> Finding:
-    described = settings.providers[number]
-    if described.api_key_env and not os.environ.get(described.api_key_env):
-        return Finding("bad", f"provider {described.name}: {described.api_key_env} is not set", "Export the key.")
-    provider = make_provider(described, settings, os.environ)
+async def _port(http: aiohttp.ClientSession, settings: Settings) -> Finding:
+    url = local_url(settings)
+    if await is_there(http, url):
+        return Finding("ok", f"Holdfast is running on {url}")
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((settings.host, settings.port))
+        except OSError as error:
+            what = f"cannot listen on {settings.host}:{settings.port}: {error.strerror}"
+            return Finding("bad", what, "Choose another with --port or HOLDFAST_PORT.")
+    return Finding("ok", f"port {settings.port} is free")
+
+
+async def _provider(http: aiohttp.ClientSession, described: ProviderSettings, settings: Settings) -> Finding:
+    name = f"provider {described.name}"
+    if described.api_key_env and not described.key(os.environ):
+        return Finding("bad", f"{name}: {described.api_key_env} is not set", "Export the key.")
+    try:
+        provider = make_provider(described, settings, os.environ)
+    except HoldfastError as error:
+        return Finding("bad", f"{name}: {error}", "Mend its table in the settings file.")
+    if trouble := await _trouble(http, described):
+        await provider.close()
+        return Finding("bad", f"{name}: {trouble}", "Is it running, and are base_url and key right?")
     try:
         models = await provider.list_models()
     finally:
         await provider.close()
     why_not: Callable[[], str | None] = getattr(provider, "why_not", lambda: None)
     if not models:
-        advice = why_not() or f"Is it running, and is base_url right? ({described.base_url})"
-        return Finding("note", f"provider {described.name} lists no models", advice)
-    return Finding("ok", f"provider {described.name}: {len(models)} models, such as {models[0]}")
+        return Finding("note", f"{name} lists no models", why_not() or "Name them in its table: models = [...]")
+    return Finding("ok", f"{name}: {len(models)} models, such as {models[0]}")
+
+
+async def _trouble(http: aiohttp.ClientSession, described: ProviderSettings) -> str | None:
+    """Return why an upstream cannot be used. Any answer but a refusal will do: not all of them list their models."""
+    if described.dialect != "openai":
+        return None
+    key = described.key(os.environ)
+    headers = {**({"Authorization": f"Bearer {key}"} if key else {}), **described.headers}
+    try:
+        async with http.get(f"{described.base_url.rstrip('/')}/models", headers=headers) as response:
+            return f"it refuses the key ({response.status})" if response.status in (401, 403) else None
+    except (aiohttp.ClientError, TimeoutError) as error:
+        return f"{described.base_url} cannot be reached: {str(error) or 'no answer'}"

@@ -9,12 +9,14 @@ from typing import Any
 
 import click
 import msgspec
-from rich.markup import escape
 
 from . import show
 from .client import Api, Object, Query, connect
 from .commands import settings_options, telling
 from .talk import EXIT, follow
+
+LEFT = 130
+"""What shells know as the exit code after Ctrl-C."""
 
 
 @click.command()
@@ -64,8 +66,8 @@ async def _runs_ls(status: str | None, limit: int, **where: Any) -> None:
                 show.word(show.state_of(run)),
                 run["model"],
                 show.ago(run["created_at"]),
-                escape(show.line(run["text"], 40)),
-                escape(show.line(show.why(run), 50)),
+                show.line(run["text"], 40),
+                show.line(show.why(run), 50),
             )
             for run in listed
         ],
@@ -96,12 +98,16 @@ def _pretty(value: Object) -> str:
 @telling
 def runs_tail(run_id: str, **where: Any) -> None:
     """Follow a run from its start to its end, wherever it was started. Ctrl-C only leaves: the run goes on."""
-    sys.exit(asyncio.run(_runs_tail(run_id, **where)))
+    try:
+        sys.exit(asyncio.run(_runs_tail(run_id, **where)))
+    except KeyboardInterrupt:
+        show.err.print(f"\n[dim]The run goes on. `holdfast runs stop {run_id}` stops it.[/]")
+        sys.exit(LEFT)
 
 
 async def _runs_tail(run_id: str, **where: Any) -> int:
     async with connect(**where) as api:
-        settled = await follow(api, run_id, stops=False)
+        settled = await follow(api, run_id)
         return EXIT[settled["outcome"]]
 
 
@@ -145,7 +151,7 @@ async def _sessions_ls(query: str, limit: int, **where: Any) -> None:
         [
             (
                 session["id"],
-                escape(show.line(session["title"], 60)),
+                show.line(session["title"], 60),
                 show.ago(session["updated_at"]),
                 show.word("running") if session["active_run"] else "",
             )
@@ -167,7 +173,7 @@ def sessions_export(session_id: str, form: str, output: str | None, **where: Any
     if output is None:
         sys.stdout.write(text)
     else:
-        pathlib.Path(output).write_text(text)
+        pathlib.Path(output).write_text(text, encoding="utf-8")
 
 
 def markdown(session: Object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -10,9 +11,19 @@ from typing import Any
 import rich.box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+def _console(*, stderr: bool = False) -> Console:
+    """Return a console for which NO_COLOR means no escape code at all: rich alone would keep bold and dim."""
+    colours = None if os.environ.get("NO_COLOR") else "auto"
+    return Console(stderr=stderr, color_system=colours, highlight=False, emoji=False, soft_wrap=True)  # type: ignore[arg-type]
+
+
+out = _console()
+err = _console(stderr=True)
+
+Cell = str | Text
 
 MARKS = {
     "completed": ("green", "completed"),
@@ -30,22 +41,33 @@ def is_terminal() -> bool:
     return out.is_terminal
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
     """Print rows as a table, or as lines with tabs where a program reads them."""
     if not is_terminal():
         for row in rows:
-            sys.stdout.write("\t".join(cell.replace("\t", " ").replace("\n", " ") for cell in row) + "\n")
+            sys.stdout.write("\t".join(str(cell).translate(_SPACES) for cell in row) + "\n")
         return
-    drawn = Table(*columns, box=rich.box.SIMPLE_HEAD, pad_edge=False)
+    drawn = Table(box=rich.box.SIMPLE_HEAD, pad_edge=False)
+    for number, column in enumerate(columns):
+        drawn.add_column(column, no_wrap=number == 0)  # an id is there to be copied
     for row in rows:
-        drawn.add_row(*row)
-    out.print(drawn)
+        drawn.add_row(*(Text(safe(cell)) if isinstance(cell, str) else cell for cell in row))
+    out.print(drawn, soft_wrap=False)
 
 
-def word(state: str) -> str:
+_SPACES = {ord(character): " " for character in "\t\n\r"}
+_CONTROLS = dict.fromkeys({*range(32), *range(127, 160)} - {ord("\t"), ord("\n")})
+
+
+def safe(text: str) -> str:
+    """Return a text that cannot command the terminal: what a model says may hold escape codes."""
+    return text.translate(_CONTROLS)
+
+
+def word(state: str) -> Text:
     """Return how a run stands, coloured for a person."""
     colour, text = MARKS.get(state, ("white", state))
-    return f"[{colour}]{text}[/]" if is_terminal() else text
+    return Text(text, style=colour)
 
 
 def state_of(run: dict[str, Any]) -> str:

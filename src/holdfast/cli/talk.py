@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
+import os
 import signal
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import Any
 
 import click
@@ -41,11 +43,16 @@ def run(prompt: tuple[str, ...], **what: Any) -> None:
 
     Exit code: 0 completed, 1 failed or interrupted, 3 truncated, 4 stopped, 2 for a wrong command line.
     """
-    piped = "" if sys.stdin.isatty() else sys.stdin.read()
+    piped = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.read()
     text = "\n\n".join(part for part in (" ".join(prompt), piped.strip()) if part)
     if not text:
         raise click.UsageError('Nothing was asked. Try: holdfast run "Why is the sky blue?"')
-    sys.exit(asyncio.run(_run_once(text, **what)))
+    sys.exit(asyncio.run(_run_once(_well_formed(text), **what)))
+
+
+def _well_formed(text: str) -> str:
+    """Return a text that JSON can carry: bytes that the locale could not read are taken for UTF-8."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 async def _run_once(
@@ -59,13 +66,16 @@ async def _run_once(
     **where: Any,
 ) -> int:
     async with connect(**where) as api:
-        session = session or (await _latest(api) if goes_on else None) or await _new_session(api, system)
+        session = session or (await _latest(api) if goes_on else None) or await _new_session(api, system, model)
         body = {"input": text, **({"model": model} if model else {})}
-        started = await api.call("POST", f"/api/sessions/{session}/runs", body)
-        settled = await follow(api, started["id"], silent=as_json)
+        with interruptible() as asked:
+            started = await api.call("POST", f"/api/sessions/{session}/runs", body)
+            settled = await follow(api, started["id"], silent=as_json, asked=asked)
         if as_json:
             finished = await api.call("GET", f"/api/runs/{started['id']}")
             sys.stdout.write(msgspec.json.format(msgspec.json.encode(finished)).decode() + "\n")
+        elif settled["outcome"] != "completed":
+            _say_how_to_go_on(session)
         return EXIT[settled["outcome"]]
 
 
@@ -79,37 +89,68 @@ async def _new_session(api: Api, system: str | None = None, model: str | None = 
     return str((await api.call("POST", "/api/sessions", body))["id"])
 
 
-async def follow(api: Api, run_id: str, *, silent: bool = False, stops: bool = True) -> Object:
-    """Print a run as it comes and return its settlement. Ctrl-C stops the run and keeps what is there."""
-    printer = _Printer(silent)
-    stopping: set[asyncio.Task[Object]] = set()
-
-    def stop() -> None:
-        if not stopping:
-            stopping.add(asyncio.create_task(api.call("POST", f"/api/runs/{run_id}/stop")))
-
-    with _on_interrupt(stop) if stops else contextlib.nullcontext():
-        async for event in api.events(run_id):
-            printer.take(event)
-            if event["type"] == "run.settled":
-                settled: Object = event["settlement"]
-                printer.end(settled)
-                if stopping:
-                    await asyncio.wait(stopping)
-                return settled
-    raise CallFailed(f"Run {run_id} ended without a settlement.")
+def _say_how_to_go_on(session: str) -> None:
+    show.err.print(f"[dim]holdfast chat -s {session} goes on with this session.[/]")
 
 
 @contextlib.contextmanager
-def _on_interrupt(act: Callable[[], None]) -> Generator[None]:
+def interruptible() -> Generator[asyncio.Event]:
+    """Take Ctrl-C for the wish to stop a run, from before it starts, and yield what tells of it.
+
+    Only the first one: the second leaves at once, also where the server does not answer.
+    """
+    asked = asyncio.Event()
     loop = asyncio.get_running_loop()
+
+    def ask() -> None:
+        asked.set()
+        loop.remove_signal_handler(signal.SIGINT)
+
     with contextlib.suppress(NotImplementedError):  # Windows has no such handlers
-        loop.add_signal_handler(signal.SIGINT, act)
+        loop.add_signal_handler(signal.SIGINT, ask)
     try:
-        yield
+        yield asked
     finally:
         with contextlib.suppress(NotImplementedError):
             loop.remove_signal_handler(signal.SIGINT)
+
+
+async def follow(api: Api, run_id: str, *, silent: bool = False, asked: asyncio.Event | None = None) -> Object:
+    """Print a run as it comes and return its settlement. Stop it where that is asked for: what is there is kept."""
+    printer = _Printer(silent)
+    stopper = asyncio.create_task(_stop_when(asked, api, run_id)) if asked else None
+    try:
+        async for event in api.events(run_id):
+            try:
+                printer.take(event)
+            except BrokenPipeError:
+                if asked is None:
+                    raise
+                printer = _Printer(silent=True)
+                _let_go_of_output()
+                asked.set()
+            if event["type"] == "run.settled":
+                settlement: Object = event["settlement"]
+                return settlement
+    finally:
+        if stopper is not None:
+            stopper.cancel()
+    raise CallFailed(f"Run {run_id} ended without a settlement.")
+
+
+async def _stop_when(asked: asyncio.Event, api: Api, run_id: str) -> None:
+    await asked.wait()
+    try:
+        await api.call("POST", f"/api/runs/{run_id}/stop")
+    except CallFailed as error:
+        show.err.print(f"[red]It could not be stopped: {escape(str(error))}[/]")
+
+
+def _let_go_of_output() -> None:
+    """Send what is still printed nowhere: whoever read it (`head`) has seen enough."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 class _Printer:
@@ -118,41 +159,76 @@ class _Printer:
     def __init__(self, silent: bool) -> None:
         self._silent = silent
         self._thinks = False
+        self._noticed = ""
         self._at_line_start = True
+        self._takes_escapes = show.err.is_terminal and show.err.color_system is not None
 
     def take(self, event: Object) -> None:
         """Print one event."""
         if self._silent:
             return
         if event["type"] == "text.delta":
-            self._stop_thinking()
-            sys.stdout.write(event["text"])
-            sys.stdout.flush()
-            self._at_line_start = event["text"].endswith("\n")
+            self._stop_aside()
+            self._write(event["text"])
         elif event["type"] == "reasoning.delta" and show.err.is_terminal:
-            self._thinks = True
-            show.err.print(event["text"], style="dim italic", end="", markup=False)
+            self._think(event["text"])
         elif event["type"] == "notice":
-            show.err.print(f"[dim]{escape(event['message'])}[/]")
+            self._notice(event["code"], event["message"])
+        elif event["type"] == "run.settled":
+            self._end(event["settlement"])
 
-    def _stop_thinking(self) -> None:
-        if self._thinks:
-            self._thinks = False
-            show.err.print("\n")
+    def _write(self, text: str) -> None:
+        sys.stdout.write(show.safe(text) if show.is_terminal() else text)
+        sys.stdout.flush()
+        self._at_line_start = text.endswith("\n")
 
-    def end(self, settled: Object) -> None:
-        """End the line, and say how the run ended where it did not complete."""
-        if self._silent:
+    def _think(self, text: str) -> None:
+        if not self._thinks:
+            self._stop_aside()
+            self._thinks = True
+            show.err.print("" if self._takes_escapes else "(thinking) ", end="")
+        show.err.print(show.safe(text), style="dim italic", end="", markup=False)
+
+    def _notice(self, code: str, message: str) -> None:
+        """Print a notice. One that only counts on takes the place of the one before, or is left out of a file."""
+        if code == self._noticed and not self._takes_escapes:
             return
-        self._stop_thinking()
+        if code == self._noticed:
+            show.err.file.write("\r\x1b[2K")
+        else:
+            self._stop_aside()
+            self._break_line()
+        self._noticed = code
+        show.err.print(show.safe(message), style="dim", markup=False, end="" if self._takes_escapes else "\n")
+
+    def _stop_aside(self) -> None:
+        """End what is being said besides the answer."""
+        if self._thinks:
+            show.err.print("\n")
+        elif self._noticed and self._takes_escapes:
+            show.err.print()
+        self._thinks, self._noticed = False, ""
+
+    def _break_line(self) -> None:
+        """Begin a new line on the screen, in the middle of an answer that somewhere else stays whole."""
+        if not self._at_line_start and show.is_terminal():
+            show.err.print()
+
+    def _end(self, settled: Object) -> None:
+        """End the line, and say how the run ended where it did not complete."""
+        self._stop_aside()
         if not self._at_line_start:
-            sys.stdout.write("\n")
-            sys.stdout.flush()
+            self._write("\n")
         if settled["outcome"] != "completed":
-            reason = show.why({"settlement": settled})
-            kept = " What was said is kept." if settled["partial"] else ""
             colour = show.MARKS[settled["outcome"]][0]
-            show.err.print(f"[{colour}]{settled['outcome']}[/]{': ' if reason else ''}{escape(reason)}{kept}")
+            show.err.print(f"[{colour}]{settled['outcome']}[/]{escape(show.safe(_told(settled)))}")
+
+
+def _told(settled: Object) -> str:
+    """Return why a run ended as it did, and what is left of it."""
+    reason = show.why({"settlement": settled})
+    told = f": {reason.rstrip('.')}." if reason else "."
+    return f"{told} What was said is kept." if settled["partial"] else told
 
 
 @click.command()
@@ -169,47 +245,88 @@ def chat(**what: Any) -> None:
 
 async def _chat(*, model: str | None, session: str | None, goes_on: bool, system: str | None, **where: Any) -> None:
     async with connect(**where) as api:
-        talk = _Talk(api, model)
+        prompt = _Prompt()
+        talk = _Talk(api, model, prompt)
         await talk.begin(session or (await _latest(api) if goes_on else None), system)
-        while (said := await _ask("> ")) is not None and said != "/quit":
+        while (said := prompt.ask()) is not None and said != "/quit":
             if said:
                 try:
                     await talk.say(said)
                 except CallFailed as error:
                     show.err.print(f"[red]{escape(str(error))}[/]")
-        show.err.print(f"[dim]holdfast chat -s {talk.session} goes on with this session.[/]")
+        _say_how_to_go_on(talk.session)
 
 
-async def _ask(prompt: str) -> str | None:
-    """Read a line without holding up the loop. None at the end of the input, or on Ctrl-C."""
-    try:
-        return (await asyncio.to_thread(input, prompt if sys.stdin.isatty() else "")).strip()
-    except (EOFError, KeyboardInterrupt):
-        return None
+class _Prompt:
+    """Where a person types. The arrow keys bring back what was said in this session."""
+
+    def __init__(self) -> None:
+        self._is_person = sys.stdin is not None and sys.stdin.isatty()
+        self._readline: Any = None
+        # In a file its import alone leaves escape codes; without it a terminal cuts lines at 4096 bytes.
+        if self._is_person and show.is_terminal():
+            with contextlib.suppress(ImportError):  # Windows has none
+                self._readline = importlib.import_module("readline")
+
+    def remember(self, messages: list[Object]) -> None:
+        """Take in what was said before."""
+        for message in messages if self._readline else ():
+            if message["role"] == "user" and isinstance(message["content"], str):
+                self._readline.add_history(show.safe(" ".join(message["content"].split())))
+
+    def ask(self) -> str | None:
+        """Read a line. None at the end of the input; nothing where Ctrl-C threw the line away.
+
+        The loop stands still meanwhile, since Ctrl-C has to reach the reading itself. No answer waits for it then.
+        """
+        handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            return _well_formed(input(self._text())).strip()
+        except EOFError:
+            self._end_line()
+            return None
+        except KeyboardInterrupt:
+            self._end_line("Ctrl-D leaves.")
+            return "" if self._is_person else None
+        finally:
+            signal.signal(signal.SIGINT, handler)
+
+    def _text(self) -> str:
+        if self._is_person and not show.is_terminal():
+            show.err.print("> ", end="")
+        return "> " if self._is_person and show.is_terminal() else ""
+
+    def _end_line(self, hint: str = "") -> None:
+        if self._is_person:
+            show.err.print(f"\n[dim]{hint}[/]" if hint else "")
 
 
 class _Talk:
     """One conversation in the terminal."""
 
-    def __init__(self, api: Api, model: str | None) -> None:
+    def __init__(self, api: Api, model: str | None, prompt: _Prompt) -> None:
         self._api = api
         self._model = model
+        self._prompt = prompt
         self.session = ""
 
     async def begin(self, session: str | None, system: str | None) -> None:
         """Go on with a session, or start one."""
         if session is None:
             self.session = await _new_session(self._api, system, self._model)
-            model = self._model or (await self._api.call("GET", "/api/models"))["default"]
-            show.err.print(f"[dim]{escape(str(model))}  ·  /help lists the commands, Ctrl-C stops an answer[/]")
+            show.err.print(
+                f"[dim]{escape(await self._current_model())}  ·  /help lists the commands, Ctrl-C stops an answer[/]"
+            )
             return
         opened = await self._api.call("GET", f"/api/sessions/{session}")
         self.session = opened["id"]
+        self._prompt.remember(opened["messages"])
         show.err.print(f"[dim]{escape(opened['title'] or 'Session')}, {len(opened['messages'])} messages[/]")
         for message in opened["messages"][-2:]:
             show.err.print(f"[dim]{message['role']}: {escape(show.line(str(message['content']), 200))}[/]")
         if opened["active_run"]:
-            await follow(self._api, opened["active_run"]["id"])
+            with interruptible() as asked:
+                await follow(self._api, opened["active_run"]["id"], asked=asked)
 
     async def say(self, said: str) -> None:
         """Send a message, or do what a command says."""
@@ -234,8 +351,9 @@ class _Talk:
 
     async def _start(self, how: str, body: Object) -> None:
         body = {**body, **({"model": self._model} if self._model else {})}
-        started = await self._api.call("POST", f"/api/sessions/{self.session}/{how}", body)
-        await follow(self._api, started["id"])
+        with interruptible() as asked:
+            started = await self._api.call("POST", f"/api/sessions/{self.session}/{how}", body)
+            await follow(self._api, started["id"], asked=asked)
 
     async def _help(self, rest: str) -> None:
         show.err.print(HELP)
@@ -244,25 +362,32 @@ class _Talk:
         await self.begin(None, None)
 
     async def _change_model(self, rest: str) -> None:
-        await self._api.call("PATCH", f"/api/sessions/{self.session}", {"model": rest or None})
-        self._model = rest or None
+        if rest:
+            await self._api.call("PATCH", f"/api/sessions/{self.session}", {"model": rest})
+            self._model = rest
+        show.err.print(f"[dim]The model is {escape(await self._current_model())}.[/]")
+
+    async def _current_model(self) -> str:
+        session = await self._api.call("GET", f"/api/sessions/{self.session}")
+        return str(self._model or session["model"] or (await self._api.call("GET", "/api/models"))["default"])
 
     async def _models(self, rest: str) -> None:
         for model in (await self._api.call("GET", "/api/models"))["models"]:
             show.err.print(escape(model["id"]))
 
-    async def _last(self) -> Object | None:
+    async def _last(self) -> str:
         messages = (await self._api.call("GET", f"/api/sessions/{self.session}"))["messages"]
-        return messages[-1] if messages else None
+        if not messages:
+            raise CallFailed("Nothing was said in this session yet.")
+        return str(messages[-1]["id"])
 
     async def _retry(self, rest: str) -> None:
-        if last := await self._last():
-            await self._start("regenerate", {"message_id": last["id"]})
+        await self._start("regenerate", {"message_id": await self._last()})
 
     async def _continue(self, rest: str) -> None:
-        if last := await self._last():
-            await self._start("continue", {"message_id": last["id"]})
+        await self._start("continue", {"message_id": await self._last()})
 
     async def _sessions(self, rest: str) -> None:
         for session in (await self._api.call("GET", "/api/sessions", query={"limit": 10}))["sessions"]:
-            show.err.print(f"{session['id']}  {escape(session['title'])}  [dim]{show.ago(session['updated_at'])}[/]")
+            title = escape(show.line(show.safe(session["title"])))
+            show.err.print(f"{session['id']}  {title}  [dim]{show.ago(session['updated_at'])}[/]")
