@@ -312,8 +312,7 @@ class Engine:
         self._dirty: dict[Run, None] = {}
         self._more = asyncio.Event()
         self._committer: asyncio.Task[None] | None = None
-        self._chores: list[asyncio.Task[None]] = []
-        self._renewed_at = 0.0
+        self._leaser: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._work: set[asyncio.Task[Any]] = set()
         self._abandoned: set[asyncio.Task[Any]] = set()
@@ -324,10 +323,8 @@ class Engine:
         """Settle what a dead process left, go on with what was queued, and hold the lease."""
         if self.store is not None:
             store = self.store
-            await self._insist(lambda: self._renew(store))
-            self._chores = [asyncio.create_task(self._hold_lease(store))]
-            await self._insist(lambda: self._recover(store))
-            self._chores.append(asyncio.create_task(self._keep_recovering(store)))
+            await self._insist(lambda: self._beat(store))
+            self._leaser = asyncio.create_task(self._hold_lease(store))
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -931,34 +928,26 @@ class Engine:
     # leases and the end
 
     async def _hold_lease(self, store: Store) -> None:
-        """Renew the lease, however long other chores take."""
         while True:
             await asyncio.sleep(self._lease / 3)
-            await self._insist(lambda: self._renew(store))
+            await self._insist(lambda: self._beat(store))
 
-    async def _renew(self, store: Store) -> None:
+    async def _beat(self, store: Store) -> None:
+        """Renew the lease, then find the runs of those who did not, and what waits. All else is done by other tasks.
+
+        One look at the clock serves both: if it jumped in between, an engine would take its own runs for orphans.
+        """
         now = self._clock()
         await store.renew(self.keeper, now + self._lease)
-        self._renewed_at = now
-
-    async def _keep_recovering(self, store: Store) -> None:
-        while True:
-            await asyncio.sleep(self._lease / 3)
-            await self._insist(lambda: self._recover(store))
-
-    async def _recover(self, store: Store) -> None:
-        """See to the runs of those who did not renew their lease, and to what waits.
-
-        By the clock of our own last renewal: if it jumped since, an engine would take its own runs for orphans.
-        """
-        for orphan in await store.claim(NOBODY, self._renewed_at):
-            await self._inherit(store, orphan, await read_back(store, orphan.id))
+        for orphan in await store.claim(NOBODY, now):
+            self._hold_work(asyncio.create_task(self._inherit(store, orphan)))
         waiting = [run.record.session_id or "" for run in self._runs.values() if run.status == "queued"]
         for session_id in dict.fromkeys([*waiting, *await store.waiting_sessions()]):
             self._hold_work(asyncio.create_task(self._start_next(session_id)))
 
-    async def _inherit(self, store: Store, orphan: RunRecord, log: Log) -> None:
-        """Go on with a run that a dead process left, with what was seen of it."""
+    async def _inherit(self, store: Store, orphan: RunRecord) -> None:
+        """Take over a run that a dead process left, with what was seen of it."""
+        log = await self._insist(lambda: read_back(store, orphan.id))
         record = await self._insist(lambda: store.adopt(orphan.id, orphan.epoch, self.keeper))
         if record is None:
             return  # someone else has it
@@ -998,7 +987,7 @@ class Engine:
         await self._all_settled(within)
         if ending := self._tasks | self._abandoned:
             await asyncio.wait(ending, timeout=self.limits.grace)
-        for task in (*self._tasks, self._committer, *self._chores):
+        for task in (*self._tasks, self._committer, self._leaser):
             if task is not None:
                 task.cancel()
                 await asyncio.wait({task})

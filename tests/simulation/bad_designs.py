@@ -18,6 +18,7 @@ from holdfast.errors import HoldfastError, SessionBusy
 from holdfast.events import AnySettlement, Completed, Event, Failed, Finish, Interrupted, Settled, Stopped, Text
 from holdfast.history import Message
 from holdfast.log import Log
+from holdfast.recovery import read_back
 from holdfast.store import Idempotency, RunRecord, Store
 from holdfast.store.memory import MemoryStore
 
@@ -515,8 +516,13 @@ class _DropsThePartial(Engine):
     "ours, found by this simulation",
 )
 class _ClaimsForItself(Engine):
-    async def _recover(self, store: Store) -> None:
-        await super()._recover(_Renaming(store, self.keeper))  # type: ignore[arg-type]
+    async def _beat(self, store: Store) -> None:
+        await super()._beat(_Renaming(store, self.keeper))  # type: ignore[arg-type]
+
+    async def _inherit(self, store: Store, orphan: RunRecord) -> None:
+        assert self.store is not None
+        await read_back(self.store, orphan.id)  # no second try
+        await super()._inherit(store, orphan)
 
 
 class _Renaming:
@@ -537,9 +543,17 @@ class _Renaming:
     "ours, found by this simulation",
 )
 class _TwoClocks(Engine):
-    async def _recover(self, store: Store) -> None:
-        self._renewed_at = self._clock()
-        await super()._recover(store)
+    async def _beat(self, store: Store) -> None:
+        await super()._beat(_LateClaim(store, self._clock))  # type: ignore[arg-type]
+
+
+class _LateClaim(_Renaming):
+    def __init__(self, store: Store, clock: Callable[[], float]) -> None:
+        super().__init__(store, "")
+        self._clock = clock
+
+    def claim(self, keeper: str, now: float) -> Any:
+        return self._store.claim(keeper, self._clock())
 
 
 @bad(
@@ -548,24 +562,27 @@ class _TwoClocks(Engine):
     "ours, found by this simulation",
 )
 class _RecoveryHoldsUpTheLease(Engine):
-    async def _hold_lease(self, store: Store) -> None:
-        pass
+    async def _beat(self, store: Store) -> None:
+        await super()._beat(store)
+        while self._work:
+            await asyncio.wait(set(self._work))
 
-    async def _recover(self, store: Store) -> None:
-        await self._renew(store)
-        await super()._recover(store)
+    async def _inherit(self, store: Store, orphan: RunRecord) -> None:
+        if self._again is not None:
+            await self._again(orphan, await read_back(store, orphan.id))
+        await super()._inherit(store, orphan)
 
 
 @bad(
-    "recovery-step-by-step",
-    "orphans are gone on with one after the other: one that hangs, or whose way is lost, keeps all the others waiting",
+    "inherits-what-it-has",
+    "an engine that slept, lost a run and inherits it back, takes it for one that goes on here",
     "ours, found by this simulation",
 )
-class _RecoversStepByStep(Engine):
-    async def _inherit(self, store: Store, orphan: RunRecord, log: Log) -> None:
-        if self._again is not None:
-            await self._again(orphan, log)
-        await super()._inherit(store, orphan, log)
+class _InheritsWhatItHas(Engine):
+    def _lose(self, run: Run) -> None:
+        if run.record.epoch == 1 and run._keeper is None and not run._log.sealed:
+            return
+        super()._lose(run)
 
 
 @bad("no-recovery", "what a dead process left stays as it is", "a run that shows `running` for ever after a restart")

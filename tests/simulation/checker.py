@@ -131,8 +131,10 @@ class _RunCheck:
     # the words
 
     def _source(self) -> SourceFacts | None:
-        """Return the source that was consumed; the last one, where another process has gone on with the run."""
-        return next((source for source in reversed(self.run.sources) if source.entered is not None), None)
+        """Return the source that was consumed: the last that went on, where another process has taken the run over."""
+        entered = [source for source in self.run.sources if source.entered is not None]
+        resumed = [source for source in entered if source.after is not None]
+        return resumed[-1] if resumed else entered[0] if entered else None
 
     def _asks(self) -> list[Ask]:
         in_session = self.world.history.session_asks.get(self.run.session_id or "", ())
@@ -191,6 +193,8 @@ class _RunCheck:
         asks, source = self._asks(), self._source()
         if settlement.by not in {ask.by for ask in asks}:
             return f"and nobody ({settlement.by}) asked for it"
+        if source is not None and self.world.was_lost(source):
+            return ""
         first = min(ask.step for ask in asks)
         if source is not None and source.said is not None and source.said[0] < first:
             return "and its source had said before how it ended"
@@ -201,7 +205,7 @@ class _RunCheck:
 
     def _check_receipt(self, settlement: Stopped, source: SourceFacts | None) -> str:
         receipt = settlement.receipt
-        if receipt is None or source is None or self.world.jumps or self.world.was_lost(source):
+        if receipt is None or source is None or self.world.jumps:
             return ""
         if source.plan.shape == "iterator without aclose":
             return ""
@@ -228,7 +232,7 @@ class _RunCheck:
 
     def _stalled(self, source: SourceFacts | None) -> str:
         idle = self.world.scenario.limits.idle
-        if source is None or not source.cancels or idle is None:
+        if source is None or not source.cancels or idle is None or self.world.was_lost(source):
             return ""
         last = source.last_yield
         return "and its source was not silent" if last is not None and source.cancels[0][1] - last < idle - 1e-6 else ""
