@@ -21,8 +21,9 @@ from rich.markup import escape
 from .. import __version__
 from ..errors import HoldfastError
 from ..server.app import make_provider
+from ..server.discovery import load_and_look
 from ..server.keys import KeyFile
-from ..server.settings import ProviderSettings, Settings, data_folder, load
+from ..server.settings import ProviderSettings, Settings, data_folder
 from . import show
 from .client import is_there, local_url
 
@@ -58,7 +59,7 @@ def doctor(config: str | None, data: str | None) -> None:
 def _examine(config: str | None, data: str | None) -> Iterator[Finding]:
     yield Finding("ok", f"Holdfast {__version__}, Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}")
     try:
-        settings = load({"data": data}, os.environ, config)
+        settings = load_and_look({"data": data}, os.environ, config)
     except HoldfastError as error:
         yield Finding("bad", f"settings: {error}", "Mend the settings file or the variable that it names.")
         return
@@ -132,8 +133,8 @@ async def _port(http: aiohttp.ClientSession, settings: Settings) -> Finding:
 
 async def _provider(http: aiohttp.ClientSession, described: ProviderSettings, settings: Settings) -> Finding:
     name = f"provider {described.name}"
-    if described.api_key_env and not described.key(os.environ):
-        return Finding("bad", f"{name}: {described.api_key_env} is not set", "Export the key.")
+    if described.key_env() and not described.key(os.environ):
+        return Finding("bad", f"{name}: {described.key_env()} is not set", "Export the key.")
     try:
         provider = make_provider(described, settings, os.environ)
     except HoldfastError as error:
@@ -155,10 +156,10 @@ async def _trouble(http: aiohttp.ClientSession, described: ProviderSettings) -> 
     """Return why an upstream cannot be used. Any answer but a refusal will do: not all of them list their models."""
     if described.dialect != "openai":
         return None
-    key = described.key(os.environ)
+    key, url = described.key(os.environ), described.behaviour().base_url
     headers = {**({"Authorization": f"Bearer {key}"} if key else {}), **described.headers}
     try:
-        async with http.get(f"{described.base_url.rstrip('/')}/models", headers=headers) as response:
+        async with http.get(f"{url.rstrip('/')}/models", headers=headers) as response:
             return f"it refuses the key ({response.status})" if response.status in (401, 403) else None
     except (aiohttp.ClientError, TimeoutError) as error:
-        return f"{described.base_url} cannot be reached: {str(error) or 'no answer'}"
+        return f"{url} cannot be reached: {str(error) or 'no answer'}"
