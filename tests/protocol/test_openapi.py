@@ -44,7 +44,7 @@ async def schemathesis(server: Server, folder: Path, *options: str, config: str 
     (folder / "schemathesis.toml").write_text(config)
     command = [sys.executable, "-m", "schemathesis.cli", "run", f"{server.url}/openapi.json"]
     always = ["--checks", CHECKS, "--generation-deterministic", "--no-color"]
-    limits = ["--max-examples", "6", "--request-timeout", "15", "--suppress-health-check", "all", "--no-shrink"]
+    limits = ["--max-examples", "10", "--request-timeout", "15", "--suppress-health-check", "all", "--no-shrink"]
     process = await asyncio.create_subprocess_exec(
         *command,
         *always,
@@ -55,7 +55,7 @@ async def schemathesis(server: Server, folder: Path, *options: str, config: str 
         stderr=asyncio.subprocess.STDOUT,
     )
     try:
-        async with asyncio.timeout(50):
+        async with asyncio.timeout(150):
             printed, _ = await process.communicate()
     finally:
         if process.returncode is None:
@@ -73,12 +73,13 @@ def cases(report: str) -> int:
     return int(found[1])
 
 
+@pytest.mark.timeout(170)  # ten seconds of work for two processors, which may be busy with something else
 @requirement("start.bad-input")
 async def test_the_server_does_as_its_description_says_whatever_is_asked(server, api, tmp_path):
     """A thousand requests that nobody would write: no 5xx, no status, type or shape that is not described.
 
-    Once about a session and a run that are there, and once about ones that are not. (What is endless, and what would
-    take the session away, is asked of the ones that are not there.)
+    At random about a session and a run that are there, and field by field about ones that are not. (What is endless,
+    and what would take the session away, is asked only of the ones that are not there.)
     """
     session_id = await api.new_session(model="up/m")
     run_id = await api.start(session_id, "hello", "up/m")
@@ -90,20 +91,19 @@ async def test_the_server_does_as_its_description_says_whatever_is_asked(server,
         "model": "up/m",
     }
     config = "\n".join(["[parameters]", *(f'"path.{name}" = "{value}"' for name, value in known.items())])
-    of_ids = ["--include-path-regex", r"\{", "--phases", "coverage"]
 
     there, not_there = await asyncio.gather(
         schemathesis(
             server,
             tmp_path / "there",
-            *("--exclude-name", ENDLESS, "--exclude-name", DESTRUCTIVE, "--phases", "coverage,fuzzing"),
+            *("--exclude-name", ENDLESS, "--exclude-name", DESTRUCTIVE, "--phases", "fuzzing"),
             config=config,
         ),
-        schemathesis(server, tmp_path / "not there", *of_ids),
+        schemathesis(server, tmp_path / "not there", "--phases", "coverage"),
     )
 
-    assert cases(there) > 300
-    assert cases(not_there) > 300
+    assert cases(there) > 100
+    assert cases(not_there) > 500
     assert await api.session(session_id)
     assert "Traceback" not in server.log_text()
 
