@@ -1,4 +1,4 @@
-"""Commands that are loaded when they are needed: `holdfast --help` imports no server."""
+"""Commands that are loaded when they are needed: each imports only what it works with."""
 
 from __future__ import annotations
 

@@ -1,0 +1,773 @@
+"""The command line as a person and a script use it: the real command in its own process, also on a terminal."""
+
+import asyncio
+import fcntl
+import json
+import os
+import pty
+import re
+import signal
+import socket
+import sys
+import termios
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import pytest_asyncio
+
+from tests.support.native import Native
+from tests.support.server import UP_KEY, Server, clean_environment, free_port, provider
+from tests.support.upstream import (
+    Delta,
+    Done,
+    Finish,
+    Gate,
+    Hang,
+    Headers,
+    ReasoningDelta,
+    Role,
+    Upstream,
+    UsageChunk,
+    answer,
+    tokens,
+)
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PATIENCE = 20.0
+ESCAPE = "\x1b"
+SCRIPTED = {"name": "scripted", "dialect": "scripted"}
+
+
+class Ended(NamedTuple):
+    """How a command ended and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Shell:
+    """Runs `holdfast …` in a home of its own."""
+
+    def __init__(self, home: Path, env: Mapping[str, str]) -> None:
+        self.home = home
+        self.env = clean_environment() | {
+            "HOME": str(home),
+            "XDG_DATA_HOME": str(home / "data"),
+            "HOLDFAST_OFFLINE": "1",
+            "LC_ALL": "C.UTF-8",
+            "TERM": "xterm",
+            "COLUMNS": "80",
+            **env,
+        }
+
+    @asynccontextmanager
+    async def start(self, *args: str, stdin: int = DEVNULL, **env: str) -> AsyncGenerator[Process]:
+        """The command, until the block is left."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "holdfast", *args),
+            stdin=stdin,
+            stdout=PIPE,
+            stderr=PIPE,
+            env=self.env | env,
+            cwd=self.home,
+        )
+        try:
+            yield process
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.communicate()
+
+    async def __call__(self, *args: str, stdin: str = "", **env: str) -> Ended:
+        """The command to its end."""
+        async with self.start(*args, stdin=PIPE, **env) as process:
+            return await ended(process, stdin)
+
+
+async def ended(process: Process, stdin: str = "") -> Ended:
+    """Wait for the end of a command; nothing in it may have come as a surprise."""
+    async with asyncio.timeout(PATIENCE):
+        out, err = await process.communicate(stdin.encode() if process.stdin else None)
+    assert process.returncode is not None
+    assert b"Traceback" not in err, err.decode()
+    return Ended(process.returncode, out.decode(), err.decode())
+
+
+async def printed(process: Process, text: str) -> None:
+    """Wait until a command has printed exactly this."""
+    assert process.stdout is not None
+    async with asyncio.timeout(PATIENCE):
+        assert text == (await process.stdout.readexactly(len(text.encode()))).decode()
+
+
+CONTROLLED = (
+    "import ctypes, fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    "sys.platform == 'linux' and ctypes.CDLL(None).prctl(1, 9); os.execvp(sys.argv[1], sys.argv[1:])"
+)
+
+
+class Terminal:
+    """A command on a terminal: what is on the screen, and a keyboard."""
+
+    def __init__(self, shell: Shell, *args: str, **env: str) -> None:
+        self._command = [sys.executable, "-I", "-S", "-c", CONTROLLED, sys.executable, "-m", "holdfast", *args]
+        self._shell = shell
+        self._env = shell.env | env
+        self._seen = 0
+        self._more = asyncio.Event()
+        self.screen = ""
+
+    async def __aenter__(self) -> "Terminal":
+        self._keyboard, screen = pty.openpty()
+        termios.tcsetwinsize(screen, (24, 80))
+        self._process = await asyncio.create_subprocess_exec(
+            *self._command,
+            stdin=screen,
+            stdout=screen,
+            stderr=screen,
+            env=self._env,
+            cwd=self._shell.home,
+            start_new_session=True,
+        )
+        os.close(screen)
+        os.set_blocking(self._keyboard, False)
+        asyncio.get_running_loop().add_reader(self._keyboard, self._read)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        asyncio.get_running_loop().remove_reader(self._keyboard)
+        if self._process.returncode is None:
+            self._process.kill()
+        await self._process.wait()
+        os.close(self._keyboard)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._keyboard, 65536)
+        except OSError:  # the other side has closed it
+            data = b""
+        if not data:
+            asyncio.get_running_loop().remove_reader(self._keyboard)
+        self.screen += data.decode(errors="replace")
+        self._more.set()
+
+    def type(self, keys: str) -> None:
+        os.write(self._keyboard, keys.encode())
+
+    async def says(self, keys: str) -> None:
+        """Type once the prompt is there: what comes earlier is not read as a line is."""
+        await self.shows("> ")
+        self.type(keys)
+
+    async def shows(self, text: str) -> None:
+        """Wait until this is on the screen, after what was last waited for."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while (found := self.screen.find(text, self._seen)) < 0:
+                    self._more.clear()
+                    await self._more.wait()
+        except TimeoutError:
+            raise AssertionError(f"{text!r} did not come; the screen:\n{self.screen}") from None
+        self._seen = found + len(text)
+
+    async def ended(self) -> int:
+        async with asyncio.timeout(PATIENCE):
+            code = await self._process.wait()
+        self._read()
+        assert "Traceback" not in self.screen, self.screen
+        return code
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def up():
+    end = [Finish(), UsageChunk(), Done()]
+    async with Upstream() as up:
+        up.models |= {
+            "gated": [Headers(), Role(), Delta("one "), Gate("cli"), Delta("two"), *end],
+            "hanging": [Headers(), Role(), Delta("so far"), Hang()],
+            "silent": [Hang()],
+            "endless": tokens(100_000, 0.005),
+            "thinking": [Headers(), Role(), ReasoningDelta("I [b]wonder[/b]."), Delta("The answer."), *end],
+            "rude": answer("\x1b]0;owned\x07\x1b[31mred"),
+            "wave": answer("Héllo 🌊"),
+        }
+        yield up
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(up, tmp_path_factory):
+    providers = [provider(up.base_url, models=None), SCRIPTED]
+    config = 'default_model = "scripted/echo"'
+    async with Server(tmp_path_factory.mktemp("server"), providers, config=config) as server:
+        yield server
+
+
+@pytest.fixture
+def shell(server, tmp_path):
+    """A shell for which the server is the one on this machine."""
+    return Shell(tmp_path, {"HOLDFAST_PORT": str(server.port)})
+
+
+@pytest.fixture
+def alone(tmp_path):
+    """A shell on a machine without a server."""
+    return Shell(tmp_path, {"HOLDFAST_PORT": str(free_port())})
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def api(server):
+    async with server.client() as client:
+        yield Native(client)
+
+
+# help and completion
+
+
+async def test_without_arguments_it_shows_help_with_examples(alone):
+    """The first thing that a newcomer types."""
+    shown = await alone()
+
+    assert 0 == shown.code
+    assert "Examples:" in shown.out
+    assert "holdfast runs tail RUN" in shown.out
+
+
+async def test_the_shell_can_complete_commands(alone):
+    """The line that the help gives for a shell's start-up file works."""
+    code = "from holdfast.cli import main; main(prog_name='holdfast')"
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", code), stdout=PIPE, env=alone.env | {"_HOLDFAST_COMPLETE": "bash_source"}
+    )
+    out, _ = await process.communicate()
+
+    assert 0 == process.returncode
+    assert b"_holdfast_completion()" in out
+
+
+# run
+
+
+async def test_run_prints_the_answer_and_nothing_else(shell):
+    """Reasoning, notices and endings are not part of an answer that goes into a file."""
+    assert Ended(0, "Why not?\n", "") == await shell("run", "Why", "not?", "-m", "scripted/think")
+
+
+async def test_run_takes_a_pipe_after_the_prompt(shell):
+    """`git diff | holdfast run "Review this"`."""
+    assert Ended(0, "Review\n\n+ a\n- b\n", "") == await shell("run", "Review", stdin="+ a\n- b\n")
+
+
+@pytest.mark.parametrize(
+    ("model", "code", "told"),
+    [
+        ("up/end:length", 3, "truncated: length. What was said is kept."),
+        ("up/end:cut", 1, "failed: "),
+        ("scripted/fail", 1, "failed: This model fails on purpose. What was said is kept."),
+    ],
+)
+async def test_the_exit_code_tells_how_a_run_ended(shell, model, code, told):
+    """A script must not take half an answer for a whole one."""
+    shown = await shell("run", "one two", "-m", model)
+
+    assert code == shown.code
+    assert told in shown.err
+    assert re.search(r"holdfast chat -s ses_\w+ goes on with this session", shown.err)
+
+
+@pytest.mark.parametrize("arguments", [["run"], ["run", "x", "--nonsense"], ["runs", "ls", "-n", "0"], ["nonsense"]])
+async def test_a_wrong_command_line_is_told_apart_from_a_failed_run(shell, arguments):
+    """2, as everywhere."""
+    shown = await shell(*arguments)
+
+    assert (2, "") == (shown.code, shown.out)
+    assert "Error: " in shown.err
+
+
+async def test_run_can_print_the_whole_run_as_json(shell):
+    """For scripts that want more than the text."""
+    shown = await shell("run", "one two three", "-m", "scripted/length", "--json")
+
+    run = json.loads(shown.out)
+    assert (3, "") == (shown.code, shown.err)
+    assert ("truncated", "one two ") == (run["settlement"]["outcome"], run["text"])
+
+
+async def test_run_goes_on_with_a_session(shell, api):
+    """`-s` names it, `-c` takes the latest."""
+    session = json.loads((await shell("run", "first", "--json", "--system", "Be brief.")).out)["session_id"]
+    await shell("run", "-s", session, "second")
+    await shell("run", "-c", "third")
+
+    assert "Be brief." == (await api.session(session))["system"]
+    said = [text for role, text in await api.transcript(session) if role == "user"]
+    assert ["first", "second", "third"] == said
+
+
+async def test_an_unknown_model_leaves_no_session_behind(shell, api):
+    """What could not be asked was not said."""
+    before = (await api.get("/api/sessions"))["sessions"]
+    shown = await shell("run", "hello", "-m", "nowhere/model")
+
+    assert (1, "") == (shown.code, shown.out)
+    assert "Error: There is no model 'nowhere/model'" in shown.err
+    assert before == (await api.get("/api/sessions"))["sessions"]
+
+
+async def test_ctrl_c_stops_a_run_and_keeps_what_was_said(shell, api, up):
+    """The run itself stops, not only the command; the session goes on from there."""
+    async with shell.start("run", "go", "-m", "up/hanging") as process:
+        await printed(process, "so far")
+        process.send_signal(signal.SIGINT)
+        shown = await ended(process)
+
+    assert (4, "\n") == (shown.code, shown.out)
+    assert "stopped: by user. What was said is kept." in shown.err
+    session = re.search(r"ses_\w+", shown.err)[0]
+    assert [("user", "go"), ("partial", "so far")] == await api.transcript(session)
+    await up.requests[-1].wait_closed()
+    assert 0 == (await shell("run", "-s", session, "and on", "-m", "scripted/echo")).code
+
+
+async def test_ctrl_c_before_the_first_word_stops_the_run_too(shell, up):
+    """Nothing was printed yet, and the model already costs money."""
+    up.forget()
+    async with shell.start("run", "go", "-m", "up/silent") as process:
+        request = await up.next_request(PATIENCE)
+        process.send_signal(signal.SIGINT)
+        shown = await ended(process)
+
+    assert (4, "") == (shown.code, shown.out)
+    assert "stopped: by user." in shown.err
+    await request.wait_closed()
+
+
+async def test_a_reader_who_has_seen_enough_stops_the_run(shell, up):
+    """`holdfast run … | head -1` neither prints a traceback nor goes on at the user's expense."""
+    up.forget()
+    async with shell.start("run", "go", "-m", "up/endless") as process:
+        await printed(process, "t0 ")
+        process._transport.get_pipe_transport(1).close()
+        async with asyncio.timeout(PATIENCE):
+            err = await process.stderr.read()
+            code = await process.wait()
+
+    assert 4 == code
+    assert re.fullmatch(rb"holdfast chat -s ses_\w+ goes on with this session\.\n", err)
+    await up.requests[-1].wait_closed()
+
+
+async def test_a_terminal_that_knows_no_unicode_shows_what_it_can(shell, api):
+    """The prompt arrives whole, the answer is whole in the session."""
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    shown = await shell("run", "grüße", "-m", "up/wave", **ascii_only)
+
+    assert Ended(0, "H?llo ?\n", "") == shown
+    latest = (await api.get("/api/sessions?limit=1"))["sessions"][0]["id"]
+    assert [("user", "grüße"), ("assistant", "Héllo 🌊")] == await api.transcript(latest)
+
+
+async def test_bytes_that_are_no_text_are_replaced(shell):
+    """A pipe can bring anything."""
+    async with shell.start("run", "-m", "scripted/echo", stdin=PIPE) as process:
+        out, err = await process.communicate(b"a\xffb")
+
+    assert (0, "a\ufffdb\n", b"") == (process.returncode, out.decode(), err)
+
+
+async def test_a_very_long_line_goes_in_and_out_whole(shell):
+    """Nothing wraps, nothing cuts."""
+    text = "x" * 200_000
+
+    assert Ended(0, text + "\n", "") == await shell("run", stdin=text)
+
+
+# chat
+
+
+async def test_chat_talks_and_does_what_its_commands_say(shell):
+    """A first conversation, from the prompt to Ctrl-D."""
+    async with Terminal(shell, "chat") as terminal:
+        await terminal.shows("scripted/echo")
+        await terminal.says("/retry\r")
+        await terminal.shows("Nothing was said in this session yet.")
+        await terminal.says("Hello there\r")
+        await terminal.shows("Hello there\r\n")
+        await terminal.shows("Hello there\r\n")
+        await terminal.says("/help\r")
+        await terminal.shows("/quit")
+        await terminal.says("/nonsense\r")
+        await terminal.shows("There is no command /nonsense.")
+        await terminal.says("/model nowhere/model\r")
+        await terminal.shows("There is no model 'nowhere/model'")
+        await terminal.says("/model scripted/length\r")
+        await terminal.shows("The model is scripted/length.")
+        await terminal.says("one two three four\r")
+        await terminal.shows("truncated")
+        await terminal.says("/continue\r")
+        await terminal.shows("in a turn of its own")
+        await terminal.shows("truncated")
+        await terminal.says("/retry\r")
+        await terminal.shows("truncated")
+        await terminal.says("/sessions\r")
+        await terminal.shows("ses_")
+        await terminal.shows("Hello there")
+        await terminal.says("/models\r")
+        await terminal.shows("scripted/hang")
+        await terminal.says("/new\r")
+        await terminal.shows("/help lists the commands")
+        await terminal.says("\x04")
+        await terminal.shows("goes on with this session.")
+
+        assert 0 == await terminal.ended()
+
+
+async def test_chat_shows_reasoning_dimmed_and_as_it_is(shell):
+    """Thoughts are told apart from the answer, and nothing in them is taken for markup."""
+    async with Terminal(shell, "chat", "-m", "up/thinking") as terminal:
+        await terminal.says("go\r")
+        await terminal.shows("\x1b[2;3mI [b]wonder[/b].\x1b[0m")
+        await terminal.shows("The answer.")
+
+
+async def test_ctrl_c_in_chat_stops_the_answer_and_then_only_the_line(shell, api, up):
+    """Nobody loses a conversation by one Ctrl-C too many; Ctrl-D leaves, and the session can be taken up again."""
+    async with Terminal(shell, "chat", "-m", "up/hanging") as terminal:
+        await terminal.says("go\r")
+        await terminal.shows("so far")
+        terminal.type("\x03")
+        await terminal.shows("What was said is kept.")
+        await up.requests[-1].wait_closed()
+        await terminal.says("half a li\x03")
+        await terminal.shows("Ctrl-D leaves.")
+        await terminal.says("/model scripted/echo\r")
+        await terminal.shows("The model is scripted/echo.")
+        await terminal.says("still here\r")
+        await terminal.shows("still here\r\n")
+        await terminal.shows("still here\r\n")
+        await terminal.says("\x04")
+        await terminal.shows("goes on with this session.")
+        assert 0 == await terminal.ended()
+        session = re.findall(r"ses_\w+", terminal.screen)[-1]
+
+    said = await api.transcript(session)
+    assert [("user", "go"), ("partial", "so far"), ("user", "still here"), ("assistant", "still here")] == said
+
+    async with Terminal(shell, "chat", "-s", session) as terminal:
+        await terminal.shows("4 messages")
+        await terminal.says("\x1b[A")  # the arrow up
+        await terminal.shows("still here")
+        terminal.type("\r")
+        await terminal.shows("\r\nstill here\r\n")
+
+
+async def test_chat_reads_a_pipe(shell):
+    """Without a person there is no prompt, and the end of the input is the end."""
+    shown = await shell("chat", stdin="one\ntwo\n")
+
+    assert (0, "one\ntwo\n") == (shown.code, shown.out)
+
+
+async def test_what_a_model_says_cannot_command_the_terminal(shell):
+    """An answer with escape codes is shown without them on a screen, and kept as it is in a file."""
+    async with Terminal(shell, "run", "go", "-m", "up/rude") as terminal:
+        assert 0 == await terminal.ended()
+
+    assert "]0;owned[31mred\r\n" == terminal.screen
+    assert "\x1b]0;owned\x07\x1b[31mred\n" == (await shell("run", "go", "-m", "up/rude")).out
+
+
+# runs
+
+
+async def test_a_run_that_was_started_elsewhere_is_listed_followed_and_left(shell, api, up):
+    """`tail` only looks on: its Ctrl-C leaves the run alone."""
+    up.shut("cli")
+    run_id = await api.start(await api.new_session(), "go", "up/gated")
+    assert run_id in (await shell("runs", "ls", "--status", "running")).out
+    async with shell.start("runs", "tail", run_id) as leaving, shell.start("runs", "tail", run_id) as staying:
+        await asyncio.gather(printed(leaving, "one "), printed(staying, "one "))
+        leaving.send_signal(signal.SIGINT)
+        left = await ended(leaving)
+        up.open("cli")
+        stayed = await ended(staying)
+
+    assert 130 == left.code
+    assert "The run goes on." in left.err
+    assert Ended(0, "two\n", "") == stayed
+    assert "completed" == json.loads((await shell("runs", "show", run_id)).out)["settlement"]["outcome"]
+
+
+async def test_a_run_can_be_stopped_from_another_terminal(shell, api):
+    """And whoever follows it is told."""
+    run_id = await api.start(await api.new_session(), "go", "up/hanging")
+    async with shell.start("runs", "tail", run_id) as tail:
+        await printed(tail, "so far")
+        stopped = await shell("runs", "stop", run_id)
+        followed = await ended(tail)
+
+    assert Ended(0, f"{run_id} stopped by user\n", "") == stopped
+    assert (4, "\n") == (followed.code, followed.out)
+    assert "stopped: by user. What was said is kept." in followed.err
+
+
+async def test_tail_survives_the_death_of_the_server(tmp_path):
+    """It comes back by itself, repeats nothing, and tells that the run did not."""
+    async with Server(tmp_path / "data", [SCRIPTED]) as server:
+        async with server.client() as client:
+            api = Native(client)
+            run_id = await api.start(await api.new_session(), "go", "scripted/lorem:100000:50")
+        async with Shell(tmp_path, {"HOLDFAST_URL": server.url}).start("runs", "tail", run_id) as tail:
+            await printed(tail, "Lorem ipsum ")
+            await server.kill9()
+            await server.restart()
+            shown = await ended(tail)
+        async with server.client() as client:
+            run = await Native(client).run(run_id)
+
+    assert (1, run["text"].rstrip()) == (shown.code, ("Lorem ipsum " + shown.out).rstrip())
+    assert "interrupted" in shown.err
+
+
+async def test_an_unknown_run_is_one_clear_line(shell):
+    """No traceback, no waiting."""
+    for shown in await asyncio.gather(*(shell("runs", verb, "run_nowhere") for verb in ("show", "tail", "stop"))):
+        assert (1, "") == (shown.code, shown.out)
+        assert re.fullmatch(r"Error: .*run_nowhere.*\n", shown.err)
+
+
+# sessions
+
+
+async def test_a_session_can_be_taken_along(shell, api, tmp_path):
+    """JSON goes out and comes in again; Markdown says where an answer was cut off."""
+    session = await api.new_session(title="[red]Straße")
+    await api.settled(await api.start(session, "one two three", "scripted/length"))
+    listed = await shell("sessions", "ls", "-q", "Straße")
+    assert f"{session}\t[red]Straße\t" in listed.out
+
+    assert 0 == (await shell("sessions", "export", session, "-o", "session.json")).code
+    imported = (await shell("sessions", "import", "session.json")).out.split()[0]
+    text = (await shell("sessions", "export", imported, "--format", "markdown")).out
+    refused = await shell("sessions", "rm", imported)
+    removed = await shell("sessions", "rm", "--yes", imported, session)
+
+    assert "# [red]Straße" in text
+    assert "one two \n\n*(truncated)*" in text
+    assert [("user", "one two three"), ("partial", "one two ")] == [
+        ("partial" if said["partial"] else said["role"], said["content"])
+        for said in json.loads((tmp_path / "session.json").read_text())["messages"]
+    ]
+    assert 1 == refused.code
+    assert f"{imported} deleted\n{session} deleted\n" == removed.out
+    assert "Nothing found." in (await shell("sessions", "ls", "-q", "Straße")).err
+
+
+# how it looks
+
+
+async def test_plain_text_where_no_colour_is_wanted_and_in_pipes(shell, api):
+    """NO_COLOR means no escape code of any kind, and a pipe gets no table."""
+    run_id = await api.start(await api.new_session(), "go", "scripted/fail")
+    await api.settled(run_id)
+    async with Terminal(shell, "run", "go", "-m", "up/thinking", NO_COLOR="1") as terminal:
+        assert 0 == await terminal.ended()
+    piped = await shell("runs", "ls", "-n", "2")
+
+    assert "(thinking) I [b]wonder[/b].\r\n\r\nThe answer.\r\n" == terminal.screen
+    assert ESCAPE not in piped.out + piped.err
+    assert f"{run_id}\tfailed\tscripted/fail\t" in piped.out
+
+
+async def test_an_id_stays_whole_in_a_narrow_table(shell, api):
+    """It is there to be copied."""
+    run_id = await api.start(await api.new_session(), "go " * 50, "scripted/fail")
+    await api.settled(run_id)
+    async with Terminal(shell, "runs", "ls", "-n", "3") as terminal:
+        assert 0 == await terminal.ended()
+
+    assert run_id in terminal.screen
+    assert all(len(re.sub(r"\x1b\[[\d;]*m", "", line)) <= 80 for line in terminal.screen.split("\r\n"))
+
+
+# without a server, with another one, with a key
+
+
+async def test_without_a_server_a_command_brings_its_own_and_leaves_nothing_running(alone):
+    """`holdfast run` is useful before `holdfast serve` is."""
+    assert Ended(0, "hello\n", "") == await alone("run", "hello", "-m", "scripted/echo")
+    assert "completed\tscripted/echo" in (await alone("runs", "ls")).out
+
+    with (alone.home / "data" / "holdfast" / "holdfast.db.lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises where anybody still has it
+    assert not (alone.home / "data" / "holdfast" / "holdfast.db-wal").exists()
+
+
+async def test_ctrl_c_with_a_server_of_its_own_keeps_the_partial(alone):
+    """The stop and its settlement are saved before that server goes away."""
+    async with alone.start("run", "go", "-m", "scripted/hang") as process:
+        await printed(process, "…")
+        process.send_signal(signal.SIGINT)
+        shown = await ended(process)
+
+    assert 4 == shown.code
+    session = re.search(r"ses_\w+", shown.err)[0]
+    assert "…\n\n*(stopped)*" in (await alone("sessions", "export", session, "--format", "markdown")).out
+
+
+async def test_a_data_folder_that_a_server_holds_is_refused_in_one_line(shell, server):
+    """Two processes on one database would be the end of it."""
+    shown = await shell("runs", "ls", "--data", str(server.data))
+
+    assert (1, "") == (shown.code, shown.out)
+    assert re.fullmatch(rf"Error: .*in use by process {server.pid}\. .*--url.*\n", shown.err)
+
+
+async def test_a_key_works_until_it_is_revoked_and_the_lack_of_one_is_explained(tmp_path):
+    """Each within about a second, with the server running all the while."""
+    async with Server(tmp_path / "data", [SCRIPTED]) as server:
+        shell = Shell(tmp_path, {"HOLDFAST_PORT": str(server.port)})
+        data = ("--data", str(server.data))
+        made = await shell("key", "new", "laptop", *data)
+        key = made.out.strip()
+        again = await shell("key", "new", "laptop", *data)
+        listed = await shell("key", "ls", *data)
+        assert 401 == await _status(server, None, until=401)
+        without = await shell("chat", stdin="hello\n")
+        with_it = await shell("run", "hello", "-m", "scripted/echo", HOLDFAST_API_KEY=key)
+        other = (await shell("key", "new", "other", *data)).code
+        revoked = await shell("key", "revoke", "laptop", *data)
+
+        assert 401 == await _status(server, key, until=401)
+
+    assert (0, 1, 0) == (made.code, again.code, other)
+    assert "There is a key 'laptop' already" in again.err
+    assert listed.out.startswith("laptop\t")
+    assert key not in listed.out
+    assert (1, "") == (without.code, without.out)
+    assert "HOLDFAST_API_KEY" in without.err
+    assert Ended(0, "hello\n", "") == with_it
+    assert Ended(0, "laptop revoked\n", "") == revoked
+
+
+async def _status(server: Server, key: str | None, *, until: int) -> int:
+    """What a caller with that key gets, within three seconds of asking again and again."""
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    async with server.client() as client, asyncio.timeout(3):
+        while (status := (await client.get("/api/me", headers=headers)).status) != until:
+            pass
+    return status
+
+
+async def test_a_port_that_is_taken_is_one_clear_line(alone):
+    """Also where it is taken by a stranger."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        shown = await alone("serve", "--port", str(port))
+
+    assert (1, "") == (shown.code, shown.out)
+    assert re.fullmatch(rf"Error: Cannot listen on 127\.0\.0\.1:{port}: .*--port\.\n", shown.err)
+
+
+# doctor, config, db
+
+
+async def test_doctor_finds_a_good_set_up_good(shell, server):
+    """With the server running, and from its own settings."""
+    shown = await shell("doctor", "--config", str(server.config))
+
+    assert 0 == shown.code, shown.out
+    assert f"ok    Holdfast is running on {server.url}" in shown.out
+    assert "ok    provider up: " in shown.out
+    assert ESCAPE not in shown.out
+
+
+async def test_doctor_names_everything_that_is_in_the_way(alone, up):
+    """One visit shows all of it: database, port, a missing key, a refused one, an upstream that is not there."""
+    folder = alone.home / "data" / "holdfast"
+    folder.mkdir(parents=True)
+    (folder / "holdfast.db").write_bytes(b"not a database" * 1000)
+    gone = f"http://127.0.0.1:{free_port()}/v1"
+    (alone.home / "holdfast.toml").write_text(
+        f'[[providers]]\nname = "gone"\nbase_url = "{gone}"\nmodels = ["m"]\n'
+        f'[[providers]]\nname = "keyless"\nbase_url = "{up.base_url}"\napi_key_env = "NO_SUCH_KEY"\n'
+        '[[providers]]\nname = "empty"\n'
+    )
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        shown = await alone("doctor", HOLDFAST_PORT=str(port))
+    damaged = await alone("db", "check")
+
+    assert 1 == shown.code
+    for what in (
+        f"database {folder / 'holdfast.db'}: file is not a database",
+        f"cannot listen on 127.0.0.1:{port}",
+        f"provider gone: {gone} cannot be reached",
+        "provider keyless: NO_SUCH_KEY is not set",
+        "provider empty: ",
+    ):
+        assert f"bad   {what}" in shown.out
+    assert (1, "") == (damaged.code, damaged.out)
+    assert "is damaged: file is not a database" in damaged.err
+
+
+async def test_doctor_says_what_is_wrong_with_the_settings(alone):
+    """The file and the place in it."""
+    (alone.home / "holdfast.toml").write_text("prot = 8787\n")
+    shown = await alone("doctor")
+
+    assert 1 == shown.code
+    assert "bad   settings: In holdfast.toml" in shown.out
+    assert "prot" in shown.out
+
+
+async def test_config_says_where_each_value_comes_from_and_shows_no_secret(alone):
+    """A flag, the environment, the file, the default."""
+    (alone.home / "holdfast.toml").write_text(
+        'grace = 2\ndrain = 3\n[[providers]]\nname = "up"\nbase_url = "http://127.0.0.1/v1"\napi_key = "s3cret"\n'
+    )
+    shown = await alone(
+        "config", "show", "--sources", "--host", "::1", HOLDFAST_API_KEY="s3cret-too", HOLDFAST_DRAIN="4"
+    )
+
+    rows = {line.split("\t")[0]: line.split("\t")[1:] for line in shown.out.splitlines()}
+    assert 0 == shown.code
+    assert ["::1", "flag"] == rows["host"]
+    assert ["4.0", "environment"] == rows["drain"]
+    assert ["2.0", "holdfast.toml"] == rows["grace"]
+    assert ["120.0", "default"] == rows["idle_limit"]
+    assert ["(set)", "environment"] == rows["api_key"]
+    assert "s3cret" not in shown.out + shown.err
+
+
+async def test_a_backup_made_while_the_server_runs_is_a_whole_database(shell, api, server, alone):
+    """Restoring is copying it back. It can be written while answers are."""
+    session = await api.new_session(title="kept")
+    await api.settled(await api.start(session, "remember me", "scripted/echo"))
+    checked = await shell("db", "check", "--data", str(server.data))
+    copied = await shell("db", "backup", "backup.db", "--data", str(server.data))
+    again = await shell("db", "backup", "backup.db", "--data", str(server.data))
+    nowhere = await shell("db", "backup", "no/such/folder/backup.db", "--data", str(server.data))
+    (alone.home / "restored").mkdir()
+    (alone.home / "backup.db").rename(alone.home / "restored" / "holdfast.db")
+    migrated = await alone("db", "migrate", "--data", "restored")
+    restored = await alone("sessions", "export", session, "--data", "restored", "--format", "markdown")
+
+    assert 0 == checked.code
+    assert " is sound: " in checked.out
+    assert 0 == copied.code
+    assert (1, 1) == (again.code, nowhere.code)
+    assert "exists already" in again.err
+    assert "No such file or directory" in nowhere.err
+    assert "is up to date" in migrated.out
+    assert "# kept\n\n## user\n\nremember me\n\n## assistant\n\nremember me\n" == restored.out
+
+
+async def test_no_upstream_key_was_ever_shown(server):
+    """What the server printed during all of this."""
+    assert UP_KEY not in server.log_text()
