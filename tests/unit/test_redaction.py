@@ -118,7 +118,7 @@ def test_no_secret_survives_in_any_surroundings(secret, before, after):
 )
 def test_hostile_messages_take_no_time(hostile):
     """An upstream chooses the text, so it must not choose the time."""
-    begin = time.perf_counter()
+    begin = time.process_time()
     redact(hostile, [KEY])
 
-    assert time.perf_counter() - begin < 0.2
+    assert time.process_time() - begin < 0.2

@@ -219,10 +219,10 @@ def seconds_to_drip_after(size: int) -> float:
     def once() -> float:
         decoder = SSEDecoder()
         decoder.feed(b"data: " + b"x" * size)
-        begin = time.perf_counter()
+        begin = time.process_time()
         for _ in range(500):
             decoder.feed(b"x")
-        return time.perf_counter() - begin
+        return time.process_time() - begin
 
     return min(once() for _ in range(3))
 
@@ -231,8 +231,8 @@ def seconds_to_decode(body: bytes, size: int) -> float:
     reads = [body[at : at + size] for at in range(0, len(body), size)]
 
     def once() -> float:
-        begin = time.perf_counter()
+        begin = time.process_time()
         decode(reads)
-        return time.perf_counter() - begin
+        return time.process_time() - begin
 
     return min(once() for _ in range(3))
