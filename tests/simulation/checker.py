@@ -70,6 +70,7 @@ class _RunCheck:
     def check(self) -> list[str]:
         if self.run.session_id not in self.world.history.deleted and self._exists():
             self._check_log()
+            self._check_owner()
             self._check_views()
             if self.settlement is not None:
                 self._check_told()
@@ -163,7 +164,7 @@ class _RunCheck:
 
     def _least(self, source: SourceFacts | None, yielded: list[tuple[int, Event]]) -> int:
         """Return how many events must be in the log: all that came before anyone asked for an end."""
-        if source is None or isinstance(self.settlement, Interrupted) or self.world.was_lost(source):
+        if source is None or isinstance(self.settlement, Interrupted) or self._was_taken_over(source):
             return 0
         ends = [ask.step for ask in self._asks()] + [step for step, _ in source.cancels]
         return sum(step < min(ends, default=step + 1) for step, _ in yielded)
@@ -193,7 +194,7 @@ class _RunCheck:
         asks, source = self._asks(), self._source()
         if settlement.by not in {ask.by for ask in asks}:
             return f"and nobody ({settlement.by}) asked for it"
-        if source is not None and self.world.was_lost(source):
+        if source is not None and self._was_taken_over(source):
             return ""
         first = min(ask.step for ask in asks)
         if source is not None and source.said is not None and source.said[0] < first:
@@ -232,14 +233,25 @@ class _RunCheck:
 
     def _stalled(self, source: SourceFacts | None) -> str:
         idle = self.world.scenario.limits.idle
-        if source is None or not source.cancels or idle is None or self.world.was_lost(source):
+        if source is None or not source.cancels or idle is None or self._was_taken_over(source):
             return ""
         last = source.last_yield
         return "and its source was not silent" if last is not None and source.cancels[0][1] - last < idle - 1e-6 else ""
 
     def _interrupted(self, settlement: Interrupted) -> str:
-        moved = len(self.world.servers) > 1 and (self.world.jumps or self.world.scenario.weather.outages)
-        return "" if moved or self.world.disturbed else "and no server died"
+        return "" if self.record is not None and self.record.epoch > 1 else "and nobody has taken it over"
+
+    def _was_taken_over(self, source: SourceFacts) -> bool:
+        """Tell whether a source may have lost its run: to another process, or with its own."""
+        return (self.record is not None and self.record.epoch > 1) or self.world.was_lost(source)
+
+    def _check_owner(self) -> None:
+        """A process loses its runs only if it died or slept, or if another saw it renew its lease too late."""
+        weather = self.world.scenario.weather
+        late = weather.outages or weather.fails_before or weather.fails_after or max(weather.delays) > 0.1
+        moved = len(self.world.servers) > 1 and (self.world.jumps or late)
+        if self.record is not None and self.record.epoch > 1 and not moved and not self.world.disturbed:
+            self.violate("it was taken over from a living process")
 
     def _check_hook(self, settlement: AnySettlement) -> None:
         calls = len(self.run.hooks)
