@@ -901,8 +901,8 @@ class Engine:
             started: RunRecord | None = await self._insist(start)
         if started is not None:
             return started
-        here = {run.id for run in self.live()}
         running = await self._insist(lambda: store.list_runs(session_id=session_id, status="running"))
+        here = {run.id for run in self.live()}
         return next((record for record in running if record.keeper == self.keeper and record.id not in here), None)
 
     def _waiting(self, session_id: str) -> list[Run]:
