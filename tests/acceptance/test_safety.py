@@ -501,10 +501,11 @@ async def test_two_owners_may_use_the_same_idempotency_key(world: World):
     key = {"Idempotency-Key": "same"}
     body = {"model": "up/echo:Hi", "messages": [{"role": "user", "content": "Hi"}], "background": True}
 
-    runs = [
-        (await api.client.post("/v1/chat/completions", body, headers=key)).headers["x-run-id"]
-        for api in (world.alice, world.bob, world.alice)
-    ]
+    runs: list[str] = []
+    for api in (world.alice, world.bob, world.alice):
+        started = await api.client.post("/v1/chat/completions", body, headers=key)
+        runs.append(started.headers["x-run-id"])
+        await api.settled(runs[-1])
 
     assert runs[0] == runs[2] != runs[1]
 
