@@ -56,6 +56,8 @@ class World:
     up: Upstream
     alice: Native
     bob: Native
+    stranger: Client
+    """Someone without a key."""
     things: dict[str, str]
 
     def stored(self) -> dict[str, list[tuple[Any, ...]]]:
@@ -70,9 +72,9 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
     async with Upstream() as up, two_owners(tmp_path_factory.mktemp("safety"), up) as server:
         up.models["hanging"] = [Headers(), Role(), Delta("secret so far"), Hang()]
         async with server.client(**bearer("alice")) as alice, server.client(**bearer("bob")) as bob:
-            made = World(server, up, Native(alice), Native(bob), {})
-            made.things = await _alices_things(made.alice)
-            yield made
+            async with server.client() as stranger:
+                things = await _alices_things(Native(alice))
+                yield World(server, up, Native(alice), Native(bob), stranger, things)
 
 
 async def _alices_things(api: Native) -> dict[str, str]:
@@ -142,7 +144,7 @@ async def test_without_a_key_nothing_but_the_health_checks_answers(world: World,
     """Each new endpoint is behind the key from its first day: the list of them is the server's own."""
     before = world.stored()
 
-    response = await call(world.server.client(), endpoint, world.things)
+    response = await call(world.stranger, endpoint, world.things)
 
     if endpoint.path in ("/health", "/ready"):
         assert 200 == response.status
@@ -173,7 +175,7 @@ async def test_without_a_key_nothing_but_the_health_checks_answers(world: World,
 )
 async def test_only_the_whole_key_in_its_place_opens_the_door(world: World, path: str, authorization: str | None):
     """A key in a query ends up in logs and histories, so it opens nothing; and no path gets around the check."""
-    response = await world.server.client().get(path, headers={"authorization": authorization})
+    response = await world.stranger.get(path, headers={"authorization": authorization})
 
     assert (401, "unauthorized") == (response.status, (await error_of(response))["code"])
 
@@ -230,12 +232,8 @@ async def local(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         config = 'allowed_hosts = ["chat.home.arpa"]\nallowed_origins = ["https://app.example"]'
         async with Server(data, providers, config=config) as server, server.client() as client:
             api = Native(client)
-            yield World(server, up, api, api, await _alices_things_here(api, up))
-
-
-async def _alices_things_here(api: Native, up: Upstream) -> dict[str, str]:
-    up.models["hanging"] = [Headers(), Role(), Delta("secret so far"), Hang()]
-    return await _alices_things(api)
+            up.models["hanging"] = [Headers(), Role(), Delta("secret so far"), Hang()]
+            yield World(server, up, api, api, client, await _alices_things(api))
 
 
 FOREIGN_ORIGINS = {
@@ -385,8 +383,8 @@ async def test_an_allowed_page_may_call_and_read_streams_and_errors_too(local: W
 async def test_an_allowed_page_without_the_key_can_read_that_it_needs_one(tmp_path: Path):
     """A 401 that the browser hides looks like a broken network, and nobody would think of the key."""
     config = 'allowed_origins = ["https://app.example"]'
-    async with Server(tmp_path, config=config, env={"HOLDFAST_API_KEY": "the-key"}) as server:
-        response = await server.client().get("/api/me", headers={"origin": "https://app.example"})
+    async with Server(tmp_path, config=config, env={"HOLDFAST_API_KEY": "the-key"}) as server, server.client() as page:
+        response = await page.get("/api/me", headers={"origin": "https://app.example"})
 
         assert (401, "unauthorized") == (response.status, (await error_of(response))["code"])
         assert "https://app.example" == response.headers["access-control-allow-origin"]
