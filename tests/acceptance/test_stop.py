@@ -307,17 +307,15 @@ async def test_the_model_next_sees_the_partial_as_its_own_words_and_nothing_of_t
 
 @requirement("stop.history")
 async def test_the_model_next_sees_no_empty_answer_where_nothing_was_visible(world):
-    """Two questions follow each other then: true, and valid for the upstream."""
+    """Two questions follow each other then: as one message, which is valid for every upstream."""
     session_id, run_id = await started(world, "no-history", silent_after(name="no-history"))
     await world.up.reached("no-history")
     await world.api.stop(run_id)
     world.up.models["no-history"] = answer("Yes")
     await world.api.settled(await world.api.start(session_id, "Are you there?", "no-history"))
 
-    assert [
-        {"role": "user", "content": "Hello"},
-        {"role": "user", "content": "Are you there?"},
-    ] == asked(world, "no-history")[1].body["messages"]
+    shown = asked(world, "no-history")[1].body["messages"]
+    assert [{"role": "user", "content": "Hello\n\nAre you there?"}] == shown
 
 
 @requirement("stop.usage")

@@ -11,7 +11,7 @@ import msgspec
 from ..engine import Run
 from ..errors import ModelNotFound, ProviderError
 from ..events import Notice, Source, Text, Usage, Yielded
-from ..history import Message, branch, for_model
+from ..history import Message, alternating, branch, for_model
 from ..log import Log
 from ..providers import ChatRequest, Provider, Providers
 from ..store import RunRecord, Store
@@ -103,7 +103,7 @@ class ChatSources:
         session = await self._store.get_session(record.session_id)
         messages: list[Message] = await self._store.messages(record.session_id)
         system = record.request.get("system") or (session.system if session else None)
-        return for_model(branch(messages, record.parent_id), system)
+        return alternating(for_model(branch(messages, record.parent_id), system))
 
 
 def _can_be_found_again(record: RunRecord) -> bool:
