@@ -901,8 +901,9 @@ class Engine:
             started: RunRecord | None = await self._insist(start)
         if started is not None:
             return started
+        before = self.live()
         running = await self._insist(lambda: store.list_runs(session_id=session_id, status="running"))
-        here = {run.id for run in self.live()}
+        here = {run.id for run in (*before, *self.live())}  # the answer may be older than what happened here
         return next((record for record in running if record.keeper == self.keeper and record.id not in here), None)
 
     def _waiting(self, session_id: str) -> list[Run]:

@@ -4,6 +4,7 @@
 
 loop.py         an event loop whose every choice comes from a seed, and processes that can be killed or paused in it
 scenario.py     what a seed draws: sessions, sources, clients, faults
+sources.py      generators and iterators that yield, break, hang, and take a cancel well or badly
 store.py        the connection of a process to a store that is slow, away, or errs after it has done its work
 world.py        plays a scenario: servers that crash and come back, clients that stop, leave, resume and repeat
 history.py      what was asked, told, shown and really done: the facts, without judgement

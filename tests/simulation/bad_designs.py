@@ -579,10 +579,11 @@ class _RecoveryHoldsUpTheLease(Engine):
     "ours, found by this simulation",
 )
 class _InheritsWhatItHas(Engine):
-    def _lose(self, run: Run) -> None:
-        if run.record.epoch == 1 and run._keeper is None and not run._log.sealed:
-            return
-        super()._lose(run)
+    async def _inherit(self, store: Store, orphan: RunRecord) -> None:
+        if orphan.id in self._runs:
+            await store.adopt(orphan.id, orphan.epoch, self.keeper)
+        else:
+            await super()._inherit(store, orphan)
 
 
 @bad("no-recovery", "what a dead process left stays as it is", "a run that shows `running` for ever after a restart")
@@ -637,6 +638,12 @@ class _CreationUnheard(Engine):
 )
 class _ForgetsWhoLeft(Engine):
     def stop_unheld(self, run: Run) -> None:
+        pass
+
+
+@bad("watchers-are-not-told", "who watches a session learns of what happened only when it asks", "a signal forgotten")
+class _TellsNobody(Engine):
+    def touch(self, session_id: str | None) -> None:
         pass
 
 

@@ -178,7 +178,7 @@ class _Draw:
             ),
             weather=self.weather(),
             troubles=troubles,
-            session_stops=[(self.moment(), 0, self.cut(0.3)) for _ in range(sessions and self.chance(0.15))],
+            session_stops=[(self.moment(), 0, self.cut(0.3)) for _ in range(sessions and self.chance(0.25))],
             deletes=[(self.moment() + 0.1, 0) for _ in range(sessions and self.chance(0.05))],
             feeds=[(self.moment(), 0) for _ in range(sessions and self.chance(0.3))],
             disorder=self.of((0.0, 0.2, 0.7)),
@@ -291,7 +291,7 @@ class _Draw:
                 crashes.append(Trouble(self.moment(), "crash", 0.1, by_steps=self.upto(60)))
             return crashes
         if kind < 0.80:
-            return [Trouble(at, "pause", self.of((0.5, 3.0, 7.0, 10.0, 20.0)))]
+            return [Trouble(at, "pause", self.of((0.5, 3.0, 6.5, 7.0, 7.5, 10.0, 20.0)))]
         if kind < 0.92:
             return [Trouble(at, "close", self.of((0.0, 1.0)), drain=self.of((0.0, 0.0, 0.5, 3.0)))]
         seconds = self.of((-3600.0, -5.0, 5.0, 10.0, 3600.0))
