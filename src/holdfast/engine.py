@@ -904,7 +904,8 @@ class Engine:
         before = self.live()
         running = await self._insist(lambda: store.list_runs(session_id=session_id, status="running"))
         here = {run.id for run in (*before, *self.live())}  # the answer may be older than what happened here
-        return next((record for record in running if record.keeper == self.keeper and record.id not in here), None)
+        ours = [record for record in running if record.keeper == self.keeper and record.epoch == 1]  # not inherited
+        return next((record for record in ours if record.id not in here), None)
 
     def _waiting(self, session_id: str) -> list[Run]:
         return [run for run in self.of_session(session_id) if run.status == "queued"]
