@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import pathlib
+import signal
 import sys
 from typing import Any
 
@@ -100,12 +102,16 @@ def runs_tail(run_id: str, **where: Any) -> None:
     """Follow a run from its start to its end, wherever it was started. Ctrl-C only leaves: the run goes on."""
     try:
         sys.exit(asyncio.run(_runs_tail(run_id, **where)))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         show.err.print(f"\n[dim]The run goes on. `holdfast runs stop {run_id}` stops it.[/]")
         sys.exit(LEFT)
 
 
 async def _runs_tail(run_id: str, **where: Any) -> int:
+    following = asyncio.current_task()
+    assert following is not None
+    with contextlib.suppress(NotImplementedError):  # Windows has no such handlers; a background job ignores Ctrl-C else
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, following.cancel)
     async with connect(**where) as api:
         settled = await follow(api, run_id)
         return EXIT[settled["outcome"]]
