@@ -7,7 +7,7 @@ async for seq, event in run.read(after=0):
 settlement = await run.stop(by="user")
 """
 
-from .engine import Engine, Limits, Run
+from .engine import Engine
 from .errors import HoldfastError, SourceFailed
 from .events import (
     Completed,
@@ -27,6 +27,7 @@ from .events import (
     Truncated,
     Usage,
 )
+from .run import Limits, Run
 from .store import Store
 from .store.opening import open_store
 

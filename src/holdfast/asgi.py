@@ -19,10 +19,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from .engine import Run, StoredLog
 from .errors import HoldfastError, ResumeGap
 from .events import Event, Notice, Text
 from .log import Log
+from .run import Run, StoredLog
 from .wire import native, sse
 
 Header = tuple[bytes, bytes]

@@ -9,9 +9,9 @@ import logging
 import math
 import time
 from collections import Counter, OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, get_args
+from typing import Any
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -29,249 +29,27 @@ from .errors import (
 )
 from .events import (
     AnySettlement,
-    Completed,
-    ErrorInfo,
     Event,
     Failed,
     Finish,
-    Interrupted,
     Notice,
-    Reasoning,
     Receipt,
     RunStarted,
     Settled,
-    Snapshot,
     Source,
     Stopped,
     StoppedBy,
-    Text,
-    Truncated,
-    Usage,
     Yielded,
-    encode_event,
 )
 from .history import Message
 from .ids import NewId, new_id
+from .judgement import StopIntent, heard, judge, storable
 from .log import Log
-from .recovery import NOBODY, Clock, message_of, read_back, usage_so_far
-from .store import HEAD, Append, Idempotency, IfBusy, Lifetime, RunRecord, Status, Store
+from .recovery import NOBODY, Clock, message_of, read_back
+from .run import LOOK_AGAIN, Interrupt, Limits, Run, StoredLog
+from .store import HEAD, Append, Idempotency, IfBusy, Lifetime, RunRecord, Store
 
 logger = logging.getLogger("holdfast")
-
-Interrupt = Callable[[str], Any]
-"""Called once, with a reason, when a run is stopped, left or out of time: for sources that need more than a cancel."""
-
-TRUNCATED = frozenset({"length", "max_tokens", "content_filter", "safety", "refusal"})
-FAILED = frozenset({"error", "failed", "abort", "insufficient_system_resource"})
-
-LOOK_AGAIN = 0.5
-"""Seconds between two looks at a run that goes on in another process, or in none."""
-
-
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How long and how many. None means no limit."""
-
-    idle: float | None = 120.0
-    """Seconds without an event after which a run has failed."""
-    deadline: float | None = 3600.0
-    """Seconds that a run may take in all."""
-    grace: float = 1.0
-    """Seconds that a stopped source may take to end before it is abandoned."""
-    runs: int = 2000
-    """Runs going on at once."""
-    runs_per_owner: int | None = None
-    queue: int = 32
-    """Runs waiting in one session."""
-    unsaved: int = 20_000
-    """Events of one run that may wait for a store that is away; then its source waits too."""
-    log: int = 200_000
-    """Events kept in the memory of a run that nobody asked to keep."""
-    recent: int = 500_000
-    """Events of ended runs that nobody asked to keep, all together: they can be replayed for a while."""
-
-
-class StopIntent(msgspec.Struct, frozen=True):
-    """Someone wants the run to end."""
-
-    by: StoppedBy
-    at: float
-
-
-class StoredLog:
-    """The log of a run that does not go on here, read the same way as a live one.
-
-    Whoever reads the log of a run that has not ended looks again every `LOOK_AGAIN` seconds.
-    """
-
-    def __init__(self, store: Store, record: RunRecord) -> None:
-        self._store = store
-        self._record = record
-        self.closed = record.settlement is not None
-        self.seq = record.seq
-        self.oldest = record.oldest
-        self.text = record.settlement.text if record.settlement else ""
-
-    async def batch(self, after: int) -> Sequence[Event]:
-        """Return the next events after `after`."""
-        record = self._record if self.closed else await self._store.get_run(self._record.id)
-        events = await self._store.read_log(self._record.id, after)
-        self.closed = record is None or record.settlement is not None
-        return events
-
-    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` every now and then, until the returned function is called."""
-        if self.closed:
-            return lambda: None
-        timer: asyncio.TimerHandle
-
-        def look_again() -> None:
-            nonlocal timer
-            timer = asyncio.get_running_loop().call_later(LOOK_AGAIN, look_again)
-            wake()
-
-        timer = asyncio.get_running_loop().call_later(LOOK_AGAIN, look_again)
-        return lambda: timer.cancel()
-
-    def snapshot(self) -> tuple[int, Snapshot]:
-        """Return what was visible before the settlement."""
-        return max(self.seq - 1, 0), Snapshot(self.text)
-
-
-class Run:
-    """One generation, from start to settlement.
-
-    Costs one task while it goes on, and its log. Everything that belongs to it lives here and dies with it.
-    """
-
-    __slots__ = (
-        "__weakref__",
-        "_cause",
-        "_closed_at",
-        "_done",
-        "_engine",
-        "_entered",
-        "_finish",
-        "_input_tokens",
-        "_interrupt",
-        "_is_held",
-        "_keeper",
-        "_log",
-        "_pump",
-        "_resumes",
-        "_source",
-        "_started",
-        "_timer",
-        "_touched",
-        "deadline",
-        "idle",
-        "kept",
-        "log",
-        "record",
-        "settlement",
-        "status",
-    )
-
-    def __init__(
-        self,
-        engine: Engine,
-        record: RunRecord,
-        *,
-        kept: bool,
-        source: Source | None = None,
-        interrupt: Interrupt | None = None,
-    ) -> None:
-        self.record = record
-        self.kept = kept
-        self.status: Status = record.status
-        self.settlement: AnySettlement | None = record.settlement
-        self._log = Log(record.id, limit=None if kept else engine.limits.log)
-        self.log: Log | StoredLog = self._log
-        self.idle = engine.limits.idle
-        self.deadline = engine.limits.deadline
-        self._engine = engine
-        self._done = asyncio.Event()
-        self._source = source
-        self._pump: asyncio.Task[None] | None = None
-        self._keeper: asyncio.Task[None] | None = None
-        self._cause: StopIntent | BaseException | None = None
-        self._finish: dict[int, Finish] = {}
-        self._interrupt = interrupt
-        self._input_tokens = 0
-        self._entered = False
-        self._is_held = False
-        self._resumes = False
-        self._closed_at: float | None = None
-        self._started = self._touched = 0.0
-        self._timer: asyncio.TimerHandle | None = None
-
-    @property
-    def id(self) -> str:
-        """`run_…`: unguessable, sorts by time."""
-        return self.record.id
-
-    @property
-    def text(self) -> str:
-        """The visible text so far."""
-        return self.log.text
-
-    @property
-    def seq(self) -> int:
-        """The last seq that a reader can see."""
-        return self.log.seq
-
-    async def read(self, after: int = 0) -> AsyncGenerator[tuple[int, Event]]:
-        """Yield every event with a `seq` greater than `after`, then live ones, up to the settlement."""
-        grew = asyncio.Event()
-        unwatch = self.log.watch(grew.set)
-        try:
-            while True:
-                grew.clear()
-                events = await self.log.batch(after)
-                for event in events:
-                    after += 1
-                    yield after, event
-                if events:
-                    await asyncio.sleep(0)  # a replay of a million events leaves the loop to others
-                elif self.log.closed:
-                    return
-                else:
-                    await grew.wait()
-        finally:
-            unwatch()
-
-    async def stop(self, by: StoppedBy = "user") -> AnySettlement:
-        """End the run, even in the middle of an await, and wait for the settlement.
-
-        Stopping twice, or after the end, is harmless: the first ending stands.
-        """
-        await self._engine._stop(self, by)
-        return await self.settled()
-
-    def take_hold(self) -> bool:
-        """Become the client by whose stay an attached run lives. True for the first who asks."""
-        first, self._is_held = not self._is_held, True
-        return first and self.record.lifetime == "attached"
-
-    async def leave(self) -> None:
-        """Say that the client who started the run has left: an attached run stops, a detached one goes on."""
-        if self.record.lifetime == "attached":
-            await self.stop(by="disconnect")
-
-    async def settled(self) -> AnySettlement:
-        """Wait until the run has ended, however it ends."""
-        if self.log is self._log or self.settlement is not None:
-            await self._done.wait()
-        else:
-            await self._engine._learn(self)  # it does not go on here
-        assert self.settlement is not None
-        return self.settlement
-
-    def _set_timer(self, seconds: float | None, then: Callable[[Run], None] | None = None) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if seconds is not None and then is not None:
-            self._timer = asyncio.get_running_loop().call_later(seconds, then, self)
 
 
 class Engine:
@@ -524,25 +302,12 @@ class Engine:
 
     def _take_in(self, run: Run, yielded: Yielded | Sequence[Yielded]) -> None:
         """Log what a source yielded, all of it or nothing; how it ended is remembered for the judgement."""
-        events: list[Event] = []
-        finish: list[Finish] = []
-        for item in yielded if isinstance(yielded, (list, tuple)) else (yielded,):
-            if isinstance(item, str):
-                item = Text(item)
-            if isinstance(item, (Text, Reasoning)) and isinstance(item.text, str):
-                if item.text:
-                    events.append(item if item.text.isascii() else storable(item))
-            elif type(item) not in _MAY_YIELD:
-                raise TypeError(f"a source may yield events and strings, not {type(item).__name__}")
-            elif isinstance(item, Finish):
-                finish.append(_checked(item))
-            elif isinstance(item, Usage) and item.source == "estimated":
-                run._input_tokens = _checked(item).input_tokens
-            else:
-                events.append(storable(_checked(item)))
-        self._append(run, events)
-        for said in finish:
-            run._finish.setdefault(said.choice, said)
+        said = heard(yielded)
+        if said.input_tokens is not None:
+            run._input_tokens = said.input_tokens
+        self._append(run, said.events)
+        for finish in said.finish:
+            run._finish.setdefault(finish.choice, finish)
 
     def _append(self, run: Run, events: Sequence[Event]) -> None:
         run._log.append(events)
@@ -730,21 +495,14 @@ class Engine:
             self._conclude(run, standing, now)
 
     def _judge(self, run: Run, now: float) -> AnySettlement:
-        """Decide how the run ended: by what the source said of its end, else by who ended it, else by what broke."""
-        said: dict[str, Any] = {
-            "text": run._log.text,
-            "usage": usage_so_far(run._log, run._input_tokens),
-            "answered_by": run._log.answered_by,
-        }
-        if 0 in run._finish:
-            return _as_said(run._finish, said)
-        if isinstance(run._cause, StopIntent):
-            return Stopped(**said, by=run._cause.by, receipt=Receipt(run._cause.at, run._closed_at, now))
-        if isinstance(run._cause, AnswerLost):
-            return Interrupted(**said)
-        if run._cause is not None:
-            return Failed(**said, error=_explain(run, run._cause))
-        return Failed(**said, error=ErrorInfo("source_cancelled", "The source was cancelled from outside."))
+        return judge(
+            run._log,
+            finish=run._finish,
+            cause=run._cause,
+            input_tokens=run._input_tokens,
+            closed_at=run._closed_at,
+            now=now,
+        )
 
     async def _settle(self, run: Run, settlement: AnySettlement, now: float) -> AnySettlement | None:
         store = self._require_store()
@@ -1063,50 +821,3 @@ async def _call(hook: Interrupt, reason: str, run_id: str) -> None:
             await called
     except Exception:
         logger.exception("the interrupt hook of run %s failed", run_id)
-
-
-def _checked(item: Any) -> Any:
-    """Return an event whose fields have the types they should have, or raise: Python itself does not look."""
-    return msgspec.convert(msgspec.structs.asdict(item), type(item))
-
-
-def storable(said: Any) -> Any:
-    """Return an event or a settlement without lone surrogates: half an emoji can be neither sent nor stored."""
-    try:
-        encode_event(said)
-    except UnicodeEncodeError:
-        return _mended(said)
-    return said
-
-
-def _mended(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, tuple):
-        return tuple(map(_mended, value))
-    if isinstance(value, msgspec.Struct):
-        return type(value)(**{name: _mended(field) for name, field in msgspec.structs.asdict(value).items()})
-    return value
-
-
-def _as_said(finish: dict[int, Finish], said: dict[str, Any]) -> AnySettlement:
-    """Return the settlement that the source's own words amount to."""
-    first = finish[0]
-    said["finish_reason"] = first.reason
-    if len(finish) > 1:
-        said["finish_reasons"] = tuple(finish[choice].reason for choice in sorted(finish))
-    if first.error is not None or first.reason in FAILED:
-        error = first.error or ErrorInfo("source_failed", f"The source ended with {first.reason!r}.", status=502)
-        return Failed(**said, error=error)
-    return Truncated(**said) if first.reason in TRUNCATED else Completed(**said)
-
-
-def _explain(run: Run, error: BaseException) -> ErrorInfo:
-    """Return what a reader may know of an error: our own words, or nothing of a stranger's."""
-    if isinstance(error, HoldfastError):
-        return error.info()
-    logger.error("the source of run %s raised", run.id, exc_info=error)
-    return ErrorInfo("source_failed", f"The source failed with {type(error).__name__}. The server's log has more.")
-
-
-_MAY_YIELD = frozenset((*get_args(Event), Finish)) - {RunStarted, Snapshot, Settled}

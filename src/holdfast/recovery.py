@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .events import Settlement, Usage
+from .events import Settlement
 from .history import Message, answer
 from .log import Log
 from .store import RunRecord, Store
@@ -34,10 +34,3 @@ def message_of(run: RunRecord, log: Log, settlement: Settlement, now: float) -> 
         return None
     model = log.answered_by or run.model
     return answer(log, settlement, id=run.message_id, parent_id=run.parent_id, run_id=run.id, model=model, at=now)
-
-
-def usage_so_far(log: Log, input_tokens: int = 0) -> Usage:
-    """Return what the provider counted, or an estimate of four characters to a token."""
-    if log.usage is not None:
-        return log.usage
-    return Usage(input_tokens, -(-(len(log.text) + len(log.reasoning)) // 4), "estimated")

@@ -14,8 +14,9 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from holdfast.asgi import events, on_error
-from holdfast.engine import Engine, Limits
+from holdfast.engine import Engine
 from holdfast.errors import HoldfastError
+from holdfast.run import Limits
 from holdfast.server.app import create_app
 from holdfast.server.settings import ProviderSettings, Settings
 from holdfast.store.memory import MemoryStore

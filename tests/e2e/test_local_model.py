@@ -22,7 +22,6 @@ import pytest_asyncio
 from msgspec.structs import replace
 
 from holdfast import Engine
-from holdfast.engine import Run
 from holdfast.errors import ProviderError, ProviderRefused
 from holdfast.events import Completed, Event, Failed, Finish, Notice, Stopped, Text, Truncated, Usage
 from holdfast.providers import ChatRequest
@@ -30,6 +29,7 @@ from holdfast.providers.local import Local
 from holdfast.providers.local_child import Note
 from holdfast.providers.local_process import claim, connections
 from holdfast.providers.weights import SMOLLM2, Weights, fetch, fetch_now, installers, weights_in
+from holdfast.run import Run
 
 on_one_loop = pytest.mark.asyncio(loop_scope="module")
 

@@ -13,11 +13,12 @@ from typing import Any, Literal
 import pytest
 from starlette.types import Message as AsgiMessage
 
-from holdfast.engine import Engine, Run
+from holdfast.engine import Engine
 from holdfast.errors import StoreUnavailable
 from holdfast.events import Completed, Stopped, Text
 from holdfast.history import Message, Session
 from holdfast.ids import new_id
+from holdfast.run import Run
 from holdfast.server.app import create_app
 from holdfast.server.settings import Settings
 from holdfast.store import FeedEntry, RunRecord

@@ -13,12 +13,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.engine import Engine, Run, StopIntent
+from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, SessionBusy
 from holdfast.events import AnySettlement, Completed, Event, Failed, Finish, Interrupted, Settled, Stopped, Text
 from holdfast.history import Message
+from holdfast.judgement import StopIntent
 from holdfast.log import Log
 from holdfast.recovery import read_back
+from holdfast.run import Run
 from holdfast.store import Idempotency, RunRecord, Store
 from holdfast.store.memory import MemoryStore
 

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from holdfast.engine import FAILED, TRUNCATED
 from holdfast.events import (
     AnySettlement,
     Completed,
@@ -27,6 +26,7 @@ from holdfast.events import (
     Usage,
 )
 from holdfast.history import Message, outcome
+from holdfast.judgement import FAILED, TRUNCATED
 from holdfast.store import RunRecord
 
 from .history import Ask, RunFacts, SendFacts, SourceFacts, Stopping

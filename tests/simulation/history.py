@@ -9,8 +9,8 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.engine import Run
 from holdfast.events import Event, Finish, Settled, Settlement
+from holdfast.run import Run
 from holdfast.store import FeedEntry
 
 from .loop import Process

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -13,11 +13,13 @@ from typing import Any, ClassVar
 from unittest.mock import patch
 
 import holdfast.engine
-from holdfast.engine import Engine, Run
+import holdfast.run
+from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, ResumeGap, RunNotFound, ShuttingDown, StoreUnavailable
 from holdfast.events import AnySettlement, Event, Settled
 from holdfast.history import Message, Session
 from holdfast.log import Log
+from holdfast.run import Run
 from holdfast.store import Idempotency, RunRecord, Store
 from holdfast.store.memory import MemoryStore
 
@@ -41,7 +43,7 @@ class Design:
     engine: Callable[..., Engine] = Engine
     store: Callable[[], Store] = MemoryStore
     patches: Mapping[str, Any] = field(default_factory=dict)
-    """What stands for a class or function of holdfast.engine."""
+    """What stands for a class or function of the engine's own modules."""
     reason: str = ""
     origin: str = ""
 
@@ -770,7 +772,11 @@ class World:
 
 def simulate(seed: int, design: Design = HOLDFAST, *, verbose: bool = False, digest: bool = False) -> Outcome:
     """Play and judge one schedule."""
-    with patch.multiple(holdfast.engine, **design.patches) if design.patches else nullcontext():
+    with ExitStack() as patched:
+        for name, mistake in design.patches.items():
+            for module in (holdfast.engine, holdfast.run):
+                if hasattr(module, name):
+                    patched.enter_context(patch.object(module, name, mistake))
         world = World(seed, design, verbose=verbose)
         try:
             world.loop.run(world.play())

@@ -14,9 +14,9 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast.engine import Limits
 from holdfast.errors import BadRequest, HoldfastError
 from holdfast.events import Event
+from holdfast.run import Limits
 from holdfast.server.app import ENDPOINTS
 from holdfast.server.errors import CODES
 from holdfast.server.settings import KeySettings, ProviderSettings

@@ -23,6 +23,7 @@ LAYERS: dict[str, int] = {
     "testing": 3,
     "asgi": 3,
     "engine": 3,
+    "run": 3,
     "recovery": 3,
     "store.": 3,
     "providers.": 3,
@@ -33,6 +34,7 @@ LAYERS: dict[str, int] = {
     "wire": 2,
     "wire.": 2,
     "history": 2,
+    "judgement": 2,
     "records": 2,
     "log": 1,
     "reasoning": 1,
@@ -49,7 +51,8 @@ SIDEWAYS = {
     ("wire.native", "store"),
     ("wire.openai_chat", "history"),
     ("engine", "recovery"),
-    ("asgi", "engine"),
+    ("engine", "run"),
+    ("asgi", "run"),
     ("__main__", "cli"),
 }
 SEES_ITS_OWN_LAYER = {"", "testing"}

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from .. import __version__
-from ..engine import Engine, Limits
+from ..engine import Engine
 from ..errors import HoldfastError, StoreUnavailable
 from ..providers import Provider, Providers
 from ..providers.anthropic import BASE_URL, Anthropic
@@ -24,6 +24,7 @@ from ..providers.local import Local
 from ..providers.openai_compatible import OpenAICompatible
 from ..providers.scripted import Scripted
 from ..providers.turns import InTurns
+from ..run import Limits
 from ..store import Store
 from . import completions, feed, health, models, openapi, runs, sessions
 from .auth import Gate, check_bind

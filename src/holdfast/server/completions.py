@@ -13,11 +13,11 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ..asgi import Client, EventStream, Header, RunFrames, finish
-from ..engine import Run
 from ..errors import BadRequest, RunNotFound
 from ..events import AnySettlement, Event, Failed, Interrupted, Notice, RunStarted, Settled
 from ..history import Message, Session, branch, for_model
 from ..ids import new_id
+from ..run import Run
 from ..store import Idempotency, IfBusy, RunRecord
 from ..wire import openai_chat
 from .context import (

@@ -13,11 +13,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ..asgi import Closing
-from ..engine import Engine, Run
+from ..engine import Engine
 from ..errors import BadRequest, HoldfastError, RunNotFound, SessionNotFound
 from ..history import Session
 from ..ids import new_id
 from ..providers import Providers
+from ..run import Run
 from ..store import Idempotency, Store
 from ..wire import native
 from .auth import OWNER

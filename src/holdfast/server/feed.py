@@ -15,9 +15,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..asgi import EventStream, as_many_as_fit
-from ..engine import Run
 from ..errors import RunNotFound
 from ..events import Settled
+from ..run import Run
 from ..store import FeedEntry
 from ..wire import native, sse
 from .context import Endpoint, Parts, own_session

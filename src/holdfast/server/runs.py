@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..asgi import EventStream, events
-from ..engine import Run
 from ..errors import BadRequest, Conflict, NotFound, StoreUnavailable
+from ..run import Run
 from .context import Endpoint, Parts, decode, own_run, owner_of, read_body, run_headers, shown, whole_number
 from .errors import Json
 

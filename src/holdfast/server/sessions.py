@@ -9,11 +9,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..engine import Run
 from ..errors import BadRequest, Conflict, MessageNotFound, NotFound, StaleView
 from ..events import ToolCall
 from ..history import Message, Role, Session, branch, title_from
 from ..ids import new_id
+from ..run import Run
 from ..store import HEAD, IfBusy, RunRecord
 from ..wire import native
 from .context import (

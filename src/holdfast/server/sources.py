@@ -8,12 +8,12 @@ from typing import Any, cast
 
 import msgspec
 
-from ..engine import Run
 from ..errors import ModelNotFound, ProviderError
 from ..events import Notice, Source, Text, Usage, Yielded
 from ..history import Message, alternating, branch, for_model
 from ..log import Log
 from ..providers import ChatRequest, Provider, Providers
+from ..run import Run
 from ..store import RunRecord, Store
 
 QUICK = 1.0  # seconds of retries where a client waits that retries by itself

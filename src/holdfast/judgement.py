@@ -1,0 +1,152 @@
+"""What a source may say, and what its end amounts to. Pure: nothing here waits or writes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
+
+import msgspec
+
+from .errors import AnswerLost, HoldfastError
+from .events import (
+    AnySettlement,
+    Completed,
+    ErrorInfo,
+    Event,
+    Failed,
+    Finish,
+    Interrupted,
+    Reasoning,
+    Receipt,
+    RunStarted,
+    Settled,
+    Snapshot,
+    Stopped,
+    StoppedBy,
+    Text,
+    Truncated,
+    Usage,
+    Yielded,
+    encode_event,
+)
+from .log import Log
+
+logger = logging.getLogger("holdfast")
+
+TRUNCATED = frozenset({"length", "max_tokens", "content_filter", "safety", "refusal"})
+FAILED = frozenset({"error", "failed", "abort", "insufficient_system_resource"})
+
+_MAY_YIELD = frozenset((*get_args(Event), Finish)) - {RunStarted, Snapshot, Settled}
+
+
+class StopIntent(msgspec.Struct, frozen=True):
+    """Someone wants the run to end."""
+
+    by: StoppedBy
+    at: float
+
+
+class Said(msgspec.Struct):
+    """What a source has said at once: events for the log, how it ends, and what it thinks the question cost."""
+
+    events: list[Event]
+    finish: list[Finish]
+    input_tokens: int | None = None
+
+
+def heard(yielded: Yielded | Sequence[Yielded]) -> Said:
+    """Return what a source yielded, or raise where any of it is not what a source may say."""
+    said = Said([], [])
+    for item in yielded if isinstance(yielded, (list, tuple)) else (yielded,):
+        if isinstance(item, str):
+            item = Text(item)
+        if isinstance(item, (Text, Reasoning)) and isinstance(item.text, str):
+            if item.text:
+                said.events.append(item if item.text.isascii() else storable(item))
+        elif type(item) not in _MAY_YIELD:
+            raise TypeError(f"a source may yield events and strings, not {type(item).__name__}")
+        elif isinstance(item, Finish):
+            said.finish.append(_checked(item))
+        elif isinstance(item, Usage) and item.source == "estimated":
+            said.input_tokens = _checked(item).input_tokens
+        else:
+            said.events.append(storable(_checked(item)))
+    return said
+
+
+def _checked(item: Any) -> Any:
+    """Return an event whose fields have the types they should have, or raise: Python itself does not look."""
+    return msgspec.convert(msgspec.structs.asdict(item), type(item))
+
+
+def storable(said: Any) -> Any:
+    """Return an event or a settlement without lone surrogates: half an emoji can be neither sent nor stored."""
+    try:
+        encode_event(said)
+    except UnicodeEncodeError:
+        return _mended(said)
+    return said
+
+
+def _mended(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, tuple):
+        return tuple(map(_mended, value))
+    if isinstance(value, msgspec.Struct):
+        return type(value)(**{name: _mended(field) for name, field in msgspec.structs.asdict(value).items()})
+    return value
+
+
+def judge(
+    log: Log,
+    *,
+    finish: Mapping[int, Finish],
+    cause: StopIntent | BaseException | None,
+    input_tokens: int,
+    closed_at: float | None,
+    now: float,
+) -> AnySettlement:
+    """Decide how a run ended: by what the source said of its end, else by who ended it, else by what broke."""
+    said: dict[str, Any] = {
+        "text": log.text,
+        "usage": usage_so_far(log, input_tokens),
+        "answered_by": log.answered_by,
+    }
+    if 0 in finish:
+        return _as_said(finish, said)
+    if isinstance(cause, StopIntent):
+        return Stopped(**said, by=cause.by, receipt=Receipt(cause.at, closed_at, now))
+    if isinstance(cause, AnswerLost):
+        return Interrupted(**said)
+    if cause is not None:
+        return Failed(**said, error=_explain(log.run_id, cause))
+    return Failed(**said, error=ErrorInfo("source_cancelled", "The source was cancelled from outside."))
+
+
+def usage_so_far(log: Log, input_tokens: int = 0) -> Usage:
+    """Return what the provider counted, or an estimate of four characters to a token."""
+    if log.usage is not None:
+        return log.usage
+    return Usage(input_tokens, -(-(len(log.text) + len(log.reasoning)) // 4), "estimated")
+
+
+def _as_said(finish: Mapping[int, Finish], said: dict[str, Any]) -> AnySettlement:
+    """Return the settlement that the source's own words amount to."""
+    first = finish[0]
+    said["finish_reason"] = first.reason
+    if len(finish) > 1:
+        said["finish_reasons"] = tuple(finish[choice].reason for choice in sorted(finish))
+    if first.error is not None or first.reason in FAILED:
+        error = first.error or ErrorInfo("source_failed", f"The source ended with {first.reason!r}.", status=502)
+        return Failed(**said, error=error)
+    return Truncated(**said) if first.reason in TRUNCATED else Completed(**said)
+
+
+def _explain(run_id: str, error: BaseException) -> ErrorInfo:
+    """Return what a reader may know of an error: our own words, or nothing of a stranger's."""
+    if isinstance(error, HoldfastError):
+        return error.info()
+    logger.error("the source of run %s raised", run_id, exc_info=error)
+    return ErrorInfo("source_failed", f"The source failed with {type(error).__name__}. The server's log has more.")
