@@ -13,6 +13,7 @@ Every error that this package raises on purpose.
     - SessionBusy                409  session_busy         another run is active in the session
     - StaleView                  409  stale_view           the session has moved on since the caller looked
     - IdempotencyConflict        409  idempotency_conflict the key was used for another request
+    - StaleDocument              409  stale_document       someone else has changed the document meanwhile
   + ResumeGap                    410  resume_gap           the log no longer reaches back that far
   + RunLimitReached              429  run_limit            too many runs at once
   + StoreUnavailable             503  store_unavailable    the store did not answer; it may come back
@@ -155,6 +156,15 @@ class IdempotencyConflict(Conflict):
 
     def __init__(self) -> None:
         super().__init__("This Idempotency-Key was used before with another request. Use a new key.")
+
+
+class StaleDocument(Conflict):
+    """A document is not in the version that the writer has seen."""
+
+    code = "stale_document"
+
+    def __init__(self, kind: str, id: str) -> None:
+        super().__init__(f"The {kind} {id!r} has changed since it was read. Read it again.")
 
 
 class ResumeGap(HoldfastError):

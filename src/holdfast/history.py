@@ -36,6 +36,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     owner: str
+    kind: str = "chat"
+    """What it is for. Lists and searches show chats only; a pane of a comparison is found through its comparison."""
     title: str = ""
     model: str | None = None
     system: str | None = None

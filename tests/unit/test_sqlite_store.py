@@ -22,9 +22,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from holdfast import Engine
 from holdfast.errors import HoldfastError, StoreUnavailable
-from holdfast.events import Completed, Stopped, Text
+from holdfast.events import Completed, Stopped, Text, encode_settlement
 from holdfast.history import Message, Session
-from holdfast.store import HEAD, Append, Idempotency, RunRecord
+from holdfast.store import HEAD, Append, Document, Idempotency, RunRecord
 from holdfast.store.memory import MemoryStore
 from holdfast.store.opening import open_store
 from holdfast.store.sqlite import SqliteStore, StoreDamaged, StoreInUse, StoreReadOnly, StoreTooNew
@@ -264,6 +264,33 @@ async def test_a_database_is_backed_up_before_it_is_migrated(tmp_path):
     with contextlib.closing(sqlite3.connect(backup)) as copy:
         assert [("r",)] == copy.execute("SELECT id FROM runs").fetchall()
     assert [] == list(tmp_path.glob("*.part"))
+
+
+async def test_sessions_and_runs_of_the_first_schema_are_chats(tmp_path):
+    """A database that the first version has made opens with everything in it, in lists and searches too."""
+    path = tmp_path / "holdfast.db"
+    await asyncio.to_thread(make_database_of_first_schema, path)
+
+    async with opened(tmp_path) as store:
+        (session,) = await store.list_sessions("ann", query="titl")
+        assert ("s", "chat") == (session.id, session.kind)
+        (run,) = await store.list_runs(session_id="s")
+        assert ("r", "agent", "settled", 2) == (run.id, run.kind, run.status, run.seq)
+        await store.put_document(Document(kind="comparison", id="c"))
+
+
+def make_database_of_first_schema(path):
+    lock, db = prepare(path, steps=migrations()[:1])
+    with contextlib.closing(db), db:
+        db.execute("INSERT INTO sessions VALUES (1, 's', 'ann', 'Title', NULL, NULL, '{}', 0, NULL, 1.0, 2.0, 0, 0, 0)")
+        db.execute("INSERT INTO search (rowid, words) VALUES (1 << 20, 'title')")
+        db.execute(
+            "INSERT INTO runs (id, owner, session, model, kind, lifetime, status, keeper, epoch, request, input, seq,"
+            " created_at, settled_at, settlement)"
+            " VALUES ('r', 'ann', 1, 'm', 'agent', 'detached', 'settled', 'k', 1, '{}', '[]', 2, 1.0, 2.0, ?)",
+            [encode_settlement(Completed(text="hi"))],
+        )
+    lock.release()
 
 
 async def test_a_migration_that_fails_leaves_the_database_as_it_was(tmp_path):
@@ -707,9 +734,15 @@ class BothStores(RuleBasedStateMachine):
         except (HoldfastError, ValueError) as error:
             return type(error), str(error)
 
-    @rule(id=st.sampled_from(SESSIONS), owner=st.sampled_from(OWNERS), title=st.sampled_from(WORDS), at=moments)
-    def create_session(self, id, owner, title, at):
-        self.both("create_session", Session(id=id, owner=owner, title=title, updated_at=at))
+    @rule(
+        id=st.sampled_from(SESSIONS),
+        owner=st.sampled_from(OWNERS),
+        title=st.sampled_from(WORDS),
+        kind=st.sampled_from(["chat", "chat", "pane"]),
+        at=moments,
+    )
+    def create_session(self, id, owner, title, kind, at):
+        self.both("create_session", Session(id=id, owner=owner, title=title, kind=kind, updated_at=at))
 
     @rule(id=st.sampled_from(SESSIONS), owner=st.sampled_from(OWNERS), messages=some_messages())
     def copy_session(self, id, owner, messages):
@@ -785,6 +818,31 @@ class BothStores(RuleBasedStateMachine):
     def delete_session(self, id):
         self.both("delete_session", id)
 
+    @rule(
+        kind=st.sampled_from("ab"),
+        id=st.sampled_from("xyz"),
+        owner=st.sampled_from(OWNERS),
+        version=st.sampled_from([None, 0, 1, 1, 2, 3]),
+        at=moments,
+        body=st.sampled_from([{}, {"n": [1, None, "ü"]}, {"n": 2}]),
+    )
+    def put_document(self, kind, id, owner, version, at, body):
+        document = Document(kind=kind, id=id, owner=owner, created_at=at, updated_at=at, body=body)
+        self.both("put_document", document, version)
+
+    @rule(kind=st.sampled_from("ab"), id=st.sampled_from("xyz"))
+    def delete_document(self, kind, id):
+        self.both("delete_document", kind, id)
+
+    @rule(
+        kind=st.sampled_from("ab"),
+        owner=st.sampled_from([None, *OWNERS]),
+        before=st.sampled_from([None, *"xyz"]),
+        limit=st.integers(0, 3),
+    )
+    def list_documents(self, kind, owner, before, limit):
+        self.both("list_documents", kind, owner, before=before, limit=limit)
+
     @rule(before=moments)
     def trim_logs(self, before):
         self.both("trim_logs", before)
@@ -812,6 +870,8 @@ class BothStores(RuleBasedStateMachine):
     def they_say_the_same(self):
         self.both("waiting_sessions")
         self.both("list_runs")
+        for kind in "ab":
+            self.both("list_documents", kind)
         for id in SESSIONS:
             for method in ("get_session", "messages", "queued"):
                 self.both(method, id)

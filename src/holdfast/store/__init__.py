@@ -71,8 +71,24 @@ class FeedEntry(msgspec.Struct, frozen=True):
     data: dict[str, Any]
 
 
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that a feature keeps as a whole: a comparison, a setting, a webhook. The store looks at no `body`.
+
+    `version` counts its changes from 1, and is the store's to give: whoever changes a document says which version it
+    has seen.
+    """
+
+    kind: str
+    id: str
+    owner: str = ""
+    version: int = 0
+    created_at: float = 0.0
+    updated_at: float = 0.0
+    body: dict[str, Any] = {}
+
+
 class Store(Protocol):
-    """Keeps runs, their logs, and sessions.
+    """Keeps runs, their logs, sessions, and the documents of features.
 
     Every method is one transaction: all of it happens or nothing. A method that fails to reach its medium raises
     `StoreUnavailable`, and the caller cannot tell whether it happened: so each write can be repeated without harm.
@@ -206,7 +222,7 @@ class Store(Protocol):
     async def list_sessions(
         self, owner: str, *, query: str = "", limit: int = 50, before: str | None = None
     ) -> list[Session]:
-        """Return an owner's sessions: pinned ones first, then the ones changed last.
+        """Return an owner's sessions of the kind "chat": pinned ones first, then the ones changed last.
 
         `query` looks for words (or their beginnings) in titles and messages. `before` is the id of the last session
         of the page before.
@@ -234,6 +250,31 @@ class Store(Protocol):
 
     async def read_feed(self, session_id: str, after: int, limit: int = 512) -> list[FeedEntry]:
         """Return what happened in a session after entry `after`: entries are numbered 1, 2, ... without gaps."""
+        ...
+
+    # documents
+
+    async def put_document(self, document: Document, expected_version: int | None = None) -> Document:
+        """Keep a document, and return it with its new version: compare-and-set.
+
+        `expected_version` is the one that the caller has read; None or 0 says that there is none yet. Where another
+        one is kept, or its owner is another: `StaleDocument`. When it was made stays as it was first said.
+        Repeating a put that had happened changes nothing and returns what is kept.
+        """
+        ...
+
+    async def get_document(self, kind: str, id: str) -> Document | None:
+        """Return a document. Kinds are apart: two of them may use the same id."""
+        ...
+
+    async def list_documents(
+        self, kind: str, owner: str | None = None, *, before: str | None = None, limit: int = 50
+    ) -> list[Document]:
+        """Return documents of a kind, those added last first; `before` is the id to go on from."""
+        ...
+
+    async def delete_document(self, kind: str, id: str) -> bool:
+        """Forget a document; False where it was not there."""
         ...
 
     # leases

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 from ..errors import IdempotencyConflict, MessageNotFound, ResumeGap, SessionBusy, SessionNotFound, StaleView
 from ..events import AnySettlement, Event, Settled
 from ..history import Message, Session
-from . import HEAD, Append, FeedEntry, Idempotency, IfBusy, RunRecord, Status, rules
+from . import HEAD, Append, Document, FeedEntry, Idempotency, IfBusy, RunRecord, Status, rules
 
 
 class _Run:
@@ -72,6 +73,7 @@ class MemoryStore:
         self._runs: dict[str, _Run] = {}
         self._sessions: dict[str, _Session] = {}
         self._keys: dict[tuple[str, str], tuple[str, str]] = {}
+        self._documents: dict[tuple[str, str], Document] = {}
         self._leases: dict[str, float] = {}
 
     # runs
@@ -337,7 +339,8 @@ class MemoryStore:
         self, owner: str, *, query: str = "", limit: int = 50, before: str | None = None
     ) -> list[Session]:
         """Return an owner's sessions: pinned ones first, then the ones changed last."""
-        own = [found for found in self._sessions.values() if found.session.owner == owner]
+        chats = [found for found in self._sessions.values() if found.session.kind == "chat"]
+        own = [found for found in chats if found.session.owner == owner]
         found = sorted((it.session for it in own if _is_sought(it, query)), key=_place, reverse=True)
         if before is not None:
             last = self._sessions.get(before)
@@ -402,6 +405,32 @@ class MemoryStore:
         session = self._sessions.get(session_id)
         return [] if session is None else session.feed[max(after, 0) :][:limit]
 
+    # documents
+
+    async def put_document(self, document: Document, expected_version: int | None = None) -> Document:
+        """Keep a document: compare-and-set."""
+        place = document.kind, document.id
+        self._documents[place] = after = rules.put(document, self._documents.get(place), expected_version)
+        return _copy(after)
+
+    async def get_document(self, kind: str, id: str) -> Document | None:
+        """Return a document."""
+        found = self._documents.get((kind, id))
+        return None if found is None else _copy(found)
+
+    async def list_documents(
+        self, kind: str, owner: str | None = None, *, before: str | None = None, limit: int = 50
+    ) -> list[Document]:
+        """Return documents of a kind, those added last first."""
+        ofkind = [it for it in reversed(self._documents.values()) if it.kind == kind]
+        if before is not None:
+            ofkind = list(itertools.dropwhile(lambda it: it.id != before, ofkind))[1:]
+        return [_copy(it) for it in ofkind if owner in (None, it.owner)][: max(limit, 0)]
+
+    async def delete_document(self, kind: str, id: str) -> bool:
+        """Forget a document."""
+        return self._documents.pop((kind, id), None) is not None
+
     # leases
 
     async def renew(self, keeper: str, until: float) -> None:
@@ -432,6 +461,11 @@ class MemoryStore:
 
     async def close(self) -> None:
         """Nothing to finish: it all goes with the object."""
+
+
+def _copy(document: Document) -> Document:
+    """Return a document whose body can be changed without changing what is kept."""
+    return replace(document, body=rules.plain(document.body))
 
 
 def _matches(run: RunRecord, owner: str | None, session_id: str | None, status: Status | None) -> bool:

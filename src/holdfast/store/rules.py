@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from ..errors import Conflict
+from ..errors import Conflict, StaleDocument
 from ..events import AnySettlement
 from ..history import Message, Session, outcome, title_from
-from . import HEAD, Append, RunRecord
+from . import HEAD, Append, Document, RunRecord
 
 CHANGEABLE = frozenset({"title", "model", "system", "params", "pinned", "head_id"})
 _MOST_WORDS = 16  # of a query: beyond that, more words find nothing more precise and only cost time
@@ -63,6 +63,21 @@ def changed(session: Session, changes: dict[str, Any]) -> Session:
     if unknown := sorted(changes.keys() - CHANGEABLE):
         raise ValueError(f"a session's {', '.join(unknown)} cannot be changed")
     return msgspec.convert({**msgspec.structs.asdict(session), **changes}, Session)
+
+
+# documents
+
+
+def put(document: Document, known: Document | None, expected_version: int | None) -> Document:
+    """Return what a put leaves in the store; it is `known` itself where the put is a repeated one."""
+    expected = expected_version or 0
+    created_at = document.created_at if known is None else known.created_at
+    after = msgspec.structs.replace(document, version=expected + 1, created_at=created_at, body=plain(document.body))
+    if after == known:
+        return known
+    if expected != (0 if known is None else known.version) or (known is not None and known.owner != document.owner):
+        raise StaleDocument(document.kind, document.id)
+    return after
 
 
 # logs

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from ..errors import StoreUnavailable
 from ..events import AnySettlement, Event
 from ..history import Message, Session
-from . import HEAD, Append, FeedEntry, Idempotency, IfBusy, RunRecord, Status
+from . import HEAD, Append, Document, FeedEntry, Idempotency, IfBusy, RunRecord, Status
 from .sqlite_file import StoreDamaged, StoreInUse, StoreReadOnly, StoreTooNew, Trace, locate
 from .sqlite_rows import Reading, Writing
 from .sqlite_threads import Job, Readers, Writer
@@ -177,6 +177,26 @@ class SqliteStore:
     async def read_feed(self, session_id: str, after: int, limit: int = 512) -> list[FeedEntry]:
         """Return what happened in a session after entry `after`."""
         return await self._read(lambda rows: rows.read_feed(session_id, after, limit))
+
+    # documents
+
+    async def put_document(self, document: Document, expected_version: int | None = None) -> Document:
+        """Keep a document: compare-and-set."""
+        return await self._write(lambda rows: rows.put_document(document, expected_version))
+
+    async def get_document(self, kind: str, id: str) -> Document | None:
+        """Return a document."""
+        return await self._read(lambda rows: rows.document(kind, id))
+
+    async def list_documents(
+        self, kind: str, owner: str | None = None, *, before: str | None = None, limit: int = 50
+    ) -> list[Document]:
+        """Return documents of a kind, those added last first."""
+        return await self._read(lambda rows: rows.list_documents(kind, owner, before, limit))
+
+    async def delete_document(self, kind: str, id: str) -> bool:
+        """Forget a document."""
+        return await self._write(lambda rows: rows.delete_document(kind, id))
 
     # leases
 

@@ -15,7 +15,7 @@ from msgspec.structs import asdict, replace
 from ..errors import IdempotencyConflict, MessageNotFound, ResumeGap, SessionBusy, SessionNotFound, StaleView
 from ..events import AnySettlement, Event, Settled, decode_events, decode_settlement, encode_events, encode_settlement
 from ..history import Message, Session
-from . import HEAD, Append, FeedEntry, Idempotency, IfBusy, RunRecord, Status, rules
+from . import HEAD, Append, Document, FeedEntry, Idempotency, IfBusy, RunRecord, Status, rules
 from .sqlite_file import queries
 
 _MOST_INDEXED = 1 << 20  # messages of one session: the index has no room for more, see the schema
@@ -137,6 +137,24 @@ class Reading:
         """Return what happened in a session."""
         rows = self._rows("read_feed", session_id=session_id, after=after, limit=max(limit, 0))
         return [FeedEntry(row["n"], row["type"], _data(row)) for row in rows]
+
+    # documents
+
+    def document(self, kind: str, id: str) -> Document | None:
+        """Return a document."""
+        row = self._row("document", kind=kind, id=id)
+        return None if row is None else _document(row)
+
+    def list_documents(self, kind: str, owner: str | None, before: str | None, limit: int) -> list[Document]:
+        """Return documents of a kind, those added last first."""
+        conditions = ["kind = :kind"]
+        if owner is not None:
+            conditions.append("owner = :owner")
+        if before is not None:
+            conditions.append("n < (SELECT n FROM documents WHERE kind = :kind AND id = :before)")
+        query = self._sql["list_documents"].format(conditions=" AND ".join(conditions))
+        values = {"kind": kind, "owner": owner, "before": before, "limit": max(limit, 0)}
+        return [_document(row) for row in self._db.execute(query, values)]
 
 
 class _Session:
@@ -452,8 +470,25 @@ class Writing(Reading):
         self._rows("tell", session=it.n, n=it.feed_n, type=item[0], data=data, message=message)
 
     def _index(self, it: _Session, number: int, text: str) -> None:
-        if number < _MOST_INDEXED and (words := rules.words(text)):
+        if it.session.kind == "chat" and number < _MOST_INDEXED and (words := rules.words(text)):
             self._rows("index", session=it.n, n=number, words=" ".join(words))
+
+    # documents
+
+    def put_document(self, document: Document, expected_version: int | None) -> Document:
+        """Keep a document: compare-and-set."""
+        known = self.document(document.kind, document.id)
+        after = rules.put(document, known, expected_version)
+        values = asdict(after) | {"body": _encode(after.body)}
+        if known is None:
+            self._rows("insert_document", **values)
+        elif after != known:
+            self._rows("change_document", **values)
+        return after
+
+    def delete_document(self, kind: str, id: str) -> bool:
+        """Forget a document."""
+        return self._db.execute(self._sql["delete_document"], {"kind": kind, "id": id}).rowcount > 0
 
     # leases
 
@@ -496,6 +531,13 @@ def _session(row: sqlite3.Row) -> Session:
     values["params"] = _decode(values["params"])
     values["pinned"] = bool(values["pinned"])
     return Session(**values)
+
+
+def _document(row: sqlite3.Row) -> Document:
+    values = dict(row)
+    del values["n"]
+    values["body"] = _decode(values["body"])
+    return Document(**values)
 
 
 def _session_values(session: Session) -> dict[str, Any]:

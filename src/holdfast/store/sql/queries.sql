@@ -79,8 +79,8 @@ UPDATE runs SET oldest = seq WHERE n = ?
 SELECT * FROM sessions WHERE id = :id
 
 -- name: insert_session
-INSERT INTO sessions (id, owner, title, model, system, params, pinned, head_id, created_at, updated_at)
-VALUES (:id, :owner, :title, :model, :system, :params, :pinned, :head_id, :created_at, :updated_at)
+INSERT INTO sessions (id, owner, kind, title, model, system, params, pinned, head_id, created_at, updated_at)
+VALUES (:id, :owner, :kind, :title, :model, :system, :params, :pinned, :head_id, :created_at, :updated_at)
 
 -- name: save_session
 UPDATE sessions SET title = :title, model = :model, system = :system, params = :params, pinned = :pinned,
@@ -88,7 +88,7 @@ UPDATE sessions SET title = :title, model = :model, system = :system, params = :
 WHERE n = :n
 
 -- name: list_sessions
-SELECT * FROM sessions WHERE owner = ? AND (pinned, updated_at, id) < (?, ?, ?) {found}
+SELECT * FROM sessions WHERE owner = ? AND kind = 'chat' AND (pinned, updated_at, id) < (?, ?, ?) {found}
 ORDER BY pinned DESC, updated_at DESC, id DESC LIMIT ?
 
 -- name: found
@@ -132,6 +132,24 @@ SELECT feed.n, type, data, body FROM feed LEFT JOIN messages
     ON messages.session = feed.session AND messages.n = feed.message
 WHERE feed.session = (SELECT n FROM sessions WHERE id = :session_id) AND feed.n > :after
 ORDER BY feed.n LIMIT :limit
+
+-- documents
+
+-- name: document
+SELECT * FROM documents WHERE kind = :kind AND id = :id
+
+-- name: list_documents
+SELECT * FROM documents WHERE {conditions} ORDER BY n DESC LIMIT :limit
+
+-- name: insert_document
+INSERT INTO documents (kind, id, owner, version, created_at, updated_at, body)
+VALUES (:kind, :id, :owner, :version, :created_at, :updated_at, :body)
+
+-- name: change_document
+UPDATE documents SET version = :version, updated_at = :updated_at, body = :body WHERE kind = :kind AND id = :id
+
+-- name: delete_document
+DELETE FROM documents WHERE kind = :kind AND id = :id
 
 -- leases
 
