@@ -1,0 +1,249 @@
+"""What an agent can do besides talking: tools, and how a Python function becomes one.
+
+@tool
+async def weather(city: str, days: int = 1) -> str:
+    \"\"\"Look up the weather.
+
+    Args:
+        city: the city's name
+        days: how many days ahead
+    \"\"\"
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, Literal, Protocol, get_args, get_type_hints, overload, runtime_checkable
+
+import msgspec
+
+from .processes import Processes
+
+Approval = Literal["allow", "ask", "deny"]
+
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""What the upstreams take as the name of a tool."""
+
+
+class ToolError(Exception):
+    """A tool says that it failed. Tools raise this to choose the words that the model reads."""
+
+
+class ToolOutput(msgspec.Struct, frozen=True):
+    """What a tool gives back. With `is_error` the model is told that the call failed; the run goes on."""
+
+    text: str
+    is_error: bool = False
+
+
+class ToolContext:
+    """What a tool is given besides its arguments. A stop cancels the task in which the tool is called."""
+
+    def __init__(
+        self,
+        *,
+        run_id: str = "",
+        session_id: str | None = None,
+        call_id: str = "",
+        progress: Callable[[str, float | None], None] | None = None,
+    ) -> None:
+        self.run_id = run_id
+        self.session_id = session_id
+        self.call_id = call_id
+        self.processes = Processes(call_id)
+        """Child processes that have to be gone when the call is over, with all that they started."""
+        self.lingers = ""
+        """What a stop could not end, in words for the receipt: a thread, a call elsewhere."""
+        self._progress = progress
+
+    def progress(self, message: str = "", fraction: float | None = None) -> None:
+        """Tell how far the call is. It is shown at once, and the idle limit counts from here on again."""
+        if self._progress is not None:
+            self._progress(message, fraction)
+
+
+@runtime_checkable
+class Tool(Protocol):
+    """Something an agent can do.
+
+    A name with a leading underscore makes a tool internal: the model can call it, and nobody sees an event of it.
+    """
+
+    @property
+    def name(self) -> str:
+        """What the model calls it: letters, digits, `_` and `-`, at most 64."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """What it is for, in words for the model."""
+        ...
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The JSON schema of its arguments: an object."""
+        ...
+
+    @property
+    def approval(self) -> Approval:
+        """Whether it may be called: `ask` asks a person each time."""
+        ...
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds that a call may take; None for as long as the run."""
+        ...
+
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+        """Do it. What it raises is told to the model as a failed call."""
+        ...
+
+
+class FunctionTool:
+    """A Python function as a tool: its types are the schema, its docstring is what the model reads.
+
+    A function that is not async runs in a thread, which nothing can stop: the receipt of a stopped run says so.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str = "",
+        description: str = "",
+        approval: Approval = "allow",
+        timeout: float | None = 60.0,
+    ) -> None:
+        self.name = name or function.__name__
+        if not NAME.fullmatch(self.name):
+            raise TypeError(f"{self.name!r} is no name for a tool: letters, digits, _ and -, at most 64")
+        summary, described = _docstring(inspect.getdoc(function) or "")
+        self.description = description or summary
+        self.approval = approval
+        self.timeout = timeout
+        self._function = function
+        self._takes_context, self._arguments = _arguments_of(function)
+        self.parameters = _schema(self._arguments, described)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function as if it were no tool."""
+        return self._function(*args, **kwargs)
+
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+        """Check the arguments, call the function, and turn what it returns into text."""
+        try:
+            checked = msgspec.convert(arguments, self._arguments, strict=False)
+        except msgspec.ValidationError as error:
+            return ToolOutput(f"The arguments do not fit: {error}", is_error=True)
+        given = {name: getattr(checked, name) for name in self._arguments.__struct_fields__}
+        if self._takes_context:
+            given[self._takes_context] = context
+        if inspect.iscoroutinefunction(self._function):
+            return _output(await self._function(**given))
+        return _output(await self._in_thread(given, context))
+
+    async def _in_thread(self, given: dict[str, Any], context: ToolContext) -> Any:
+        context.lingers = f"{self.name} runs in a thread, which cannot be stopped: it goes on until it returns"
+        result = await asyncio.to_thread(self._function, **given)
+        context.lingers = ""
+        return result
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> FunctionTool: ...
+
+
+@overload
+def tool(
+    *, name: str = "", description: str = "", approval: Approval = "allow", timeout: float | None = 60.0
+) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str = "",
+    description: str = "",
+    approval: Approval = "allow",
+    timeout: float | None = 60.0,
+) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
+    """Make a tool of a function: `@tool`, or `@tool(approval="ask", timeout=5)`."""
+
+    def wrap(wrapped: Callable[..., Any]) -> FunctionTool:
+        return FunctionTool(wrapped, name=name, description=description, approval=approval, timeout=timeout)
+
+    return wrap(function) if function is not None else wrap
+
+
+def _arguments_of(function: Callable[..., Any]) -> tuple[str, type[msgspec.Struct]]:
+    """Return the parameter that takes the context, if there is one, and a struct of all others."""
+    hints = get_type_hints(function, include_extras=True)
+    takes_context = ""
+    fields: list[Any] = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            raise TypeError(f"{function.__name__}: a tool's parameters have names, so *args, ** and / cannot be")
+        kind = hints.get(parameter.name, Any)
+        if kind is ToolContext or ToolContext in get_args(kind):
+            takes_context = parameter.name
+        elif parameter.default is parameter.empty:
+            fields.append((parameter.name, kind))
+        else:
+            fields.append((parameter.name, kind, _default(parameter.default)))
+    return takes_context, msgspec.defstruct(
+        f"{function.__name__}_arguments", fields, kw_only=True, forbid_unknown_fields=True
+    )
+
+
+def _default(value: Any) -> Any:
+    """Return a default that calls do not share."""
+    return msgspec.field(default_factory=lambda: value) if isinstance(value, (list, dict, set)) else value
+
+
+def _schema(arguments: type[msgspec.Struct], described: dict[str, str]) -> dict[str, Any]:
+    """Return the schema of a function's arguments, with what its docstring says of each."""
+    (_,), components = msgspec.json.schema_components([arguments], ref_template="#/$defs/{name}")
+    schema = dict(components.pop(arguments.__name__))
+    schema.pop("title", None)
+    schema["properties"] = {
+        name: {**field, **({"description": described[name]} if name in described else {})}
+        for name, field in schema.get("properties", {}).items()
+    }
+    return {**schema, **({"$defs": components} if components else {})}
+
+
+_SECTION = re.compile(r"\n\s*(?:Args|Arguments|Parameters):\s*\n", re.IGNORECASE)
+_HEADING = re.compile(r"\n\s*(?:Returns|Raises|Yields|Examples?|Notes?):\s*\n", re.IGNORECASE)
+_ITEM = re.compile(r"^[ \t]+(\w+)(?:[ \t]*\([^)]*\))?:[ \t]*(.+(?:\n[ \t]{8,}\S.*)*)", re.MULTILINE)
+
+
+def _docstring(text: str) -> tuple[str, dict[str, str]]:
+    """Return what a docstring says of the function, and of each of its parameters under `Args:`."""
+    summary, *rest = _SECTION.split(f"{text}\n", maxsplit=1)
+    items = _HEADING.split(rest[0] + "\n", maxsplit=1)[0] if rest else ""
+    said = {found[1]: " ".join(found[2].split()) for found in _ITEM.finditer(items)}
+    return _HEADING.split(summary + "\n", maxsplit=1)[0].strip(), said
+
+
+def _output(returned: Any) -> ToolOutput:
+    """Return what a function returned as text: a string as it is, nothing as nothing, the rest as JSON."""
+    if isinstance(returned, ToolOutput):
+        return returned
+    if returned is None:
+        return ToolOutput("")
+    return ToolOutput(returned if isinstance(returned, str) else msgspec.json.encode(returned, enc_hook=str).decode())
+
+
+def described(tools: list[Tool]) -> list[dict[str, Any]]:
+    """Return the tools as a model is told of them, in OpenAI's shape."""
+    return [
+        {
+            "type": "function",
+            "function": {"name": each.name, "description": each.description, "parameters": each.parameters},
+        }
+        for each in tools
+    ]

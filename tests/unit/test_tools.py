@@ -1,0 +1,152 @@
+"""Python functions as tools, and the processes that a tool starts."""
+
+import asyncio
+import threading
+from typing import Annotated, Literal
+
+import msgspec
+import pytest
+
+from holdfast.agent import Tool, ToolContext, ToolOutput, tool
+from holdfast.agent.processes import Processes
+
+
+@tool(approval="ask", timeout=5)
+async def weather(
+    city: str,
+    days: Annotated[int, msgspec.Meta(ge=1, le=7)] = 1,
+    unit: Literal["C", "F"] = "C",
+    context: ToolContext | None = None,
+) -> str:
+    """Look up the weather.
+
+    It is right most of the time.
+
+    Args:
+        city: the city's name,
+            as people write it
+        days (int): how many days ahead
+
+    Returns:
+        words: in English
+    """
+    return f"{city} {days} {unit}"
+
+
+def test_the_schema_comes_from_types_and_docstring():
+    """What the model is told is written once, where the function is."""
+    assert isinstance(weather, Tool)
+    assert ("weather", "ask", 5) == (weather.name, weather.approval, weather.timeout)
+    assert "Look up the weather.\n\nIt is right most of the time." == weather.description
+    properties = weather.parameters["properties"]
+    assert {"type": "string", "description": "the city's name, as people write it"} == properties["city"]
+    assert (1, 7, "how many days ahead") == tuple(
+        properties["days"][name] for name in ("minimum", "maximum", "description")
+    )
+    assert ["C", "F"] == properties["unit"]["enum"]
+    assert ["city"] == weather.parameters["required"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "output", "is_error"),
+    [
+        ({"city": "Kyiv"}, "Kyiv 1 C", False),
+        ({"city": "Kyiv", "days": "3"}, "Kyiv 3 C", False),
+        ({}, "city", True),
+        ({"city": "Kyiv", "days": 9}, "days", True),
+        ({"city": "Kyiv", "mood": "good"}, "mood", True),
+    ],
+)
+async def test_arguments_are_checked_before_the_function_sees_them(arguments, output, is_error):
+    """A model that errs reads what was wrong, and can try again; numbers in quotes are what models write."""
+    given = await weather.call(arguments, ToolContext())
+
+    assert is_error == given.is_error
+    assert output in given.text
+
+
+@pytest.mark.parametrize(
+    ("returned", "text"),
+    [("as it is", "as it is"), (None, ""), ({"a": [1]}, '{"a":[1]}'), (ToolOutput("own", True), "own")],
+)
+async def test_what_a_function_returns_becomes_text(returned, text):
+    """Strings are not quoted again; everything else is JSON."""
+
+    @tool
+    def give() -> object:
+        return returned
+
+    assert text == (await give.call({}, ToolContext())).text
+
+
+async def test_a_function_that_is_not_async_runs_in_a_thread():
+    """It must not hold the loop, and a stop is told that it cannot be ended."""
+    here, loop = threading.get_ident(), asyncio.get_running_loop()
+    has_begun, go_on = asyncio.Event(), threading.Event()
+
+    @tool
+    def block() -> bool:
+        loop.call_soon_threadsafe(has_begun.set)
+        go_on.wait(10)
+        return threading.get_ident() != here
+
+    context = ToolContext()
+    call = asyncio.create_task(block.call({}, context))
+    await has_begun.wait()
+    told = context.lingers
+    go_on.set()
+
+    assert "true" == (await call).text
+    assert ("block runs in a thread", "") == (told[:22], context.lingers)
+
+
+@pytest.mark.parametrize("bad", [lambda *names: None, lambda **names: None, lambda name, /: None])
+def test_a_function_whose_parameters_have_no_names_is_refused(bad):
+    """A model gives arguments by name."""
+    with pytest.raises(TypeError, match="names"):
+        tool(name="bad")(bad)
+
+
+def test_a_name_that_no_upstream_takes_is_refused():
+    """It would fail with the first request otherwise, in words of the upstream's own."""
+    with pytest.raises(TypeError, match="no name"):
+        tool(name="what time?")(lambda: None)
+
+
+STUBBORN = """
+trap '' TERM
+(setsid bash -c "trap '' TERM; while true; do sleep 0.05; done" &)
+(env -i setsid sleep 60 &)
+setsid sleep 60 &
+echo ready
+while true; do sleep 0.05; done
+"""
+
+
+async def test_all_processes_of_a_call_end_wherever_they_have_moved():
+    """Grandchildren with a session of their own and those that ignore the signal end too, and the report names them."""
+    processes = Processes("call_1")
+    child = await processes.start("bash", "-c", STUBBORN, stdout=asyncio.subprocess.PIPE)
+    assert b"ready\n" == await child.stdout.readline()
+    before = await asyncio.to_thread(processes._find)
+
+    refused = await processes.end()
+
+    assert len(before) >= 4
+    assert {} == await asyncio.to_thread(processes._find)
+    assert {"bash"} <= {survivor.name for survivor in refused}
+    assert all(survivor.is_gone for survivor in refused)
+
+
+async def test_processes_that_end_when_asked_are_not_reported():
+    """The report is for what refused, and only for that."""
+    processes = Processes()
+    await processes.start("sleep", "60")
+
+    assert [] == await processes.end()
+    assert {} == await asyncio.to_thread(processes._find)
+
+
+async def test_ending_nothing_costs_nothing():
+    """Most calls start no process."""
+    assert [] == await Processes().end()
