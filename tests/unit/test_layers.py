@@ -41,6 +41,7 @@ LAYERS: dict[str, int] = {
     "events": 0,
     "errors": 0,
     "ids": 0,
+    "ratings": 0,
 }
 
 # Beyond "down only": who may look sideways, and who may not look down.
