@@ -47,10 +47,11 @@ REQUIREMENTS: dict[str, str] = {
     "sub.unknown-404": "An unknown run is 404.",
     "sub.atomic-attach": "Ten thousand attaches racing appends: no gap, no repeat.",
     "sub.own-seq": "Every event has its own seq, the terminal one too.",
-    "sub.bad-cursor": "A cursor that is no number, or lies ahead of the log, is refused.",
+    "sub.bad-cursor": "A cursor that is no number, or lies ahead of the log, starts at event 1 and is told so.",
     "sub.gap-410": "A cursor whose events are gone gets 410, never a silent gap.",
     "sub.two-tabs": "The session feed shows every tab the same runs.",
     "sub.status": "The status has the text so far while running, outcome and usage after.",
+    "sub.timeline": "When each event came can be asked for, while the run goes on and after.",
     "sub.slow-reader-bounded": (
         "A reader that never reads costs bounded memory, never slows the run, and can resume to the end."
     ),

@@ -314,6 +314,7 @@ class Engine:
         if not events:
             return
         if not run.kept:
+            run._log.mark(self._clock())
             run._log.publish(run._log.appended)
             return
         self._dirty[run] = None
@@ -332,7 +333,8 @@ class Engine:
             await self._more.wait()
             self._more.clear()
             runs, self._dirty = self._dirty, {}
-            entries = [Append(run.id, run.record.epoch, run._log.seq + 1, run._log.pending()) for run in runs]
+            at = self._clock()
+            entries = [Append(run.id, run.record.epoch, run._log.seq + 1, run._log.pending(), at) for run in runs]
             for run, entry, saved in zip(runs, entries, await self._save(entries), strict=True):
                 if saved:
                     self._publish(run, entry.first + len(entry.events) - 1)
@@ -591,6 +593,10 @@ class Engine:
         if record.settlement is not None:
             run._done.set()
         return run
+
+    async def times_of(self, run_id: str) -> list[tuple[int, float]]:
+        """Return when the events of a stored run came."""
+        return await self._require_store().read_times(run_id)
 
     # sessions
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 
 from .errors import ResumeGap, RunSettled
@@ -24,6 +25,7 @@ class Log:
         "_events",
         "_parts",
         "_reasoning",
+        "_times",
         "_trimmed",
         "_watchers",
         "answered_by",
@@ -47,6 +49,7 @@ class Log:
         """The model that answers, where it is not the one that was asked."""
         self.tool_calls: list[ToolCall] = []
         self._events: list[Event] = []
+        self._times: tuple[array[int], array[float]] | None = None
         self._trimmed = 0
         self.sealed = False
         self._parts: list[str] = []
@@ -78,6 +81,13 @@ class Log:
             self._trim()
         for wake in tuple(self._watchers):
             wake()
+
+    def mark(self, at: float) -> None:
+        """Note when what was appended last came. Two numbers for each append: a long log stays small."""
+        if self._times is None:
+            self._times = array("Q"), array("d")
+        self._times[0].append(self.appended)
+        self._times[1].append(at)
 
     def seal(self) -> None:
         """Refuse all further events of the source: only the settlement may still come."""
@@ -140,6 +150,10 @@ class Log:
         if len(self._reasoning) > 1:
             self._reasoning = ["".join(self._reasoning)]
         return self._reasoning[0] if self._reasoning else ""
+
+    def times(self) -> list[tuple[int, float]]:
+        """Return when events came: the last seq of each append that was marked, and its time."""
+        return [] if self._times is None else list(zip(*self._times, strict=True))
 
     def snapshot(self) -> tuple[int, Snapshot]:
         """Return what was visible, and up to which seq: a reader can go on from there."""

@@ -51,6 +51,8 @@ class Ender(Protocol):
 
     async def _learn(self, run: Run) -> None: ...
 
+    async def times_of(self, run_id: str) -> list[tuple[int, float]]: ...
+
 
 class StoredLog:
     """The log of a run that does not go on here, read the same way as a live one.
@@ -193,6 +195,12 @@ class Run:
                     await grew.wait()
         finally:
             unwatch()
+
+    async def times(self) -> list[tuple[int, float]]:
+        """Return when its events came: the last seq of those that came together, and the time in Unix seconds."""
+        if self.kept:
+            return await self._engine.times_of(self.id)
+        return self._log.times()
 
     async def stop(self, by: StoppedBy = "user") -> AnySettlement:
         """End the run, even in the middle of an await, and wait for the settlement.

@@ -5,6 +5,7 @@ import itertools
 import random
 import time
 from collections.abc import AsyncIterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -636,3 +637,39 @@ async def test_thirty_readers_that_leave_and_return_see_all_of_it_once_while_twe
     assert after - before < 20 * MIB
     for reader in frozen:
         reader.leave("rst")
+
+
+@requirement("sub.timeline")
+@pytest.mark.parametrize("kept", [True, False], ids=["in a session", "in memory"])
+async def test_a_timeline_tells_when_each_event_came(world, kept):
+    """People want to see what really happened: where the model paused, and when it was stopped."""
+    name = f"timeline-{kept}"
+    world.up.models[name] = gated("one ", "two", gate=name)
+    if kept:
+        run_id = await world.api.start(await world.api.new_session(), "Hello", name)
+    else:
+        body = {"model": name, "messages": [{"role": "user", "content": "Hello"}], "stream": True}
+        stream = await world.client.post("/v1/chat/completions", body)
+        await stream.head()
+        run_id = stream.headers["x-run-id"]
+    reader = await world.api.shown(run_id, "one ")
+    during = await world.api.get(f"/api/runs/{run_id}/timeline")
+    opened = time.time()
+    world.up.open(f"{name}0")
+    events = await reader.all_events()
+    after = await world.api.get(f"/api/runs/{run_id}/timeline")
+
+    assert run_id == during["run"] == after["run"]
+    assert after["times"][: len(during["times"])] == during["times"]
+    seqs, times = zip(*after["times"], strict=True)
+    assert list(seqs) == sorted(set(seqs))
+    assert list(times) == sorted(times)
+    assert int(events[-1].id) - 1 == seqs[-1]
+    paused = next(at for seq, at in after["times"] if seq > during["times"][-1][0])
+    assert datetime.fromisoformat(paused).timestamp() >= opened - 0.01
+
+
+@requirement("sub.timeline")
+async def test_the_timeline_of_an_unknown_run_is_404(world):
+    """As everywhere else."""
+    assert 404 == (await world.client.get("/api/runs/run_nothing/timeline")).status

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from ..asgi import EventStream, events
 from ..errors import BadRequest, Conflict, NotFound, StoreUnavailable
 from ..run import Run
+from ..wire import native
 from .context import Endpoint, Parts, decode, own_run, owner_of, read_body, run_headers, shown, whole_number
 from .errors import Json
 
@@ -57,6 +58,13 @@ async def get_run(parts: Parts, request: Request) -> Response:
 async def read_events(parts: Parts, request: Request) -> Response:
     """Send every event after a cursor, then live ones, to the settlement."""
     return events_of(parts, await own_run(parts, request), request)
+
+
+async def read_timeline(parts: Parts, request: Request) -> Response:
+    """Return when each event came: what a reader needs to see a run again at its own pace."""
+    run = await own_run(parts, request)
+    times = [[seq, native.moment(at)] for seq, at in await run.times() if at]
+    return Json({"run": run.id, "times": times}, headers=run_headers(run))
 
 
 def events_of(parts: Parts, run: Run, request: Request) -> EventStream:
@@ -113,6 +121,12 @@ ENDPOINTS = [
         query={"after": "the last seq seen, or snapshot"},
         answers={200: "events, live to the settlement", 404: "no such run", 410: "the log was trimmed"},
         streams=True,
+    ),
+    Endpoint(
+        "GET",
+        "/api/runs/{run_id}/timeline",
+        read_timeline,
+        answers={200: "when its events came", 404: "no such run"},
     ),
     Endpoint("POST", "/api/runs/{run_id}/stop", stop_run, answers={200: "the settled run", 404: "no such run"}),
     Endpoint(

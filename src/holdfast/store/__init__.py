@@ -61,6 +61,7 @@ class Append(msgspec.Struct, frozen=True):
     epoch: int
     first: int
     events: Sequence[Event]
+    at: float = 0.0
 
 
 class FeedEntry(msgspec.Struct, frozen=True):
@@ -182,6 +183,10 @@ class Store(Protocol):
 
         The settlement is the last of them. Raises `ResumeGap` where events after `after` were trimmed.
         """
+        ...
+
+    async def read_times(self, run_id: str) -> list[tuple[int, float]]:
+        """Return when a run's events came: the last seq of each append, and its `at`. What was trimmed has no time."""
         ...
 
     async def trim_logs(self, settled_before: float) -> int:

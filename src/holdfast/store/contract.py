@@ -762,6 +762,21 @@ async def trimmed_logs_keep_their_settlement(case: Case) -> None:
     assert [3, 2] == [len(await case.store.read_log(run.id, 0)) for run in (new, going_on)]
 
 
+@_check
+async def a_run_tells_when_its_events_came(case: Case) -> None:
+    """One time for what came together; a repeated append keeps the time it had, and trimming forgets them."""
+    await case.store.trim_logs(60.0)  # what other checks have left
+    run = await case.start("r", session=None)
+    for first, at, events in ((1, 10.0, [Text("a"), Text("b")]), (3, 11.5, [Text("c")]), (3, 99.0, [Text("c")])):
+        await case.store.append([Append(run.id, run.epoch, first, events, at)])
+
+    assert [(2, 10.0), (3, 11.5)] == await case.store.read_times(run.id)
+    assert [] == await case.store.read_times(case.id("unknown"))
+    await case.settle(run, seq=4, now=50.0)
+    await case.store.trim_logs(60.0)
+    assert [] == await case.store.read_times(run.id)
+
+
 # settling
 
 

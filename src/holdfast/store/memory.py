@@ -22,6 +22,7 @@ class _Run:
         self.parent = parent
         self.key = key
         self.events: list[Event] = []
+        self.times: list[tuple[int, float]] = []
 
 
 class _Session:
@@ -194,6 +195,8 @@ class MemoryStore:
         for run, entry in zip(runs, entries, strict=True):
             if run is not None:
                 self._extend(run, entry.events[run.record.seq + 1 - entry.first :])
+                if not run.times or run.times[-1][0] < run.record.seq:
+                    run.times.append((run.record.seq, entry.at))
         return [run is not None for run in runs]
 
     def _writable(self, run_id: str, epoch: int) -> _Run | None:
@@ -284,11 +287,17 @@ class MemoryStore:
             raise ResumeGap(run.record.oldest)
         return run.events[start : start + limit]
 
+    async def read_times(self, run_id: str) -> list[tuple[int, float]]:
+        """Return when a run's events came."""
+        run = self._runs.get(run_id)
+        return list(run.times) if run is not None else []
+
     async def trim_logs(self, settled_before: float) -> int:
         """Forget the events of runs that settled before a time."""
         due = [run for run in self._runs.values() if _is_due(run.record, settled_before)]
         for run in due:
             del run.events[:-1]
+            run.times.clear()
             run.record = replace(run.record, oldest=run.record.seq)
         return len(due)
 

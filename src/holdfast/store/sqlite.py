@@ -117,6 +117,10 @@ class SqliteStore:
         """Return the events after `after`."""
         return await self._read(lambda rows: rows.read_log(run_id, after, limit))
 
+    async def read_times(self, run_id: str) -> list[tuple[int, float]]:
+        """Return when a run's events came."""
+        return await self._read(lambda rows: rows.read_times(run_id))
+
     async def trim_logs(self, settled_before: float) -> int:
         """Forget the events of runs that settled before a time, some runs in each transaction."""
         trimmed = latest = await self._trim(settled_before)

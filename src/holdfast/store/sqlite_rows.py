@@ -101,6 +101,10 @@ class Reading:
             events.append(Settled(decode_settlement(row["settlement"])))
         return events
 
+    def read_times(self, run_id: str) -> list[tuple[int, float]]:
+        """Return when a run's events came."""
+        return [(last, at) for last, at in self._rows("read_times", id=run_id)]
+
     def _events(self, run: int, next: int, limit: int) -> list[Event]:
         events: list[Event] = []
         size = 0
@@ -350,7 +354,7 @@ class Writing(Reading):
         """Add events to logs."""
         ends = self._ends_of_logs(entries)
         saved: list[bool] = []
-        rows: list[tuple[int, int, int, bytes]] = []
+        rows: list[tuple[int, int, int, bytes, float]] = []
         for entry in entries:
             end = ends.get((entry.run_id, entry.epoch))
             saved.append(end is not None)
@@ -358,7 +362,7 @@ class Writing(Reading):
                 run, seq = end
                 ends[entry.run_id, entry.epoch] = run, rules.end_of(entry, seq)
                 if events := entry.events[seq + 1 - entry.first :]:
-                    rows.append((run, seq + 1, len(events), encode_events(events)))
+                    rows.append((run, seq + 1, len(events), encode_events(events), entry.at))
         self._db.executemany(self._sql["append"], rows)
         return saved
 

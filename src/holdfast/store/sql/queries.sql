@@ -57,12 +57,15 @@ FROM json_each(CAST(:ids AS TEXT)) AS asked JOIN runs ON runs.id = asked.value
 WHERE status = 'running'
 
 -- name: append
-INSERT INTO events (run, first, count, body) VALUES (?, ?, ?, ?)
+INSERT INTO events (run, first, count, body, at) VALUES (?, ?, ?, ?, ?)
 
 -- name: read_log
 SELECT first, body FROM events
 WHERE run = :run AND first >= coalesce((SELECT max(first) FROM events WHERE run = :run AND first <= :next), 0)
 ORDER BY first
+
+-- name: read_times
+SELECT first + count - 1 AS last, at FROM events WHERE run = (SELECT n FROM runs WHERE id = :id) ORDER BY first
 
 -- name: due_for_trim
 SELECT n FROM runs WHERE status = 'settled' AND oldest < seq AND settled_at < :before LIMIT :limit
