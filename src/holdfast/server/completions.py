@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
-from ..asgi import Client, EventStream, Header, RunFrames, finish
+from ..asgi import EventStream
 from ..errors import BadRequest, RunNotFound
-from ..events import AnySettlement, Event, Failed, Interrupted, Notice, RunStarted, Settled
+from ..events import AnySettlement, Failed, Interrupted
 from ..history import Message, Session, branch, for_model
 from ..ids import new_id
 from ..run import Run
 from ..store import Idempotency, IfBusy, RunRecord
 from ..wire import openai_chat
+from .answering import WholeAnswer, answer_headers, failed_headers, frames_seen, is_bare, status_of, stream
 from .context import (
     Endpoint,
     Parts,
@@ -31,13 +30,10 @@ from .context import (
     own_run,
     owner_of,
     read_body,
-    run_headers,
 )
 from .errors import Json, answer
 from .sessions import tool_calls
 
-HOLD = 10.0
-"""Seconds for which the status line waits for the first word: until then a failure can still be a real status."""
 OURS = ("session_id", "background", "if_busy", "stream", "stream_options", "model", "messages")
 """What of a request is for us; everything else is passed on."""
 
@@ -80,15 +76,13 @@ async def create_completion(parts: Parts, request: Request) -> Response:
     model = body.model or parts.settings.default_model
     if not model:
         raise BadRequest("model is missing.", param="model")
-    await parts.providers.find(model)
-    parts.starts.take(owner_of(request))
-    run = await _start(parts, request, body, decoded, model, raw)
+    run = await start_chat(parts, request, body, decoded, model, raw)
     streams = body.stream in (True, "true")
     if streams:
         return completion_stream(parts, run, attached=run.take_hold())
     if body.background:
         return await _poll(run, status=202)
-    return CompletionAnswer(run, attached=run.take_hold())
+    return WholeAnswer(run, completion, attached=run.take_hold())
 
 
 def _check(body: ChatBody) -> None:
@@ -101,9 +95,22 @@ def _check(body: ChatBody) -> None:
         raise BadRequest("n is a number from 1 to 128.", param="n")
 
 
-async def _start(
-    parts: Parts, request: Request, body: ChatBody, decoded: dict[str, Any], model: str, raw: bytes
+async def start_chat(
+    parts: Parts,
+    request: Request,
+    body: ChatBody,
+    decoded: dict[str, Any],
+    model: str,
+    raw: bytes,
+    *,
+    kept: dict[str, Any] | None = None,
 ) -> Run:
+    """Start the run that answers a request which is in OpenAI's words, or was put into them.
+
+    `kept` is what another wire has to remember of its own request to render the run later.
+    """
+    await parts.providers.find(model)
+    parts.starts.take(owner_of(request))
     name = request.headers.get("x-session-id") if body.session_id is None else body.session_id
     key = idempotency(request, raw)
     record = RunRecord(
@@ -116,6 +123,7 @@ async def _start(
             "params": {field: value for field, value in decoded.items() if field not in OURS},
             "n": body.n or 1,
             "include_usage": body.stream_options is not None and body.stream_options.include_usage,
+            **(kept or {}),
         },
     )
     if name is not None:
@@ -199,100 +207,20 @@ def completion_stream(parts: Parts, run: Run, *, skip: int = 0, attached: bool =
         choices=run.record.request.get("n", 1),
         include_usage=run.record.request.get("include_usage", False),
     )
-    render = _Skipping(chunks, skip).render if skip else chunks.render
-    return EventStream(
-        RunFrames(run.log, render),
-        parts.closing,
-        headers=_headers(run),
-        on_leave=run.leave if attached else None,
-        hold=_Hold(run) if not skip else None,
-        heartbeat=parts.settings.heartbeat,
-        send_timeout=parts.settings.send_timeout,
-    )
-
-
-def _headers(run: Run) -> list[Header]:
-    return [(name.encode(), value.encode()) for name, value in _answer_headers(run).items()]
-
-
-def _answer_headers(run: Run) -> dict[str, str]:
-    return {**run_headers(run), "x-request-id": run.id}
-
-
-class _Skipping:
-    """Renders from the start, as it must, and leaves out the first frames."""
-
-    def __init__(self, chunks: openai_chat.Chunks, skip: int) -> None:
-        self._chunks = chunks
-        self._skip = skip
-
-    def render(self, first: int, events: Sequence[Event]) -> bytes:
-        frames = self._chunks.frames(events)
-        rest = frames[self._skip :]
-        self._skip = max(0, self._skip - len(frames))
-        return b"".join(rest)
-
-
-class _Hold:
-    """Waits for the first word, so that an early failure can be a real status."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-
-    async def __call__(self, client: Client) -> Response | None:
-        await client.wait_for(self._first_word(), timeout=HOLD)
-        settled = self._run.settlement
-        if isinstance(settled, (Failed, Interrupted)) and await _is_bare(self._run):
-            return failure(self._run, settled)
-        return None
-
-    async def _first_word(self) -> None:
-        async for _, event in self._run.read():
-            if not isinstance(event, (RunStarted, Notice)):
-                return
-
-
-async def _is_bare(run: Run) -> bool:
-    """Tell whether a settled run has shown nothing but its failure."""
-    async for _, event in run.read():
-        if not isinstance(event, (RunStarted, Notice)):
-            return isinstance(event, Settled)
-    return True
+    return stream(parts, run, chunks, skip=skip, attached=attached, refuse=failure)
 
 
 # Not streaming.
-
-
-class CompletionAnswer(Response):
-    """Waits for a run's settlement and answers with the finished object; the client's leaving stops an attached run."""
-
-    def __init__(self, run: Run, *, attached: bool) -> None:
-        self.background = None
-        self._run = run
-        self._attached = attached
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer the request."""
-        async with Client(receive) as client:
-            stayed = False
-            try:
-                stayed = await client.wait_for(self._run.settled())
-            finally:
-                if not stayed and self._attached:
-                    await finish(self._run.leave())
-            if stayed:
-                response = await completion(self._run)
-                await response(scope, receive, send)
 
 
 async def completion(run: Run) -> Response:
     """Return a settled run as the finished object, under a status that tells failure from success."""
     settled = await run.settled()
     if isinstance(settled, (Failed, Interrupted)):
-        if await _is_bare(run):
+        if await is_bare(run):
             return failure(run, settled)
-        return Json(await _object(run, settled), status_code=_status(settled), headers=_failed_headers(run, settled))
-    return Json(await _object(run, settled), headers=_answer_headers(run))
+        return Json(await _object(run, settled), status_code=status_of(settled), headers=failed_headers(run, settled))
+    return Json(await _object(run, settled), headers=answer_headers(run))
 
 
 async def _object(run: Run, settled: AnySettlement | None) -> dict[str, Any]:
@@ -309,18 +237,8 @@ async def _object(run: Run, settled: AnySettlement | None) -> dict[str, Any]:
 
 def failure(run: Run, settled: Failed | Interrupted) -> Response:
     """Return a failure that came before any output."""
-    headers = _failed_headers(run, settled)
+    headers = failed_headers(run, settled)
     return answer(settled.error, extra=openai_chat.verdict(settled, run.id), headers=headers)
-
-
-def _status(settled: Failed | Interrupted) -> int:
-    return settled.error.status if settled.error.status >= 500 else 502
-
-
-def _failed_headers(run: Run, settled: Failed | Interrupted) -> dict[str, str]:
-    """Let the SDKs try again only what did not reach a model: a second run of one that did costs twice."""
-    again = settled.error.status in (429, 503) and not settled.text
-    return {**_answer_headers(run), "x-should-retry": "true" if again else "false"}
 
 
 # Coming back.
@@ -334,10 +252,7 @@ async def get_completion(parts: Parts, request: Request) -> Response:
     except RunNotFound:
         raise RunNotFound(completion_id) from None
     if request.query_params.get("stream") == "true":
-        skip = request.query_params.get("starting_after", "0")
-        if not (skip.isascii() and skip.isdigit() and len(skip) < 16):
-            raise BadRequest("starting_after is the number of data frames seen.", param="starting_after")
-        return completion_stream(parts, run, skip=int(skip))
+        return completion_stream(parts, run, skip=frames_seen(request))
     return await _poll(run)
 
 
@@ -345,7 +260,7 @@ async def _poll(run: Run, status: int = 200) -> Response:
     if run.settlement is not None and status == 200:
         return await completion(run)
     body = {**await _object(run, run.settlement), "status": run.status}
-    return Json(body, status_code=202, headers=_answer_headers(run))
+    return Json(body, status_code=202, headers=answer_headers(run))
 
 
 ENDPOINTS = [

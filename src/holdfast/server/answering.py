@@ -1,0 +1,153 @@
+"""A run as an answer on any wire: streamed, from the start or after what was seen, or waited for and then shown.
+
+A wire renders (`wire/*`); what is here knows clients: who leaves, who comes back, who waits for a status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from ..asgi import Client, EventStream, Header, RunFrames, finish
+from ..errors import BadRequest
+from ..events import Event, Failed, Interrupted, Notice, RunStarted, Settled
+from ..run import Run
+from .context import Parts, run_headers
+
+HOLD = 10.0
+"""Seconds for which the status line waits for the first word: until then a failure can still be a real status."""
+
+Refuse = Callable[[Run, "Failed | Interrupted"], Response]
+
+
+class Rendering(Protocol):
+    """A wire's rendering of one run, from its first event on: the same events always give the same frames."""
+
+    def frames(self, events: Sequence[Event]) -> list[bytes]:
+        """Return the frames of the next events, one by one."""
+        ...
+
+
+def stream(
+    parts: Parts,
+    run: Run,
+    rendering: Rendering,
+    *,
+    skip: int = 0,
+    attached: bool = False,
+    refuse: Refuse | None = None,
+    headers: dict[str, str] | None = None,
+) -> EventStream:
+    """Return a run as an event stream, from the first frame or after `skip` of them.
+
+    Where `attached`, the client's leaving stops the run. With `refuse`, the status waits for the first word, and what
+    failed before it is answered for with a real status.
+    """
+    return EventStream(
+        RunFrames(run.log, _Skipping(rendering, skip).render),
+        parts.closing,
+        headers=_encoded(answer_headers(run) if headers is None else headers),
+        on_leave=run.leave if attached else None,
+        hold=_Hold(run, refuse) if refuse is not None and not skip else None,
+        heartbeat=parts.settings.heartbeat,
+        send_timeout=parts.settings.send_timeout,
+    )
+
+
+def answer_headers(run: Run) -> dict[str, str]:
+    """Return what every answer about a run carries where clients expect a request id."""
+    return {**run_headers(run), "x-request-id": run.id}
+
+
+def _encoded(headers: dict[str, str]) -> list[Header]:
+    return [(name.encode(), value.encode()) for name, value in headers.items()]
+
+
+def frames_seen(request: Request, name: str = "starting_after") -> int:
+    """Return how many data frames of a stream the client has seen."""
+    seen = request.query_params.get(name, "0")
+    if not (seen.isascii() and seen.isdigit() and len(seen) < 16):
+        raise BadRequest(f"{name} is the number of data frames seen.", param=name)
+    return int(seen)
+
+
+class _Skipping:
+    """Renders from the start, as it must, and leaves out the first frames."""
+
+    def __init__(self, rendering: Rendering, skip: int) -> None:
+        self._rendering = rendering
+        self._skip = skip
+
+    def render(self, first: int, events: Sequence[Event]) -> bytes:
+        frames = self._rendering.frames(events)
+        if not self._skip:
+            return b"".join(frames)
+        rest = frames[self._skip :]
+        self._skip = max(0, self._skip - len(frames))
+        return b"".join(rest)
+
+
+class _Hold:
+    """Waits for the first word, so that an early failure can be a real status."""
+
+    def __init__(self, run: Run, refuse: Refuse) -> None:
+        self._run = run
+        self._refuse = refuse
+
+    async def __call__(self, client: Client) -> Response | None:
+        await client.wait_for(self._first_word(), timeout=HOLD)
+        settled = self._run.settlement
+        if isinstance(settled, (Failed, Interrupted)) and await is_bare(self._run):
+            return self._refuse(self._run, settled)
+        return None
+
+    async def _first_word(self) -> None:
+        async for _, event in self._run.read():
+            if not isinstance(event, (RunStarted, Notice)):
+                return
+
+
+async def is_bare(run: Run) -> bool:
+    """Tell whether a settled run has shown nothing but its failure."""
+    async for _, event in run.read():
+        if not isinstance(event, (RunStarted, Notice)):
+            return isinstance(event, Settled)
+    return True
+
+
+class WholeAnswer(Response):
+    """Waits for a run's settlement and answers with `show(run)`; the client's leaving stops an attached run."""
+
+    def __init__(self, run: Run, show: Callable[[Run], Awaitable[Response]], *, attached: bool) -> None:
+        self.background = None
+        self._run = run
+        self._show = show
+        self._attached = attached
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the request."""
+        async with Client(receive) as client:
+            stayed = False
+            try:
+                stayed = await client.wait_for(self._run.settled())
+            finally:
+                if not stayed and self._attached:
+                    await finish(self._run.leave())
+            if stayed:
+                response = await self._show(self._run)
+                await response(scope, receive, send)
+
+
+def status_of(settled: Failed | Interrupted) -> int:
+    """Return the status of an answer that failed in its middle: never one that blames the request."""
+    return settled.error.status if settled.error.status >= 500 else 502
+
+
+def failed_headers(run: Run, settled: Failed | Interrupted) -> dict[str, str]:
+    """Let the SDKs try again only what did not reach a model: a second run of one that did costs twice."""
+    again = settled.error.status in (429, 503) and not settled.text
+    return {**answer_headers(run), "x-should-retry": "true" if again else "false"}
