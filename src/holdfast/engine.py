@@ -138,11 +138,13 @@ class Engine:
         if_busy: IfBusy = "reject",
         idempotency: Idempotency | None = None,
         interrupt: Interrupt | None = None,
+        deadline: float | None = None,
     ) -> Run:
         """Start the run that a record describes, or queue it where its session is busy.
 
         Without a `source` the engine's `sources` makes one when the run starts, which may be later and in another
         process. A repeated idempotency key gives the run that it started the first time, and closes the source.
+        `deadline` is the seconds that this run may take, where they are fewer than the limit of all.
         """
         if source is None:
             self._require_sources()
@@ -152,6 +154,7 @@ class Engine:
         self._take_place(record.owner)
         try:
             run = Run(self, record, kept=keep, source=source, interrupt=interrupt)
+            run.deadline = min(filter(None, (deadline, run.deadline)), default=None)
             if not keep:
                 return self._launch(run)
             create = partial(

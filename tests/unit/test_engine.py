@@ -27,6 +27,8 @@ from holdfast import (
 )
 from holdfast.errors import AnswerLost, RunLimitReached, RunNotFound, ShuttingDown
 from holdfast.events import ErrorInfo, RunStarted, Snapshot, encode_events
+from holdfast.ids import new_id
+from holdfast.store import RunRecord
 from holdfast.store.memory import MemoryStore
 from holdfast.store.sqlite import SqliteStore
 from tests.requirements import requirement
@@ -577,6 +579,18 @@ async def test_a_source_that_goes_on_talking_has_failed_at_the_deadline(keep):
         )
         assert settlement.text
         assert settlement.text == "".join(event.text for event in await heard(run) if isinstance(event, Text))
+
+
+async def test_one_run_may_have_less_time_than_the_others(engine, keep):
+    """A pane or a cell of a batch has a time-out of its own; the limit of all stands above it."""
+    record = RunRecord(id=new_id("run"))
+    run = await engine.submit(record, source=forever("so far"), keep=keep, deadline=0.02)
+    long = await engine.submit(RunRecord(id=new_id("run")), source=forever(), keep=keep, deadline=1e9)
+
+    settled = await run.settled()
+
+    assert (Failed, "deadline_exceeded", "so far") == (type(settled), settled.error.code, settled.text)
+    assert engine.limits.deadline == long.deadline
 
 
 async def test_without_limits_a_run_has_no_timer():
