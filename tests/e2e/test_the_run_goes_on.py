@@ -1,4 +1,4 @@
-"""A server that is killed in mid-answer, and the run that goes on from the embedded model's own stream."""
+"""A server that is killed in mid-answer, and the run that goes on from the stream of a model that was not."""
 
 import importlib.util
 

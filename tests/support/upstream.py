@@ -30,6 +30,7 @@ from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Literal, Self
+from urllib.parse import parse_qs
 
 from tests.support.http import ChunkDecoder, HeaderMap
 
@@ -588,7 +589,11 @@ class Recorded:
 
     @property
     def stream(self) -> bool:
-        return isinstance(self.body, dict) and self.body.get("stream") is True
+        asked = isinstance(self.body, dict) and self.body.get("stream") is True
+        return asked or (self.method == "GET" and self.path.startswith("/v1/stream?"))
+
+    def query(self, name: str) -> str:
+        return parse_qs(self.path.partition("?")[2]).get(name, [""])[0]
 
     @property
     def key(self) -> str:
@@ -832,12 +837,16 @@ class Upstream:
         """What `GET /v1/models` names, besides the registered models."""
         self.models_script: Script | None = None
         """What `GET /v1/models` does instead, where it must go wrong."""
+        self.named: dict[str, Script] | None = None
+        """The answers that `GET /v1/stream` tells again, by name, as llama-server does; None where it knows none."""
         self.ignores_close = False
         """True makes U go on sending after the client's FIN until it is reset; the FIN is recorded all the same."""
         self.requests: list[Recorded] = []
         """Requests for completions: the calls that cost money."""
         self.others: list[Recorded] = []
         """All other requests: models, wrong paths."""
+        self.dropped: asyncio.Queue[str] = asyncio.Queue()
+        """The names of the answers that it was told to drop."""
         self.errors: list[BaseException] = []
         self._queue: deque[Script] = deque()
         self._arrived: asyncio.Queue[Recorded] = asyncio.Queue()
@@ -959,6 +968,11 @@ class Upstream:
                 return self._completion_script(request)
             case "GET", "/v1/models":
                 return self.models_script or [Status(200, self._model_list())]
+            case "GET", "/v1/stream" if self.named is not None:
+                return self.named.get(request.query("conv_id"), [Status(404)])
+            case "DELETE", "/v1/stream" if self.named is not None:
+                self.dropped.put_nowait(request.query("conv_id"))
+                return [Status(200, {})]
             case "GET", "/_control/requests":
                 return [Status(200, {"requests": [recorded.summary() for recorded in self.requests]})]
             case "GET", "/_control/open":

@@ -59,6 +59,18 @@ class Telling(Protocol):
         ...
 
 
+@runtime_checkable
+class Attaching(Protocol):
+    """A provider whose upstream writes a named answer to its end, whoever reads it, and can tell it again."""
+
+    attaches: bool
+    """Whether this upstream does."""
+
+    def attach(self, name: str, *, text: str = "", reasoning: str = "") -> Source:
+        """Tell what follows in a named answer after what was seen; raise `AnswerLost` where that cannot be had."""
+        ...
+
+
 class ProviderState(msgspec.Struct, frozen=True):
     """Whether a provider's upstream answers, and the models that it offers."""
 

@@ -19,6 +19,7 @@ import os
 import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from types import SimpleNamespace
@@ -55,6 +56,7 @@ _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 8.0
 _ERROR_BODY = 64 * 1024
 _END_OF_BODY_SECONDS = 0.05  # the last bytes of HTTP framing follow the last event at once, or it is not kept
+_DROPPING = 1.0  # seconds in which an upstream must have heard that an answer is not wanted any more
 _LARGE = 1024 * 1024  # aiohttp wants larger bodies as a file
 
 _TELLING_NAMES = ("auth", "key", "token", "secret", "cookie", "sig", "password")
@@ -109,6 +111,7 @@ class HTTPUpstream:
         """Whether there was an answer when something was last looked up, be it that there is nothing to find."""
         self._session: aiohttp.ClientSession | None = None
         self._open: set[aiohttp.ClientResponse] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def stream(
         self, request: ChatRequest, ask: Callable[[ChatRequest], Awaitable[Asked]], answer: Answer
@@ -125,11 +128,17 @@ class HTTPUpstream:
                 raise answered
             yield [Notice("retry", f"Trying again in {pause:.1f} s, because {answered}")]
             await asyncio.sleep(pause)
+        async with aclosing(self.read(answered, answer)) as reads:
+            async for events in reads:
+                yield events
+
+    async def read(self, answered: aiohttp.ClientResponse, answer: Answer) -> AsyncGenerator[list[Yielded]]:
+        """Yield the events of each read of a response together; raise unless it said how it ended."""
         watch = _Watch(answered)
         try:
             self._open.add(answered)
             while not answer.over:
-                if events := await self._read(answered.content, answer):
+                if events := await self._next(answered.content, answer):
                     yield events
             if answer.error is not None:
                 raise answer.error
@@ -139,7 +148,7 @@ class HTTPUpstream:
             self._open.discard(answered)
             answered.close()
 
-    async def _read(self, content: aiohttp.StreamReader, answer: Answer) -> list[Yielded]:
+    async def _next(self, content: aiohttp.StreamReader, answer: Answer) -> list[Yielded]:
         """Return the events of the next read, or of the end."""
         try:
             if answer.finished:
@@ -151,10 +160,17 @@ class HTTPUpstream:
             return answer.feed(_unread(content)) + answer.end(cut=True)
         return answer.feed(data) if data else answer.end()
 
-    async def ask(self, path: str, body: bytes) -> Asked:
+    async def ask(self, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> Asked:
         """Return the response if its status says that an answer follows, and else what is wrong."""
+        return await self._asked(self._send("POST", self._url.of(path), body, headers or {}))
+
+    async def ask_again(self, path: str, query: str) -> Asked:
+        """Return the response with an answer that was asked for before, or what is wrong."""
+        return await self._asked(self._send("GET", self._url.of(path, query)))
+
+    async def _asked(self, sending: Awaitable[aiohttp.ClientResponse]) -> Asked:
         try:
-            response = await self._post(path, body)
+            response = await sending
         except ProviderError as error:
             return error
         if response.status == HTTPStatus.OK and not _is_compressed(response):
@@ -164,14 +180,17 @@ class HTTPUpstream:
         finally:
             response.close()
 
-    async def _post(self, path: str, body: bytes) -> aiohttp.ClientResponse:
+    async def _send(
+        self, method: str, url: str, body: bytes = b"", headers: Mapping[str, str] | None = None
+    ) -> aiohttp.ClientResponse:
         while True:
             connection = SimpleNamespace(was_used_before=False)
             try:
-                return await self._http().post(
-                    self._url.of(path),
-                    data=io.BytesIO(body) if len(body) > _LARGE else body,
-                    headers=self._headers,
+                return await self._http().request(
+                    method,
+                    url,
+                    data=io.BytesIO(body) if len(body) > _LARGE else body or None,
+                    headers={**self._headers, **(headers or {})},
                     allow_redirects=False,
                     trace_request_ctx=connection,
                 )
@@ -225,6 +244,25 @@ class HTTPUpstream:
             )
         return self._session
 
+    def path_to(self, path: str) -> str:
+        """Return a path under `/v1`, whether or not the base URL ends with that."""
+        return path if self._url.is_versioned else f"/v1{path}"
+
+    def drop(self, path: str, query: str, *, again_after: Sequence[float] = ()) -> None:
+        """Have something deleted by a task that no end of a run can interrupt, and once more after each pause."""
+        task = asyncio.create_task(self._delete(self._url.of(path, query), again_after))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _delete(self, url: str, again_after: Sequence[float]) -> None:
+        for pause in (0.0, *again_after):
+            await asyncio.sleep(pause)
+            try:
+                async with asyncio.timeout(_DROPPING):
+                    (await self._send("DELETE", url)).close()
+            except (ProviderError, TimeoutError):
+                pass  # it is away, or does not know how: nothing more can be done from here
+
     async def get(self, path: str, limit: int, query: str = "") -> Any:
         """Return the JSON of up to `limit` bytes that is found there; None where there is none now."""
         answered = False
@@ -249,6 +287,8 @@ class HTTPUpstream:
         """End the streams that still go on, and let go of the connections."""
         for response in tuple(self._open):
             response.close()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -403,6 +443,10 @@ class _Url:
     def of(self, path: str, query: str = "") -> str:
         query = "&".join(part for part in (self._parts.query, query) if part)
         return urlunsplit(self._parts._replace(path=self._parts.path.rstrip("/") + path, query=query, fragment=""))
+
+    @property
+    def is_versioned(self) -> bool:
+        return self._parts.path.rstrip("/").endswith("/v1")
 
     def query(self) -> list[tuple[str, str]]:
         return parse_qsl(self._parts.query)

@@ -21,21 +21,21 @@ import re
 import secrets
 import sys
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import msgspec
-from msgspec.structs import replace
 
 from ..errors import ProviderError, ProviderRefused
-from ..events import Finish, Notice, Reasoning, Text, Usage, Yielded
+from ..events import Notice, Usage, Yielded
 from . import ChatRequest
 from .local_child import Order
-from .local_process import WHO, ModelProcess, ProcessGone, claim, connections, is_any_left, lost, start
+from .local_process import WHO, ModelProcess, ProcessGone, claim, connections, is_any_left, start
 from .openai_stream import AnswerDecoder
+from .seen import Seen, lost
 from .weights import SMOLLM2, fetch, weights_in
 
 __all__ = ["Local"]
@@ -62,6 +62,7 @@ class Local:
     """
 
     prefills = True
+    attaches = True
 
     def __init__(
         self,
@@ -149,8 +150,8 @@ class Local:
     async def attach(self, name: str, *, text: str = "", reasoning: str = "") -> AsyncGenerator[list[Yielded]]:
         """Yield what follows in a named answer after the text and reasoning that have been seen."""
         if self._starting is None and not (self._linger and await asyncio.to_thread(is_any_left, self.folder)):
-            raise lost("has not been left behind by another server")
-        seen = _Seen(text, reasoning)
+            raise lost(WHO, "has not been left behind by another server")
+        seen = Seen(WHO, text, reasoning)
         async with aclosing(self._answer(lambda process: process.attach(name), name)) as answer:
             async for events in answer:
                 if unseen := seen.taken_off(events):
@@ -332,28 +333,6 @@ class _Fetching:
     def notice(self) -> Notice:
         size = SMOLLM2.download // 1_000_000
         return Notice("fetching_weights", f"Fetching the embedded model ({size} MB, once): {self._percent}%")
-
-
-class _Seen:
-    """What a reader has seen of an answer that is told again from its beginning."""
-
-    def __init__(self, text: str, reasoning: str) -> None:
-        self._left: dict[type, str] = {Text: text, Reasoning: reasoning}
-
-    def taken_off(self, events: Sequence[Yielded]) -> list[Yielded]:
-        """Return what is new in the events. An answer that is not the one that was seen is an error."""
-        unseen: list[Yielded] = []
-        for event in events:
-            if isinstance(event, Text | Reasoning) and (left := self._left[type(event)]):
-                if not left.startswith(event.text) and not event.text.startswith(left):
-                    raise lost("tells another answer than the one that was seen")
-                self._left[type(event)] = left[len(event.text) :]
-                event = replace(event, text=event.text[len(left) :])
-            if isinstance(event, Finish) and any(self._left.values()):
-                raise lost("tells less than what was seen")
-            if not isinstance(event, Text | Reasoning) or event.text:
-                unseen.append(event)
-        return unseen
 
 
 class _Prompt:

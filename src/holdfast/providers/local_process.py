@@ -17,12 +17,13 @@ from typing import Protocol
 import aiohttp
 import msgspec
 
-from ..errors import AnswerLost, ProviderBroke, ProviderError, ProviderRefused
+from ..errors import ProviderBroke, ProviderError, ProviderRefused
 from . import local_child
 from .local_child import CLAIMED, END, LOOPBACK, Note, Order, Ready
 from .redaction import redact
+from .seen import lost
 
-__all__ = ["WHO", "ModelProcess", "ProcessGone", "claim", "connections", "is_any_left", "lost", "start"]
+__all__ = ["WHO", "ModelProcess", "ProcessGone", "claim", "connections", "is_any_left", "start"]
 
 WHO = "The embedded model"
 
@@ -288,7 +289,7 @@ class ModelProcess:
             raise await self._unanswered() from error
         if response.status != HTTPStatus.OK:
             response.close()
-            raise lost("has no such answer, or no longer all of it")
+            raise lost(WHO, "has no such answer, or no longer all of it")
         return response
 
     async def drop(self, name: str) -> None:
@@ -342,11 +343,6 @@ class ModelProcess:
         except TimeoutError:
             return False
         return True
-
-
-def lost(how: str) -> AnswerLost:
-    """Return the error of an answer that cannot be attached to."""
-    return AnswerLost(f"{WHO} {how}.")
 
 
 def _refusal(body: bytes) -> ProviderError:

@@ -7,15 +7,22 @@ read is decoded in one pass and yielded together. How it is left and asked again
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
+from urllib.parse import urlencode
 
+from ..errors import AnswerLost, ProviderError
 from ..events import Yielded
 from ..history import alternating
 from . import ChatRequest
 from .http import Asked, Catalogue, HTTPUpstream, Refused, encode_body, model_names
 from .openai_stream import MAX_EVENT, MAX_TEXT, AnswerDecoder
+from .seen import Seen, lost
 
 __all__ = ["OpenAICompatible"]
+
+_NAMED = "/stream"  # where llama-server has the answers with a name
+_UNHEARD = (0.2, 0.6)  # seconds after which an answer that had not begun is dropped once more
 
 
 class OpenAICompatible:
@@ -24,10 +31,12 @@ class OpenAICompatible:
     `base_url` is what comes before `/chat/completions`. `think` takes a leading `<think>` block for reasoning.
     `alternate` joins neighbouring messages of one role, for models that insist on turns. `prefills` says that it goes
     on with an assistant's message that comes last, where `prefill_params` stand in the request and `prefill_mark` in
-    that message. `usage` asks for a count of the tokens. `linger` is how long is waited for the rest when the main
-    thing has been said: usage and `[DONE]` after the finish reason, the body after an error's status. Idle limit and
-    deadline are the engine's. Where no models are configured the upstream is asked for them, for `models_timeout`
-    seconds, and again after `models_fresh`.
+    that message. `usage` asks for a count of the tokens. `attaches` says that it writes an answer with a name to its
+    end, whoever reads it, as llama-server does: a successor of this process can go on with such an answer, and it has
+    to be dropped where nobody wants it any more, as closing the connection does not stop it. `linger` is how long is
+    waited for the rest when the main thing has been said: usage and `[DONE]` after the finish reason, the body after an
+    error's status. Idle limit and deadline are the engine's. Where no models are configured the upstream is asked for
+    them, for `models_timeout` seconds, and again after `models_fresh`.
 
     Costs one HTTP session, and for each stream one connection.
     """
@@ -50,12 +59,14 @@ class OpenAICompatible:
         prefill_params: Mapping[str, Any] | None = None,
         prefill_mark: Mapping[str, Any] | None = None,
         usage: bool = True,
+        attaches: bool = False,
         max_event: int = MAX_EVENT,
         max_text: int = MAX_TEXT,
     ) -> None:
         self.name = name
         self.models = None if models is None else tuple(models)
         self.prefills = prefills
+        self.attaches = attaches
         key = (api_key or "").strip()
         self._upstream = HTTPUpstream(
             name,
@@ -78,14 +89,57 @@ class OpenAICompatible:
 
     def stream(self, request: ChatRequest) -> AsyncGenerator[list[Yielded]]:
         """Yield the events of each read together; raise a `ProviderError` unless the upstream said how it ended."""
-        return self._upstream.stream(request, self._ask, self._decoder(request))
-
-    def _decoder(self, request: ChatRequest) -> AnswerDecoder:
         choices = request.params.get("n")
+        answer = self._decoder(choices if isinstance(choices, int) else 1)
+        events = self._upstream.stream(request, self._ask, answer)
+        return self._dropped_unless_whole(events, request.name, answer) if self._is_named(request) else events
+
+    async def attach(self, name: str, *, text: str = "", reasoning: str = "") -> AsyncGenerator[list[Yielded]]:
+        """Yield what follows in a named answer after the text and reasoning that have been seen."""
+        answer = self._decoder()
+        told = self._dropped_unless_whole(self._told_again(name, answer), name, answer)
+        seen = Seen(self.name, text, reasoning)
+        async with aclosing(told):
+            async for events in told:
+                if unseen := seen.taken_off(events):
+                    yield unseen
+
+    async def _told_again(self, name: str, answer: AnswerDecoder) -> AsyncGenerator[list[Yielded]]:
+        answered = await self._upstream.ask_again(self._upstream.path_to(_NAMED), f"{_query(name)}&from=0")
+        if isinstance(answered, Refused):
+            raise lost(self.name, f"has no such answer, or no longer all of it ({answered.answered})")
+        if isinstance(answered, ProviderError):
+            raise AnswerLost(str(answered)) from answered
+        async with aclosing(self._upstream.read(answered, answer)) as reads:
+            async for events in reads:
+                yield events
+
+    async def _dropped_unless_whole(
+        self, reads: AsyncGenerator[list[Yielded]], name: str, answer: AnswerDecoder
+    ) -> AsyncGenerator[list[Yielded]]:
+        """Yield an answer that goes on without its reader, and have it stopped where it is left before its end."""
+        is_refused = False
+        try:
+            async with aclosing(reads):
+                async for events in reads:
+                    yield events
+        except Refused:
+            is_refused = True
+            raise
+        finally:
+            if not answer.finished and not is_refused:
+                # A request that is not answered yet may be read only after the first word that it is not wanted.
+                pauses = () if answer.began else _UNHEARD
+                self._upstream.drop(self._upstream.path_to(_NAMED), _query(name), again_after=pauses)
+
+    def _is_named(self, request: ChatRequest) -> bool:
+        return self.attaches and bool(request.name)
+
+    def _decoder(self, choices: int = 1) -> AnswerDecoder:
         return AnswerDecoder(
             self.name,
             think=self._think,
-            choices=choices if isinstance(choices, int) else 1,
+            choices=choices,
             secrets=self._upstream.secrets,
             max_event=self._max_event,
             max_text=self._max_text,
@@ -96,7 +150,8 @@ class OpenAICompatible:
     async def _ask(self, request: ChatRequest) -> Asked:
         """Ask; once more, and from then on, without usage where the upstream does not know how to be asked for it."""
         asks_for_usage = self._asks_for_usage
-        answered = await self._upstream.ask("/chat/completions", self._body(request, asks_for_usage))
+        named = {"X-Conversation-Id": request.name} if self._is_named(request) else {}
+        answered = await self._upstream.ask("/chat/completions", self._body(request, asks_for_usage), named)
         if asks_for_usage and isinstance(answered, Refused) and answered.is_about("stream_options"):
             self._asks_for_usage = False
             return await self._ask(request)
@@ -135,3 +190,7 @@ class OpenAICompatible:
         """End the streams that still go on, and let go of the connections."""
         await self._catalogue.close()
         await self._upstream.close()
+
+
+def _query(name: str) -> str:
+    return urlencode({"conv_id": name})

@@ -147,6 +147,11 @@ class AnswerDecoder:
         self._halves: Halves | None = None  # there is one once half a surrogate pair may have been seen
         self._plain = _PlainChunk()
 
+    @property
+    def began(self) -> bool:
+        """Whether anything of the answer has been seen."""
+        return self._is_stream is not None
+
     def feed(self, data: bytes) -> list[Yielded]:
         """Return the events that one more read completes."""
         events: list[Yielded] = []

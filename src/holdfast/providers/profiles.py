@@ -34,6 +34,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """What a request must say beside the messages so that it does."""
     prefill_mark: dict[str, Any] = {}
     """What that last message must say of itself."""
+    attaches: bool = False
+    """Writes an answer that has a name to its end without a client, tells it again, and drops it when told to."""
 
 
 UNKNOWN = Profile()
@@ -64,8 +66,13 @@ PROFILES: dict[ProfileName, Profile] = {
     "ollama": Profile(base_url="http://127.0.0.1:11434/v1", reasoning="reasoning", prefills=True),
     # Documented: an assistant's message that comes last is gone on with unless --no-prefill-assistant is given, and two
     # of them are refused. The model's own template may insist on turns. `--reasoning-format none` leaves `<think>`.
+    # `X-Conversation-Id` names an answer; a version that does not know it stops when its client leaves, as ever.
     "llamacpp": Profile(
-        base_url="http://127.0.0.1:8080/v1", reasoning="reasoning_content", alternate=True, prefills=True
+        base_url="http://127.0.0.1:8080/v1",
+        reasoning="reasoning_content",
+        alternate=True,
+        prefills=True,
+        attaches=True,
     ),
     # Documented: reasoning stays in the text unless a setting of the developer page puts it into `reasoning_content`.
     # Older versions sent no usage with a stream. Templates are the models' own, and may insist on turns.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from typing import cast
 
-from ..events import Notice, Yielded
-from . import ChatRequest, Provider, state_of
+from ..errors import AnswerLost
+from ..events import Notice, Source, Yielded
+from . import Attaching, ChatRequest, Provider, state_of
 
 PATIENCE = 1.0
 """Seconds after which a run says that it waits."""
@@ -26,18 +27,35 @@ class InTurns:
         self.name = provider.name
         self.models = provider.models
         self.prefills = provider.prefills
+        self.attaches = isinstance(provider, Attaching) and provider.attaches
         self._provider = provider
         self._most = most
         self._turns = asyncio.Semaphore(most)
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[Yielded | Sequence[Yielded]]:
         """Wait for a turn, then answer as the provider does. The turn ends with the answer, however that ends."""
+        async with aclosing(self._in_turn(lambda: self._provider.stream(request))) as answer:
+            async for events in answer:
+                yield events
+
+    async def attach(
+        self, name: str, *, text: str = "", reasoning: str = ""
+    ) -> AsyncGenerator[Yielded | Sequence[Yielded]]:
+        """Go on with an answer as the provider does. That the upstream is at it already counts as any other."""
+        provider = self._provider
+        if not isinstance(provider, Attaching):
+            raise AnswerLost(f"{self.name} does not tell an answer twice.")
+        async with aclosing(self._in_turn(lambda: provider.attach(name, text=text, reasoning=reasoning))) as answer:
+            async for events in answer:
+                yield events
+
+    async def _in_turn(self, ask: Callable[[], Source]) -> AsyncGenerator[Yielded | Sequence[Yielded]]:
         with self._turn() as turn:
             patience = PATIENCE
             while not (await asyncio.wait({turn}, timeout=patience))[0]:
                 yield Notice("waiting", f"Waiting for a turn: {self.name} answers {self._most} at a time.")
                 patience = REMINDER
-            answer = cast(AsyncGenerator[Yielded | Sequence[Yielded]], self._provider.stream(request))
+            answer = cast(AsyncGenerator[Yielded | Sequence[Yielded]], ask())
             async with aclosing(answer):
                 async for events in answer:
                     yield events

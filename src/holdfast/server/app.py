@@ -163,6 +163,7 @@ def _openai_compatible(described: ProviderSettings, environ: Mapping[str, str]) 
             prefill_mark=known.prefill_mark,
             think=known.think,
             usage=known.usage,
+            attaches=known.attaches,
         )
     except ValueError as error:
         raise SettingsError(f"Provider {described.name!r}: {error}.") from None

@@ -44,6 +44,8 @@ class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Take a leading <think>…</think> for reasoning."""
     usage: bool | None = None
     """Ask for a count of the tokens with `stream_options`."""
+    attaches: bool | None = None
+    """Writes an answer with an `X-Conversation-Id` to its end, and tells it again (llama-server does)."""
 
     def key_env(self) -> str:
         """Return the variable that holds the key. A profile's own is for its own address only: no key goes astray."""
@@ -55,7 +57,7 @@ class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def behaviour(self) -> Profile:
         """Return what is known of the upstream: what the table says, and else what its profile says."""
-        said = {name: getattr(self, name) for name in ("alternate", "prefills", "think", "usage")}
+        said = {name: getattr(self, name) for name in ("alternate", "prefills", "think", "usage", "attaches")}
         given = {name: value for name, value in said.items() if value is not None}
         known = profile_of(self.profile)
         return msgspec.structs.replace(known, base_url=self.base_url or known.base_url, **given)

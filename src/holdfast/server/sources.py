@@ -12,7 +12,7 @@ from ..errors import ModelNotFound, ProviderError
 from ..events import Notice, Source, Text, Usage, Yielded
 from ..history import Message, alternating, branch, for_model
 from ..log import Log
-from ..providers import ChatRequest, Provider, Providers
+from ..providers import Attaching, ChatRequest, Provider, Providers
 from ..run import Run
 from ..store import RunRecord, Store
 
@@ -93,8 +93,9 @@ class ChatSources:
             provider, _ = await self._providers.find(log.answered_by or record.model)
         except ModelNotFound:
             return None  # it was taken out of the settings
-        attach = getattr(provider, "attach", None)
-        return cast(Source, attach(record.id, text=log.text, reasoning=log.reasoning)) if attach is not None else None
+        if not isinstance(provider, Attaching) or not provider.attaches:
+            return None
+        return provider.attach(record.id, text=log.text, reasoning=log.reasoning)
 
     async def _messages(self, record: RunRecord) -> list[dict[str, Any]]:
         """Return what the model is shown: what the request itself brought, or the session up to the run's turn."""
@@ -107,8 +108,10 @@ class ChatSources:
 
 
 def _can_be_found_again(record: RunRecord) -> bool:
-    """Tell whether all of a run's text comes from one answer, and the run outlives its client."""
-    return record.lifetime == "detached" and record.message_id != record.parent_id and record.request.get("n", 1) == 1
+    """Tell whether a run is all text of one answer, so that what was seen can be told, and outlives its client."""
+    params = record.request.get("params", {})
+    is_text = record.request.get("n", 1) == 1 and not params.get("tools") and not params.get("functions")
+    return is_text and record.lifetime == "detached" and record.message_id != record.parent_id
 
 
 def _speaks(events: Yielded | Sequence[Yielded]) -> bool:
