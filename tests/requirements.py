@@ -117,6 +117,13 @@ REQUIREMENTS: dict[str, str] = {
     "hist.delete-during-run": "A session deleted during its run stays deleted.",
     "hist.session-id": "A session id keeps the conversation.",
     "hist.no-sharing": "The same first message without a session id shares nothing.",
+    # llama.cpp's resumable dialect
+    "llama.byte-exact": (
+        "The rest from any byte is exactly the rest: live, after the end, for every ending, after a restart."
+    ),
+    "llama.stop": "DELETE stops the run of a name, tells every reader, and is harmless where nothing runs.",
+    "llama.replace": "A new run under a name replaces the one before; of many at once only the last goes on.",
+    "llama.lookup": "A lookup tells of the caller's own names whether they ended and how many bytes there are.",
     # crash
     "crash.kill9": (
         "After kill -9 and a restart the run is settled within 20 s; the text that any subscriber saw is in "

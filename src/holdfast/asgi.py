@@ -163,6 +163,7 @@ class EventStream(Response):
         on_leave: Callable[[], Awaitable[None]] | None = None,
         hold: Callable[[Client], Awaitable[Response | None]] | None = None,
         heartbeat: float = 10.0,
+        sign_of_life: bytes = sse.HEARTBEAT,
         send_timeout: float = 30.0,
     ) -> None:
         self.status_code = 200
@@ -175,6 +176,7 @@ class EventStream(Response):
         self._on_leave = on_leave
         self._hold = hold
         self._heartbeat = heartbeat
+        self._sign_of_life = sign_of_life
         self._send_timeout = send_timeout
         self._wake = asyncio.Event()
         self._sending_since: float | None = None
@@ -228,7 +230,7 @@ class EventStream(Response):
             else:
                 await self._wake.wait()
                 if self._is_quiet() and not client.has_left:
-                    await self._say(send, sse.HEARTBEAT)
+                    await self._say(send, self._sign_of_life)
         return False
 
     async def _say(self, send: Send, body: bytes) -> None:

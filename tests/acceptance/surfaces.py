@@ -238,6 +238,22 @@ async def background_resumed(world: World, model: str) -> Told:
     return await _of_any(await world.call("GET", path))
 
 
+async def named_stream(world: World, model: str) -> Told:
+    """Under a name, in llama.cpp's way."""
+    messages = [{"role": "user", "content": QUESTION}]
+    body = {"model": model, "messages": messages, "stream": True}
+    return await _of_any(await world.call("POST", "/v1/chat/completions", body, X_Conversation_Id=f"named {model}"))
+
+
+async def named_resumed(world: World, model: str) -> Told:
+    """Started under a name, and read again from its first byte."""
+    name = f"resumed%20{model.replace('/', '%2F')}"
+    messages = [{"role": "user", "content": QUESTION}]
+    body = {"model": model, "messages": messages, "background": True}
+    await world.call("POST", "/v1/chat/completions", body, X_Conversation_Id=f"resumed {model}")
+    return await _of_any(await world.call("GET", f"/v1/stream?conv_id={name}&from=0"))
+
+
 async def run_stream(world: World, model: str) -> Told:
     """The native API with the events at once."""
     response = await world.send(await world.new_session(), model, Accept="text/event-stream")
@@ -308,6 +324,8 @@ CHAT: dict[str, Surface] = {
     "background-stream": background_stream,
     "background-object": background_object,
     "background-resumed": background_resumed,
+    "named-stream": named_stream,
+    "named-resumed": named_resumed,
 }
 NATIVE: dict[str, Surface] = {
     "run-stream": run_stream,
@@ -317,5 +335,6 @@ NATIVE: dict[str, Surface] = {
     "session-feed": session_feed,
 }
 SURFACES = CHAT | NATIVE
-STREAMS = ("chat-stream", "chat-stream-in-session", "background-stream", "background-resumed")
+RESUMED = ("background-resumed", "named-resumed")
+STREAMS = ("chat-stream", "chat-stream-in-session", "background-stream", "named-stream", *RESUMED)
 OBJECTS = ("chat-object", "chat-object-in-session", "background-object")

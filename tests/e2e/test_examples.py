@@ -10,6 +10,9 @@ from types import ModuleType
 import pytest
 
 from holdfast import Stopped
+from holdfast.server.app import create_app
+from holdfast.server.settings import ProviderSettings, Settings
+from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.http import Client, Frame
 from tests.support.served import Served
@@ -40,7 +43,7 @@ async def tell(client: Client) -> str:
 
 def test_every_example_is_run_by_a_test():
     """An example that nobody runs is the first thing to break, and the first thing that a newcomer tries."""
-    assert {"fastapi_app", "starlette_app"} == {path.stem for path in EXAMPLES.glob("*.py")}
+    assert {"fastapi_app", "llama_cpp_client", "starlette_app"} == {path.stem for path in EXAMPLES.glob("*.py")}
 
 
 @requirement("gone.detached", "sub.after-end")
@@ -137,3 +140,17 @@ async def test_starlette_leaving_closes_the_generator(how):
     assert {"status": "settled", "text": settlement.text} == status
     assert settlement.text.startswith(said(frames))
     assert settlement.text in itertools.accumulate(f"{number} " for number in range(1, 100))
+
+
+@requirement("llama.byte-exact")
+async def test_llama_cpp_client_has_the_whole_answer_however_often_it_was_cut_off(capsys):
+    """A hundred words in one second, and ten cuts: not a byte is missing, and none is there twice."""
+    app = create_app(Settings(providers=(ProviderSettings("scripted", dialect="scripted"),)), MemoryStore(), {})
+    async with Served(app) as served, served.client() as client:
+        await load("llama_cpp_client").main(served.url, "scripted/lorem:100:100", "Hello")
+        whole = await (await client.get("/v1/stream?conv_id=example")).body()
+    printed = capsys.readouterr()
+
+    assert whole.decode() == printed.out
+    assert 100 == printed.out.count('"content":') - 1
+    assert printed.err.count("cut off after") > 3

@@ -16,6 +16,7 @@ from ..asgi import Client, EventStream, Header, RunFrames, finish
 from ..errors import BadRequest
 from ..events import Event, Failed, Interrupted, Notice, RunStarted, Settled
 from ..run import Run
+from ..wire import sse
 from .context import Parts, run_headers
 
 HOLD = 10.0
@@ -41,6 +42,7 @@ def stream(
     attached: bool = False,
     refuse: Refuse | None = None,
     headers: dict[str, str] | None = None,
+    sign_of_life: bytes = sse.HEARTBEAT,
 ) -> EventStream:
     """Return a run as an event stream, from the first frame or after `skip` of them.
 
@@ -54,6 +56,7 @@ def stream(
         on_leave=run.leave if attached else None,
         hold=_Hold(run, refuse) if refuse is not None and not skip else None,
         heartbeat=parts.settings.heartbeat,
+        sign_of_life=sign_of_life,
         send_timeout=parts.settings.send_timeout,
     )
 

@@ -26,7 +26,7 @@ from ..providers.scripted import Scripted
 from ..providers.turns import InTurns
 from ..run import Limits
 from ..store import Store
-from . import completions, feed, health, models, openapi, runs, sessions
+from . import completions, feed, health, llama_cpp, models, openapi, runs, sessions
 from .auth import Gate, check_bind
 from .context import Endpoint, Parts
 from .errors import Json, on_any_error, on_holdfast_error, on_http_error
@@ -48,6 +48,7 @@ ENDPOINTS: list[Endpoint] = [
     *runs.ENDPOINTS,
     *sessions.ENDPOINTS,
     *feed.ENDPOINTS,
+    *llama_cpp.ENDPOINTS,
     *models.ENDPOINTS,
     *health.ENDPOINTS,
 ]

@@ -17,7 +17,8 @@ from ..history import Message, Session, branch, for_model
 from ..ids import new_id
 from ..run import Run
 from ..store import Idempotency, IfBusy, RunRecord
-from ..wire import openai_chat
+from ..wire import openai_chat, sse
+from . import conversations
 from .answering import WholeAnswer, answer_headers, failed_headers, frames_seen, is_bare, status_of, stream
 from .context import (
     Endpoint,
@@ -113,12 +114,13 @@ async def start_chat(
     parts.starts.take(owner_of(request))
     name = request.headers.get("x-session-id") if body.session_id is None else body.session_id
     key = idempotency(request, raw)
+    conversation = conversations.named_in(request)
     record = RunRecord(
         id=fresh_run_id(),
         owner=owner_of(request),
         message_id=new_id("msg"),
         model=model,
-        lifetime="detached" if body.background else "attached",
+        lifetime="detached" if body.background or conversation else "attached",
         request={
             "params": {field: value for field, value in decoded.items() if field not in OURS},
             "n": body.n or 1,
@@ -126,11 +128,23 @@ async def start_chat(
             **(kept or {}),
         },
     )
-    if name is not None:
-        return await _start_in_session(parts, record, body, check_name(name, "session_id"), key)
-    record.request["messages"] = decoded["messages"]
-    keep = body.background or key is not None  # otherwise nobody asked for it to be kept
-    return await parts.engine.submit(record, keep=keep, idempotency=key, source=None)
+    start = _starter(parts, body, decoded, None if name is None else check_name(name, "session_id"))
+    return await (
+        start(record, key) if conversation is None else conversations.start(parts, conversation, record, start)
+    )
+
+
+def _starter(parts: Parts, body: ChatBody, decoded: dict[str, Any], name: str | None) -> conversations.Start:
+    """Return what starts a run, in the session of that name or outside of any, under a key or without one."""
+
+    async def start(record: RunRecord, key: Idempotency | None) -> Run:
+        if name is not None:
+            return await _start_in_session(parts, record, body, name, key)
+        record.request["messages"] = decoded["messages"]
+        keep = body.background or key is not None  # otherwise nobody asked for it to be kept
+        return await parts.engine.submit(record, keep=keep, idempotency=key, source=None)
+
+    return start
 
 
 async def _start_in_session(parts: Parts, record: RunRecord, body: ChatBody, name: str, key: Idempotency | None) -> Run:
@@ -145,7 +159,8 @@ async def _start_in_session(parts: Parts, record: RunRecord, body: ChatBody, nam
         await _check_results(parts, session, input)
     session = await parts.store.create_session(session)
     record = msgspec.structs.replace(record, session_id=session.id)
-    busy: IfBusy = body.if_busy
+    replaces = conversations.CONVERSATION in record.request and body.if_busy == "reject"
+    busy: IfBusy = "interrupt" if replaces else body.if_busy
     return await parts.engine.submit(record, input, if_busy=busy, idempotency=key)
 
 
@@ -200,14 +215,19 @@ def _stored(said: ChatMessage) -> Message:
 
 def completion_stream(parts: Parts, run: Run, *, skip: int = 0, attached: bool = False) -> EventStream:
     """Return a run as chunks, from the first or after `skip` of them."""
-    chunks = openai_chat.Chunks(
+    sign = b"" if conversations.CONVERSATION in run.record.request else sse.HEARTBEAT  # it would be counted there
+    return stream(parts, run, chunks_of(run), skip=skip, attached=attached, refuse=failure, sign_of_life=sign)
+
+
+def chunks_of(run: Run) -> openai_chat.Chunks:
+    """Return what renders a run from its first event: the same bytes each time."""
+    return openai_chat.Chunks(
         run.id,
         run.record.model,
         run.record.created_at,
         choices=run.record.request.get("n", 1),
         include_usage=run.record.request.get("include_usage", False),
     )
-    return stream(parts, run, chunks, skip=skip, attached=attached, refuse=failure)
 
 
 # Not streaming.

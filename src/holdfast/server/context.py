@@ -88,6 +88,7 @@ class Endpoint:
         query: dict[str, str] | None = None,
         answers: dict[int, str] | None = None,
         streams: bool = False,
+        lists: bool = False,
     ) -> None:
         self.method = method
         self.path = path
@@ -96,6 +97,7 @@ class Endpoint:
         self.query = query or {}
         self.answers = answers or {200: "done"}
         self.streams = streams
+        self.lists = lists
 
     def route(self, parts: Parts) -> Route:
         """Return the route that calls the handler."""

@@ -91,7 +91,7 @@ def _response(endpoint: Endpoint, status: int, says: str) -> dict[str, Any]:
     if status >= 400:
         schema: dict[str, Any] = {"$ref": _REF.format(name="Error")}
         return {"description": says, "content": {"application/json": {"schema": schema}}}
-    content: dict[str, Any] = {"application/json": {"schema": {"type": "object"}}}
+    content: dict[str, Any] = {"application/json": {"schema": {"type": "array" if endpoint.lists else "object"}}}
     if endpoint.streams:
         content["text/event-stream"] = {"schema": {"$ref": _REF.format(name="Event")}}
     return {"description": says, "content": content}

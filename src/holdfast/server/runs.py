@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from ..asgi import EventStream, events
 from ..errors import BadRequest, Conflict, NotFound, StoreUnavailable
+from ..events import StoppedBy
 from ..run import Run
 from ..wire import native
 from .context import Endpoint, Parts, decode, own_run, owner_of, read_body, run_headers, shown, whole_number
@@ -80,11 +81,11 @@ async def stop_run(parts: Parts, request: Request) -> Response:
     return Json(shown(run), headers=run_headers(run))
 
 
-async def stop_within(run: Run) -> None:
+async def stop_within(run: Run, by: StoppedBy = "user") -> None:
     """Stop a run; say so where its settlement cannot be saved yet."""
     try:
         async with asyncio.timeout(STOP_PATIENCE):
-            await run.stop(by="user")
+            await run.stop(by=by)
     except TimeoutError:
         raise StoreUnavailable(
             f"Run {run.id} was told to stop, but its settlement cannot be saved yet. It will be when the store is back."

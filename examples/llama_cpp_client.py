@@ -1,0 +1,45 @@
+"""Reads an answer in llama.cpp's resumable dialect, cut off as often as you like.
+
+Run it as `python llama_cpp_client.py http://127.0.0.1:8787 scripted/lorem:200:50 "Hello"`.
+"""
+
+import asyncio
+import sys
+
+import aiohttp
+
+
+async def start(base_url: str, conversation: str, model: str, question: str) -> None:
+    """Start an answer under a name, and leave at once: it goes on."""
+    body = {"model": model, "stream": True, "messages": [{"role": "user", "content": question}]}
+    async with aiohttp.ClientSession() as http:
+        named = {"X-Conversation-Id": conversation}
+        async with http.post(f"{base_url}/v1/chat/completions", json=body, headers=named) as answer:
+            answer.raise_for_status()
+
+
+async def read_on(base_url: str, conversation: str, seen: bytearray) -> None:
+    """Append the rest of an answer to what was seen of it. Call it again after a cut: it goes on at that byte."""
+    async with aiohttp.ClientSession() as http:
+        where = {"conv_id": conversation, "from": str(len(seen))}
+        async with http.get(f"{base_url}/v1/stream", params=where) as answer:
+            answer.raise_for_status()
+            async for piece in answer.content.iter_any():
+                seen += piece
+
+
+async def main(base_url: str, model: str, question: str) -> None:
+    """Ask, read for a tenth of a second at a time, and show the whole."""
+    seen = bytearray()
+    await start(base_url, "example", model, question)
+    while not seen.endswith(b"data: [DONE]\n\n"):
+        try:
+            async with asyncio.timeout(0.1):
+                await read_on(base_url, "example", seen)
+        except TimeoutError:
+            print(f"cut off after {len(seen)} bytes", file=sys.stderr)
+    sys.stdout.write(seen.decode())
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
