@@ -148,6 +148,14 @@ REQUIREMENTS: dict[str, str] = {
     "cmp.reroll-fresh": "A reroll starts fresh.",
     "cmp.sequential": "In sequence, one upstream call is open at a time.",
     "cmp.scores": "Votes give scores.",
+    # batches
+    "batch.once": "Every prompt of a set is asked of every model, and each answer is kept and counted once.",
+    "batch.crash": (
+        "After kill -9 half way and a restart a batch goes on: no answer is lost, repeated or counted twice, and what "
+        "was kept is not asked again."
+    ),
+    "batch.stop": "A batch that is stopped keeps what is answered; resumed, it asks only the rest.",
+    "batch.agreement": "Answers that completed are right or wrong, as the batch's match says; others are no answer.",
     # limits and safety
     "safe.key": "Without the key: 401.",
     "safe.bind": "No open bind without a key.",

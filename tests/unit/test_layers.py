@@ -42,6 +42,7 @@ LAYERS: dict[str, int] = {
     "errors": 0,
     "ids": 0,
     "ratings": 0,
+    "batches": 0,
 }
 
 # Beyond "down only": who may look sideways, and who may not look down.

@@ -26,7 +26,7 @@ from ..providers.scripted import Scripted
 from ..providers.turns import InTurns
 from ..run import Limits
 from ..store import Store
-from . import completions, feed, health, llama_cpp, models, openapi, runs, sessions
+from . import batches, completions, feed, health, llama_cpp, models, openapi, runs, sessions
 from .auth import Gate, check_bind
 from .context import Endpoint, Parts
 from .errors import Json, on_any_error, on_holdfast_error, on_http_error
@@ -49,6 +49,7 @@ ENDPOINTS: list[Endpoint] = [
     *sessions.ENDPOINTS,
     *feed.ENDPOINTS,
     *llama_cpp.ENDPOINTS,
+    *batches.ENDPOINTS,
     *models.ENDPOINTS,
     *health.ENDPOINTS,
 ]
@@ -83,6 +84,7 @@ def _lifespan(parts: Parts, keys: Keys):  # type: ignore[no-untyped-def]
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
         async with parts.engine:
+            parts.batches.start()
             chores = [asyncio.create_task(_trim_logs(parts)), asyncio.create_task(_read_keys(keys))]
             yield
             for chore in chores:
@@ -120,6 +122,7 @@ async def end(parts: Parts, drain: float) -> None:
     The times are such that the process has ended within ten seconds, also where the store is away.
     """
     await parts.engine.close(drain=drain, within=3.0)
+    await parts.batches.close()
     parts.closing.begin()
 
 

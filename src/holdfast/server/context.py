@@ -22,6 +22,7 @@ from ..run import Run
 from ..store import Idempotency, Store
 from ..wire import native
 from .auth import OWNER
+from .batch_runner import BatchRunner
 from .keys import digest
 from .settings import Settings
 
@@ -42,6 +43,7 @@ class Parts:
         self.engine = engine
         self.closing = Closing()
         self.starts = StartRate(settings.starts_per_minute)
+        self.batches = BatchRunner(store, engine, self.starts.take)
 
 
 class TooManyStarts(HoldfastError):

@@ -49,11 +49,14 @@ class ChatSources:
             yield Text(cast(str, request.messages[-1]["content"]))
         if told := record.request.get("notice"):
             yield Notice("new_turn", told)
-        async with aclosing(self._ask(provider, request)) as answer:
+        alone = record.kind == "batch"  # which asks how this model answers, and not who else could
+        async with aclosing(self._ask(provider, request, alone=alone)) as answer:
             async for events in answer:
                 yield events
 
-    async def _ask(self, provider: Provider, request: ChatRequest) -> AsyncGenerator[Yielded | Sequence[Yielded]]:
+    async def _ask(
+        self, provider: Provider, request: ChatRequest, *, alone: bool
+    ) -> AsyncGenerator[Yielded | Sequence[Yielded]]:
         """Ask one model after the other until one speaks. Nobody else goes on with what it has said then."""
         asked: list[str] = []
         while True:
@@ -67,7 +70,8 @@ class ChatSources:
                         yield events
                 return
             except ProviderError as error:
-                stand_in = None if has_spoken or _blames_the_request(error) else await self._stand_in(asked)
+                is_final = alone or has_spoken or _blames_the_request(error)
+                stand_in = None if is_final else await self._stand_in(asked)
                 if stand_in is None:
                     raise
                 why = str(error).rstrip(".")

@@ -1,0 +1,250 @@
+"""A set of prompts over several models: what is asked, when an answer is right, and what a report says of it.
+
+A *batch* is the set and what to do with it. A *cell* is one prompt answered by one model. Nothing here does I/O.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+__all__ = ["Batch", "Cell", "Match", "Prompt", "Report", "agrees", "as_csv", "wilson"]
+
+Match = Literal["exact", "contains", "regex", "number"]
+State = Literal["making", "running", "stopped", "finished", "deleting"]
+Outcome = Literal["completed", "truncated", "stopped", "failed", "interrupted"]
+OUTCOMES: tuple[Outcome, ...] = ("completed", "truncated", "stopped", "failed", "interrupted")
+UNANSWERED = frozenset(("stopped", "failed", "interrupted"))
+
+MOST_MODELS = 16
+MOST_PROMPTS = 10_000
+MOST_AT_ONCE = 32
+
+
+class Prompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One question of a set, with the answer that is expected where there is one."""
+
+    prompt: str | list[dict[str, Any]]
+    expected: str | int | float | None = None
+    kind: str = ""
+    """A category, to look at some of them alone."""
+    id: str = ""
+    """The set's own name for it; its number, from 1, where it has none."""
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """A set of prompts that is asked of several models. Its prompts are kept apart, and each cell by itself."""
+
+    name: str = ""
+    models: tuple[str, ...]
+    prompts: int
+    system: str | None = None
+    params: dict[str, Any] = {}
+    concurrency: int = 4
+    timeout: float | None = None
+    match: Match = "contains"
+    state: State = "running"
+    settled_at: float | None = None
+    again_at: float | None = None
+    """Cells that had failed before this moment are asked again."""
+    done: int | None = None
+    failed: int | None = None
+    """Both as they were counted when it was stopped or had finished; None where the cells have to be counted."""
+
+    @property
+    def total(self) -> int:
+        """How many cells it has."""
+        return self.prompts * len(self.models)
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How one model answered one prompt."""
+
+    prompt: int
+    """The number of the prompt in its set, from 0."""
+    model: int
+    """The number of the model in its batch, from 0."""
+    run_id: str = ""
+    outcome: Outcome
+    text: str = ""
+    reasoning: str = ""
+    finish_reason: str | None = None
+    error: dict[str, Any] | None = None
+    answered_by: str | None = None
+    ttft_ms: float | None = None
+    duration_ms: float = 0.0
+    tokens_per_second: float | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    usage_source: str = "estimated"
+    cost: float | None = None
+    right: bool | None = None
+    """Whether it agrees with what was expected; None where nothing was, or where it did not complete."""
+    settled_at: float = 0.0
+
+
+# Agreement.
+
+_NUMBER = re.compile(
+    r"(?:(?<![\w.])-)?(?:\d{1,3}(?:[,_\u202f\u2009]\d{3})+(?!\d)|\d+|(?=\.\d))(?:\.\d+)?(?:[eE][+-]?\d+)?"
+)
+
+
+def agrees(match: Match, expected: str | int | float, answer: str) -> bool:
+    """Tell whether an answer is what was expected.
+
+    `exact`: the same, but for space around it. `contains`: it is in there, whatever the case and the spacing.
+    `number`: the last number of the answer is that number. `regex`: the pattern is found somewhere.
+    """
+    match match:
+        case "exact":
+            return answer.strip() == str(expected).strip()
+        case "contains":
+            return _folded(str(expected)) in _folded(answer)
+        case "number":
+            return _same_number(last_number(str(expected)), last_number(answer))
+        case "regex":
+            return re.search(str(expected), answer) is not None
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def last_number(text: str) -> float | None:
+    """Return the last number that a text names; `1,234.5` is one number."""
+    found = _NUMBER.findall(text)
+    digits = re.sub(r"[^\d.eE+-]", "", found[-1]) if found else ""
+    return float(digits) if digits else None
+
+
+def _same_number(one: float | None, other: float | None) -> bool:
+    return one is not None and other is not None and math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
+
+
+# The report.
+
+
+class Report:
+    """Counts cells, one at a time: it holds a few numbers for each, and no text."""
+
+    def __init__(self, models: Sequence[str], prompts: Sequence[Prompt]) -> None:
+        self._columns = [_Column(model) for model in models]
+        self._prompts = prompts
+
+    def add(self, cell: Cell) -> None:
+        """Count a cell."""
+        self._columns[cell.model].add(cell, has_expected=self._prompts[cell.prompt].expected is not None)
+
+    def models(self) -> list[dict[str, Any]]:
+        """Return what there is to say of each model."""
+        return [column.told() for column in self._columns]
+
+
+class _Column:
+    """One model's cells. Speed is that of completed answers only: who fails at once is not fast."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._outcomes: Counter[str] = Counter()
+        self._errors: Counter[str] = Counter()
+        self._verdicts: Counter[bool | None] = Counter()
+        self._ttft: list[float] = []
+        self._speed: list[float] = []
+        self._tokens = Counter({"input": 0, "output": 0, "estimated": 0})
+        self._costs: list[float] = []
+
+    def add(self, cell: Cell, *, has_expected: bool) -> None:
+        self._outcomes[cell.outcome] += 1
+        self._tokens.update(input=cell.input_tokens, output=cell.output_tokens)
+        self._tokens["estimated"] += cell.usage_source == "estimated"
+        if cell.error is not None:
+            self._errors[str(cell.error.get("code"))] += 1
+        if cell.cost is not None:
+            self._costs.append(cell.cost)
+        if has_expected:
+            self._verdicts[cell.right] += 1
+        if cell.outcome == "completed":
+            self._ttft += [] if cell.ttft_ms is None else [cell.ttft_ms]
+            self._speed += [] if cell.tokens_per_second is None else [cell.tokens_per_second]
+
+    def told(self) -> dict[str, Any]:
+        return {
+            "model": self._model,
+            "answered": self._outcomes.total(),
+            "outcomes": {outcome: self._outcomes[outcome] for outcome in OUTCOMES},
+            "errors": dict(self._errors.most_common()),
+            "ttft_ms_p50": quantile(self._ttft, 0.5),
+            "ttft_ms_p95": quantile(self._ttft, 0.95),
+            "tokens_per_second_p50": quantile(self._speed, 0.5),
+            "input_tokens": self._tokens["input"],
+            "output_tokens": self._tokens["output"],
+            "estimated": self._tokens["estimated"],
+            "cost": math.fsum(self._costs) if self._costs else None,
+            "agreement": self._agreement(),
+        }
+
+    def _agreement(self) -> dict[str, Any]:
+        """Return how often it was right, of all that had an expected answer: no answer is not a right one."""
+        asked = self._verdicts.total()
+        right, wrong, silent = (self._verdicts[verdict] for verdict in (True, False, None))
+        low, high = wilson(right, asked)
+        rates = {"rate": right / asked, "low": low, "high": high} if asked else dict.fromkeys(("rate", "low", "high"))
+        return {"asked": asked, "right": right, "wrong": wrong, "no_answer": silent, **rates}
+
+
+def quantile(values: Iterable[float], share: float) -> float | None:
+    """Return the value below which that share of the values lies, between neighbours where it falls between them."""
+    ordered = sorted(values)
+    if not ordered:
+        return None
+    place = share * (len(ordered) - 1)
+    below, above = ordered[math.floor(place)], ordered[math.ceil(place)]
+    return below + (above - below) * (place - math.floor(place))
+
+
+def wilson(right: int, asked: int) -> tuple[float, float]:
+    """Return the 95% interval of a share (Wilson 1927): it stays within 0 and 1, and is honest for few and for all."""
+    if not asked:
+        return (0.0, 1.0)
+    z2, share = 1.959963984540054**2, right / asked
+    middle = (share + z2 / (2 * asked)) / (1 + z2 / asked)
+    reach = math.sqrt(z2 * (share * (1 - share) + z2 / (4 * asked)) / asked) / (1 + z2 / asked)
+    return (max(0.0, middle - reach), min(1.0, middle + reach))
+
+
+def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows as CSV, with one level of what is nested as columns of its own.
+
+    A text that a spreadsheet would take for a formula is given a quote before it.
+    """
+    flat = [_flat(row) for row in rows]
+    columns = list(dict.fromkeys(column for row in flat for column in row))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({column: _harmless(value) for column, value in row.items()} for row in flat)
+    return out.getvalue()
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            flat.update({f"{name}_{inner}": each for inner, each in value.items()})
+        else:
+            flat[name] = value
+    return flat
+
+
+def _harmless(value: Any) -> Any:
+    if value is None:
+        return ""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
