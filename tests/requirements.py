@@ -156,6 +156,12 @@ REQUIREMENTS: dict[str, str] = {
     ),
     "batch.stop": "A batch that is stopped keeps what is answered; resumed, it asks only the rest.",
     "batch.agreement": "Answers that completed are right or wrong, as the batch's match says; others are no answer.",
+    # other wires
+    "wire.truth": "Every wire has one table from a settlement to its own words; only completed looks like success.",
+    "wire.anthropic": (
+        "Anthropic's clients get blocks, stop reasons and errors as from Anthropic; only what was delivered ends in "
+        "message_stop, and leaving stops the run."
+    ),
     # limits and safety
     "safe.key": "Without the key: 401.",
     "safe.bind": "No open bind without a key.",

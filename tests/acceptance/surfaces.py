@@ -316,6 +316,86 @@ async def session_feed(world: World, model: str) -> Told:
     raise AssertionError("the feed ended by itself")
 
 
+# Anthropic's Messages API.
+
+
+def of_message_events(response: Response, frames: list[Frame]) -> Told:
+    """A stream of Anthropic's events."""
+    events = [frame.json() for frame in frames]
+    assert [frame.event for frame in frames] == [event["type"] for event in events]
+    deltas = [event["delta"] for event in events if event["type"] == "content_block_delta"]
+    last = events[-1]
+    ends = [event for event in events if event["type"] == "message_delta"]
+    delivered = last["type"] == "message_stop"
+    reason = ends[0]["delta"]["stop_reason"] if ends else None
+    ending = ends[0] if ends else last
+    return Told(
+        status=response.status,
+        outcome=_anthropic_outcome(ending, reason) if delivered or last["type"] == "error" else None,
+        text="".join(delta.get("text", "") for delta in deltas),
+        reasoning="".join(delta.get("thinking", "") for delta in deltas),
+        finish_reason=reason,
+        error=last.get("error") if ending.get("holdfast", {}).get("outcome") != "stopped" else None,
+        run_id=response.headers["x-run-id"],
+        done=delivered,
+        body=events,
+        frames=frames,
+    )
+
+
+def of_message(response: Response, body: dict[str, Any]) -> Told:
+    """A finished message, or an error in its place or around it."""
+    said = body.get("partial", body)
+    blocks = said.get("content", [])
+    return Told(
+        status=response.status,
+        outcome=_anthropic_outcome(body, said.get("stop_reason")),
+        text="".join(block.get("text", "") for block in blocks),
+        reasoning="".join(block.get("thinking", "") for block in blocks),
+        finish_reason=said.get("stop_reason"),
+        error=body.get("error"),
+        run_id=response.headers["x-run-id"],
+        retry_after=response.headers.get("retry-after"),
+        should_retry=response.headers.get("x-should-retry"),
+        usage=said.get("usage"),
+        body=body,
+    )
+
+
+def _anthropic_outcome(told: dict[str, Any], stop_reason: str | None) -> str | None:
+    if "holdfast" in told:
+        outcome: str = told["holdfast"]["outcome"]
+        return outcome
+    return "completed" if stop_reason in ("end_turn", "tool_use") and told["type"] != "error" else None
+
+
+async def _of_any_message(response: Response) -> Told:
+    if response.headers["content-type"].startswith("text/event-stream"):
+        return of_message_events(response, await response.all_events())
+    return of_message(response, await response.json())
+
+
+async def ask_message(world: World, model: str, **more: Any) -> Response:
+    messages = [{"role": "user", "content": [{"type": "text", "text": QUESTION}]}]
+    body = {"model": model, "max_tokens": 100, "messages": messages, **more}
+    return await world.call("POST", "/v1/messages", body)
+
+
+async def message_stream(world: World, model: str) -> Told:
+    return await _of_any_message(await ask_message(world, model, stream=True))
+
+
+async def message_object(world: World, model: str) -> Told:
+    return await _of_any_message(await ask_message(world, model))
+
+
+async def message_watched(world: World, model: str) -> Told:
+    """Started on the native API, watched on this wire after its first two frames."""
+    started = await (await world.send(await world.new_session(), model)).json()
+    path = f"/v1/messages/msg_{started['id']}?stream=true&starting_after=2"
+    return await _of_any_message(await world.call("GET", path))
+
+
 CHAT: dict[str, Surface] = {
     "chat-stream": chat_stream,
     "chat-object": chat_object,
@@ -334,7 +414,13 @@ NATIVE: dict[str, Surface] = {
     "session-messages": session_messages,
     "session-feed": session_feed,
 }
-SURFACES = CHAT | NATIVE
+WIRES: dict[str, Surface] = {
+    "message-stream": message_stream,
+    "message-object": message_object,
+    "message-watched": message_watched,
+}
+"""Other dialects, which say what did not complete in their own words and in a `holdfast` field."""
+SURFACES = CHAT | NATIVE | WIRES
 RESUMED = ("background-resumed", "named-resumed")
 STREAMS = ("chat-stream", "chat-stream-in-session", "background-stream", "named-stream", *RESUMED)
 OBJECTS = ("chat-object", "chat-object-in-session", "background-object")

@@ -26,6 +26,7 @@ from tests.acceptance.surfaces import (
     RESUMED,
     STREAMS,
     SURFACES,
+    WIRES,
     Told,
     World,
 )
@@ -283,13 +284,42 @@ async def test_a_finished_object_says_it_by_its_status_too(seen, surface):
     assert row.is_bare or row.finish == told.finish_reason
 
 
+ANTHROPIC = {"length": "max_tokens", "content_filter": "refusal", "tool_calls": "tool_use", "error": None}
+
+
+@requirement("wire.truth")
+@pytest.mark.parametrize("surface", ["message-stream", "message-watched"])
+async def test_a_stream_of_anthropics_events_ends_as_the_protocol_says(seen, surface):
+    """Its SDKs raise on an `error` event and take every other end for success, so nothing that failed may have one."""
+    row, told = seen.row, seen.told[surface]
+
+    if row.is_bare and surface == "message-stream":  # where frames were skipped, the status has been sent before
+        assert (row.status, None, "error") == (told.status, told.done, told.body["type"])
+    else:
+        kinds = [event["type"] for event in told.body]
+        assert (200, row.outcome != "failed") == (told.status, told.done)
+        assert ANTHROPIC.get(row.finish, "end_turn") == told.finish_reason
+        assert (row.outcome == "failed") is ("error" in kinds)
+        assert ("message_start" in kinds) is (surface == "message-stream")
+        assert kinds.count("content_block_start") - kinds.count("content_block_stop") in (0, row.outcome == "failed")
+
+
+async def test_a_whole_message_says_it_by_its_status_too(seen):
+    """An error has Anthropic's shape, with the partial beside it: a stranger's client finds the type, ours the text."""
+    row, told = seen.row, seen.told["message-object"]
+
+    assert (row.object_status, row.retry_after) == (told.status, told.retry_after)
+    assert (row.outcome == "failed") is (told.body["type"] == "error")
+    assert ANTHROPIC.get(row.finish, "end_turn") == told.finish_reason
+
+
 async def test_what_is_told_of_a_run_names_it(seen):
     """Whoever reads `holdfast` or an error needs the id to look the run up."""
     row = seen.row
     verdicts = {surface: told.verdict for surface, told in seen.told.items() if told.verdict is not None}
 
     assert all(told.run_id.startswith("run_") for told in seen.told.values())
-    assert set(verdicts) == (set() if row.outcome == "completed" else set(CHAT))
+    assert set(verdicts) == (set() if row.outcome == "completed" else set(CHAT | WIRES))
     for surface, verdict in verdicts.items():
         run_id = seen.told[surface].run_id
         assert {"outcome": row.outcome, "code": row.code or row.said, "run_id": run_id} == verdict

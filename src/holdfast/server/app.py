@@ -26,7 +26,7 @@ from ..providers.scripted import Scripted
 from ..providers.turns import InTurns
 from ..run import Limits
 from ..store import Store
-from . import batches, completions, feed, health, llama_cpp, models, openapi, runs, sessions
+from . import batches, completions, feed, health, llama_cpp, messages, models, openapi, runs, sessions
 from .auth import Gate, check_bind
 from .context import Endpoint, Parts
 from .errors import Json, on_any_error, on_holdfast_error, on_http_error
@@ -45,6 +45,7 @@ LOCAL_RUNS = 2
 # The most used first: routes are tried in order.
 ENDPOINTS: list[Endpoint] = [
     *completions.ENDPOINTS,
+    *messages.ENDPOINTS,
     *runs.ENDPOINTS,
     *sessions.ENDPOINTS,
     *feed.ENDPOINTS,

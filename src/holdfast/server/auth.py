@@ -8,12 +8,24 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..events import ErrorInfo
-from .errors import answer
+from .errors import answer, in_words_of
 from .keys import LOCAL, Keys
 from .settings import Settings, SettingsError
 
 OWNER = "holdfast.owner"
 OPEN_PATHS = frozenset({"/health", "/ready"})
+ALLOWED_HEADERS = (
+    "authorization",
+    "content-type",
+    "idempotency-key",
+    "last-event-id",
+    "x-session-id",
+    "x-api-key",
+    "anthropic-version",
+    "anthropic-beta",
+    "anthropic-dangerous-direct-browser-access",
+)
+"""What an allowed page elsewhere may send."""
 
 
 def is_loopback(host: str) -> bool:
@@ -57,7 +69,7 @@ class Gate:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"] if name in _READ}
         origin = headers.get(b"origin", "")
         refusal = self._refuse(scope, headers, origin)
-        app: ASGIApp = self._app if refusal is None else answer(refusal)
+        app: ASGIApp = self._app if refusal is None else answer(refusal, extra=in_words_of(scope["path"], refusal))
         if self._is_foreign_but_allowed(origin):
             app = _preflight if refusal is None and scope["method"] == "OPTIONS" else app
             await _share(app, scope, receive, send, origin)
@@ -78,12 +90,19 @@ class Gate:
         scope[OWNER] = LOCAL
         if not self._keys or scope["path"] in OPEN_PATHS or scope["method"] == "OPTIONS":
             return None
-        owner = self._keys.owner(headers.get(b"authorization", ""))
+        owner = self._owner(headers)
         if owner is None:
-            message = "This server needs a key: send it as Authorization: Bearer <key>."
+            message = "This server needs a key: send it as Authorization: Bearer <key>, or as x-api-key: <key>."
             return ErrorInfo("unauthorized", message, "authentication_error", status=401)
         scope[OWNER] = owner
         return None
+
+    def _owner(self, headers: dict[bytes, str]) -> str | None:
+        """Return whose key it is. Anthropic's clients send theirs in a header of its own."""
+        owner = self._keys.owner(headers.get(b"authorization", ""))
+        if owner is None and (key := headers.get(b"x-api-key")):
+            return self._keys.owner(f"Bearer {key}")
+        return owner
 
     def _is_our_host(self, host: str) -> bool:
         name = _hostname(host)
@@ -120,14 +139,14 @@ async def _preflight(scope: Scope, receive: Receive, send: Send) -> None:
     """Tell a browser what an allowed page may send."""
     headers = [
         (b"access-control-allow-methods", b"GET, POST, PATCH, PUT, DELETE"),
-        (b"access-control-allow-headers", b"authorization, content-type, idempotency-key, last-event-id, x-session-id"),
+        (b"access-control-allow-headers", ", ".join(ALLOWED_HEADERS).encode()),
         (b"access-control-max-age", b"600"),
     ]
     await send({"type": "http.response.start", "status": 204, "headers": headers})
     await send({"type": "http.response.body", "body": b""})
 
 
-_READ = frozenset({b"host", b"origin", b"authorization", b"sec-fetch-site"})
+_READ = frozenset({b"host", b"origin", b"authorization", b"x-api-key", b"sec-fetch-site"})
 
 
 def _hostname(host: str) -> str:

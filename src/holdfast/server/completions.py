@@ -73,7 +73,7 @@ async def create_completion(parts: Parts, request: Request) -> Response:
     raw = await read_body(parts, request)
     decoded = decode_object(raw)
     body = convert(decoded, ChatBody)
-    _check(body)
+    check_messages(body)
     model = body.model or parts.settings.default_model
     if not model:
         raise BadRequest("model is missing.", param="model")
@@ -86,7 +86,8 @@ async def create_completion(parts: Parts, request: Request) -> Response:
     return WholeAnswer(run, completion, attached=run.take_hold())
 
 
-def _check(body: ChatBody) -> None:
+def check_messages(body: ChatBody) -> None:
+    """Refuse what no model could answer."""
     if not body.messages:
         raise BadRequest("messages is empty.", param="messages")
     last = body.messages[-1]

@@ -15,7 +15,7 @@ from starlette.routing import Match
 from ..errors import HoldfastError, ResumeGap, SessionBusy
 from ..events import ErrorInfo
 from ..ids import new_id
-from ..wire import native
+from ..wire import anthropic_messages, native
 
 logger = logging.getLogger("holdfast")
 CODES = {401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed", 413: "body_too_large"}
@@ -29,6 +29,13 @@ class Json(Response):
     def render(self, content: Any) -> bytes:
         """Encode with msgspec."""
         return msgspec.json.encode(content)
+
+
+def in_words_of(path: str, info: ErrorInfo) -> dict[str, Any]:
+    """Return what an error says besides, in the words of the dialect that is spoken at a path."""
+    if path == "/v1/messages" or path.startswith("/v1/messages/"):
+        return anthropic_messages.error(info)
+    return {}
 
 
 def answer(info: ErrorInfo, *, extra: dict[str, Any] | None = None, headers: dict[str, str] | None = None) -> Json:
@@ -50,7 +57,8 @@ async def on_holdfast_error(request: Request, error: Exception) -> Response:
         extra = {"oldest": error.oldest}
     if error.status == 409:  # the SDKs would try again, and meet the same conflict
         headers = {"x-should-retry": "false"}
-    return answer(error.info(), extra=extra, headers=headers)
+    info = error.info()
+    return answer(info, extra=extra | in_words_of(request.url.path, info), headers=headers)
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:
@@ -60,7 +68,7 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     message = f"{request.method} {request.url.path}: {error.detail}."
     info = ErrorInfo(code, message, "invalid_request_error", status=error.status_code)
     headers = {"allow": _methods_of(request)} if error.status_code == 405 else dict(error.headers or {})
-    return answer(info, headers=headers)
+    return answer(info, extra=in_words_of(request.url.path, info), headers=headers)
 
 
 def _methods_of(request: Request) -> str:
@@ -72,4 +80,5 @@ def _methods_of(request: Request) -> str:
 async def on_any_error(request: Request, error: Exception) -> Response:
     """Answer for a bug of ours: the log has the details, the answer has none."""
     logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return answer(ErrorInfo("internal_error", "Something went wrong in the server. Its log has the details."))
+    info = ErrorInfo("internal_error", "Something went wrong in the server. Its log has the details.")
+    return answer(info, extra=in_words_of(request.url.path, info))

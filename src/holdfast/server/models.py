@@ -13,8 +13,11 @@ from .keys import LOCAL
 
 
 async def openai_models(parts: Parts, request: Request) -> Response:
-    """List the models in OpenAI's shape."""
-    listed = [_openai(name) for name in await parts.providers.names()]
+    """List the models in OpenAI's shape, or in Anthropic's for a client that says it speaks that."""
+    names = await parts.providers.names()
+    if "anthropic-version" in request.headers:
+        return Json(_anthropic_list(names), headers={"x-request-id": new_id("req")})
+    listed = [_openai(name) for name in names]
     return Json({"object": "list", "data": listed}, headers={"x-request-id": new_id("req")})
 
 
@@ -29,6 +32,14 @@ async def openai_model(parts: Parts, request: Request) -> Response:
 
 def _openai(name: str) -> dict[str, object]:
     return {"id": name, "object": "model", "created": 0, "owned_by": name.partition("/")[0]}
+
+
+def _anthropic_list(names: list[str]) -> dict[str, object]:
+    """Return all models at once: there is no second page."""
+    created = "1970-01-01T00:00:00Z"
+    listed = [{"type": "model", "id": name, "display_name": name, "created_at": created} for name in names]
+    first, last = (names[0], names[-1]) if names else (None, None)
+    return {"data": listed, "has_more": False, "first_id": first, "last_id": last}
 
 
 async def models(parts: Parts, request: Request) -> Response:

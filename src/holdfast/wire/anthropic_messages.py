@@ -1,0 +1,320 @@
+"""Anthropic's Messages API towards our clients: stream events and the whole message, each a pure function of the log.
+
+Blocks of a message come one after the other, as Anthropic's own do: a piece of a second block waits while a tool call
+is half written. What did not complete ends in an `error` event, without `message_stop`: its SDKs raise on one, and take
+any other end for success. Only what hit a limit or a filter has a stop reason of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from ..events import (
+    AnySettlement,
+    Completed,
+    ErrorInfo,
+    Event,
+    Failed,
+    Interrupted,
+    Reasoning,
+    RunStarted,
+    Settled,
+    Stopped,
+    Text,
+    ToolCall,
+    ToolDelta,
+    Truncated,
+    Usage,
+)
+from . import openai_chat
+from .calls import CallPiece, Calls
+
+_encode = msgspec.json.Encoder().encode
+
+STOP_REASONS = {
+    "length": "max_tokens",
+    "content_filter": "refusal",
+    "tool_calls": "tool_use",
+    "function_call": "tool_use",
+}
+"""OpenAI's words for an ending in Anthropic's. All others are `end_turn`."""
+
+ERROR_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    409: "invalid_request_error",
+    410: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+"""Anthropic's name for an error of each status. All others are `api_error`."""
+
+STOPPED = 409
+"""The status of an answer that someone stopped: no success, no failure of the server, and nothing to try again."""
+
+
+def message_id(run_id: str) -> str:
+    """Return the id under which Anthropic's clients know a run."""
+    return "msg_" + run_id
+
+
+def run_id(message_id: str) -> str:
+    """Return the run that a message's id stands for."""
+    return message_id.removeprefix("msg_")
+
+
+def error(info: ErrorInfo) -> dict[str, Any]:
+    """Return an error in Anthropic's shape, with our own code beside its type."""
+    kind = ERROR_TYPES.get(info.status, "invalid_request_error" if info.status < 500 else "api_error")
+    told = {"type": kind, "message": info.message, "code": info.code, "param": info.param}
+    return {"type": "error", "error": told}
+
+
+def stop_reason(settled: Completed | Truncated, *, calls: bool) -> str:
+    """Return how an ending that was delivered is called here. A whole answer that calls tools says so, always."""
+    word = openai_chat.finish_reason(settled)
+    if isinstance(settled, Completed):
+        return "tool_use" if calls else STOP_REASONS.get(word, "end_turn")
+    return STOP_REASONS.get(word, "max_tokens")
+
+
+def unfinished(settled: Stopped | Failed | Interrupted, run: str) -> dict[str, Any]:
+    """Return the error that stands for an ending which is no delivered answer."""
+    told = openai_chat.verdict(settled, run)["holdfast"]
+    if isinstance(settled, Stopped):
+        message = f"The run was stopped: {settled.by}. What it said before is kept."
+        return {
+            "type": "error",
+            "error": {"type": "stopped", "message": message, "code": told["code"], "param": None},
+            "holdfast": told,
+        }
+    return {**error(settled.error), "holdfast": told}
+
+
+def usage(used: Usage) -> dict[str, int]:
+    """Return the tokens used, in Anthropic's words."""
+    return {"input_tokens": used.input_tokens, "output_tokens": used.output_tokens}
+
+
+class _Open:
+    """The block that is being written."""
+
+    __slots__ = ("index", "key", "whole")
+
+    def __init__(self, index: int, key: str) -> None:
+        self.index = index
+        self.key = key
+        self.whole = not key.startswith("call ")
+        """Another block may follow: text can end anywhere, a call only when it is all there."""
+
+
+class Blocks:
+    """Follows a run as blocks: what its events say, as the payloads of Anthropic's stream events."""
+
+    def __init__(self) -> None:
+        self._calls = Calls()
+        self._open: _Open | None = None
+        self._count = 0
+        self._held: list[tuple[str, CallPiece | str]] = []
+        self._seen: set[str] = set()
+        self.calls = False
+        """A tool was called."""
+
+    @property
+    def text_index(self) -> int | None:
+        """The index of the block, where text simply goes on."""
+        return self._open.index if self._open is not None and self._open.key == "text" and not self._held else None
+
+    def take(self, event: Event) -> Iterator[dict[str, Any]]:
+        """Return what one event adds."""
+        if isinstance(event, (Text, Reasoning)):
+            if event.choice == 0 and event.text:
+                yield from self._add("text" if isinstance(event, Text) else "thinking", event.text)
+        elif isinstance(event, (ToolDelta, ToolCall)) and event.choice == 0:
+            piece = self._calls.piece(event) if isinstance(event, ToolDelta) else self._calls.whole(event)
+            if piece is not None:
+                self.calls = True
+                yield from self._add(f"call {piece.id}", piece)
+
+    def end(self, *, close: bool) -> Iterator[dict[str, Any]]:
+        """Return what was held back, and where `close` the end of the last block."""
+        while self._held:
+            yield from self._stop()
+            yield from self._again()
+        if close:
+            yield from self._stop()
+
+    def _add(self, key: str, piece: CallPiece | str) -> Iterator[dict[str, Any]]:
+        if self._open is not None and self._open.key == key:
+            yield from self._go_on(self._open, piece)
+        elif self._open is not None and not self._open.whole:
+            self._held.append((key, piece))
+            return
+        elif key in self._seen:
+            return  # white space after a call that was whole
+        else:
+            yield from self._begin(key, piece)
+        if self._open is not None and self._open.whole and self._held:
+            yield from self._again()
+
+    def _again(self) -> Iterator[dict[str, Any]]:
+        held, self._held = self._held, []
+        for key, piece in held:
+            yield from self._add(key, piece)
+
+    def _begin(self, key: str, piece: CallPiece | str) -> Iterator[dict[str, Any]]:
+        yield from self._stop()
+        self._open = _Open(self._count, key)
+        self._count += 1
+        if isinstance(piece, CallPiece):
+            self._seen.add(key)
+        block = _empty(key, piece)
+        yield {"type": "content_block_start", "index": self._open.index, "content_block": block}
+        yield from self._go_on(self._open, piece)
+
+    def _go_on(self, block: _Open, piece: CallPiece | str) -> Iterator[dict[str, Any]]:
+        if isinstance(piece, CallPiece):
+            block.whole = block.whole or piece.whole
+            delta = {"type": "input_json_delta", "partial_json": piece.arguments}
+            if not piece.arguments:
+                return
+        elif block.key == "text":
+            delta = {"type": "text_delta", "text": piece}
+        else:
+            delta = {"type": "thinking_delta", "thinking": piece}
+        yield {"type": "content_block_delta", "index": block.index, "delta": delta}
+
+    def _stop(self) -> Iterator[dict[str, Any]]:
+        if self._open is not None:
+            yield {"type": "content_block_stop", "index": self._open.index}
+        self._open = None
+
+
+def _empty(key: str, piece: CallPiece | str) -> dict[str, Any]:
+    if isinstance(piece, CallPiece):
+        return {"type": "tool_use", "id": piece.id, "name": piece.name, "input": {}}
+    return {"type": "text", "text": ""} if key == "text" else {"type": "thinking", "thinking": "", "signature": ""}
+
+
+class MessageEvents:
+    """Renders one run as stream events, in order from its first event: the same log always gives the same bytes."""
+
+    def __init__(self, run: str, model: str) -> None:
+        self._run = run
+        self._model = model
+        self._blocks = Blocks()
+
+    def frames(self, events: Sequence[Event]) -> list[bytes]:
+        """Return the frames of the next events, one by one."""
+        out: list[bytes] = []
+        for event in events:
+            index = self._blocks.text_index if type(event) is Text and event.choice == 0 and event.text else None
+            if index is not None:
+                assert isinstance(event, Text)
+                out.append(
+                    b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,'
+                    b'"delta":{"type":"text_delta","text":%b}}\n\n' % (index, _encode(event.text))
+                )
+            else:
+                out.extend(_frame(payload) for payload in self._payloads(event))
+        return out
+
+    def _payloads(self, event: Event) -> Iterator[dict[str, Any]]:
+        if isinstance(event, RunStarted):
+            started = {**_head(self._run, self._model), "content": [], "stop_reason": None, "stop_sequence": None}
+            yield {"type": "message_start", "message": {**started, "usage": usage(Usage())}}
+            yield {"type": "ping"}
+        elif isinstance(event, Settled):
+            yield from self._ending(event.settlement)
+        else:
+            yield from self._blocks.take(event)
+
+    def _ending(self, settled: AnySettlement) -> Iterator[dict[str, Any]]:
+        if isinstance(settled, (Completed, Truncated)):
+            yield from self._blocks.end(close=True)
+            reason = stop_reason(settled, calls=self._blocks.calls)
+            yield {
+                "type": "message_delta",
+                "delta": {"stop_reason": reason, "stop_sequence": None},
+                "usage": usage(settled.usage),
+                **openai_chat.verdict(settled, self._run),
+            }
+            yield {"type": "message_stop"}
+        else:
+            yield from self._blocks.end(close=False)
+            yield unfinished(settled, self._run)
+
+
+def _frame(payload: dict[str, Any]) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (payload["type"].encode(), _encode(payload))
+
+
+def _head(run: str, model: str) -> dict[str, Any]:
+    return {"id": message_id(run), "type": "message", "role": "assistant", "model": model}
+
+
+class MessageAnswer:
+    """Gathers a run's events into the finished message."""
+
+    def __init__(self, run: str, model: str) -> None:
+        self._run = run
+        self._model = model
+        self._blocks = Blocks()
+        self._content: list[dict[str, Any]] = []
+        self._pieces: list[list[str]] = []
+
+    def add(self, events: Sequence[Event]) -> None:
+        """Take in the next events."""
+        for event in events:
+            self._gather(self._blocks.take(event))
+
+    def body(self, settled: AnySettlement | None) -> dict[str, Any]:
+        """Return the message, as far as the run has come; with an error around it where it did not get to its end."""
+        self._gather(self._blocks.end(close=False))
+        reason = stop_reason(settled, calls=self._blocks.calls) if isinstance(settled, (Completed, Truncated)) else None
+        said = {
+            **_head(self._run, self._model),
+            "content": [self._block(place) for place in range(len(self._content))],
+            "stop_reason": reason,
+            "stop_sequence": None,
+            "usage": usage(settled.usage if settled is not None else Usage()),
+        }
+        if settled is None:
+            return {**said, "holdfast": {"outcome": None, "run_id": self._run}}
+        if isinstance(settled, (Completed, Truncated)):
+            return {**said, **openai_chat.verdict(settled, self._run)}
+        return {**unfinished(settled, self._run), "partial": said}
+
+    def _gather(self, payloads: Iterator[dict[str, Any]]) -> None:
+        for payload in payloads:
+            if payload["type"] == "content_block_start":
+                self._content.append(payload["content_block"])
+                self._pieces.append([])
+            elif payload["type"] == "content_block_delta":
+                delta = payload["delta"]
+                self._pieces[payload["index"]].append(delta[_FIELD[delta["type"]]])
+
+    def _block(self, place: int) -> dict[str, Any]:
+        block, said = self._content[place], "".join(self._pieces[place])
+        if block["type"] == "tool_use":
+            return {**block, "input": _input(said)}
+        return {**block, block["type"]: said}
+
+
+_FIELD = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
+
+
+def _input(arguments: str) -> dict[str, Any]:
+    """Return a call's arguments as an object; those that are none are kept as they were written."""
+    try:
+        decoded = msgspec.json.decode((arguments.strip() or "{}").encode("utf-8", "replace"))
+    except (msgspec.DecodeError, RecursionError):
+        return {"arguments": arguments}
+    return decoded if isinstance(decoded, dict) else {"arguments": decoded}
