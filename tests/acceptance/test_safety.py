@@ -92,6 +92,7 @@ async def _alices_things(api: Native) -> dict[str, str]:
         "session_id": session,
         "run_id": run,
         "completion_id": (await completion.json())["id"],
+        "answer_id": f"msg_{completion.headers['x-run-id']}",
         "message_id": (await api.session(session))["messages"][1]["id"],
         "n": "1",
         "approval_id": "apr_1",
@@ -393,7 +394,7 @@ async def test_an_allowed_page_without_the_key_can_read_that_it_needs_one(tmp_pa
 # Owners.
 
 
-OWNED = {"session_id", "run_id", "completion_id"}
+OWNED = {"session_id", "run_id", "completion_id", "answer_id"}
 
 
 def owned(endpoint: Endpoint) -> bool:
@@ -409,6 +410,7 @@ async def test_what_belongs_to_another_is_not_there(world: World, endpoint: Endp
     """Not even that it exists can be learned: another's id is answered as one that never was, word for word."""
     never = {name: new_id(id.partition("_")[0]) if "_" in id else id for name, id in world.things.items()}
     never["completion_id"] = f"chatcmpl-{new_id('run').removeprefix('run_')}"
+    never["answer_id"] = f"msg_{new_id('run')}"
     before = world.stored()
 
     theirs, nobodys = [await call(world.bob.client, endpoint, things) for things in (world.things, never)]
@@ -513,6 +515,10 @@ async def test_two_owners_may_use_the_same_idempotency_key(world: World):
 
 changing = sorted({endpoint.path for endpoint in ENDPOINTS if endpoint.method != "GET"})
 reading = [endpoint for endpoint in ENDPOINTS if endpoint.method == "GET"]
+LOOKS_LIKE_AN_ID = {
+    "/api/sessions/import": (404, "session_not_found"),
+    "/v1/messages/count_tokens": (404, "run_not_found"),
+}
 
 
 @requirement("safe.post-only")
@@ -524,7 +530,7 @@ async def test_what_changes_something_cannot_be_done_by_get(world: World, path: 
 
     response = await world.alice.client.get(filled(path, world.things))
 
-    refused = (404, "session_not_found") if path == "/api/sessions/import" else (405, "method_not_allowed")
+    refused = LOOKS_LIKE_AN_ID.get(path, (405, "method_not_allowed"))
     assert is_readable or refused == (response.status, (await error_of(response))["code"])
     assert not is_readable or 200 == response.status
     assert before == world.stored()

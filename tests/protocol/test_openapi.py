@@ -88,6 +88,7 @@ async def test_the_server_does_as_its_description_says_whatever_is_asked(server,
         "session_id": session_id,
         "run_id": run_id,
         "completion_id": "chatcmpl-" + run_id.removeprefix("run_"),
+        "answer_id": f"msg_{run_id}",
         "model": "up/m",
     }
     config = "\n".join(["[parameters]", *(f'"path.{name}" = "{value}"' for name, value in known.items())])

@@ -89,11 +89,11 @@ def refusal(run: Run, settled: Failed | Interrupted) -> Response:
 
 async def get_message(parts: Parts, request: Request) -> Response:
     """Return a run as a message by the message's id, or stream it, from the start or after its first frames."""
-    message_id = request.path_params["message_id"]
+    answer_id = request.path_params["answer_id"]
     try:
-        run = await own_run(parts, request, anthropic_messages.run_id(message_id))
+        run = await own_run(parts, request, anthropic_messages.run_id(answer_id))
     except RunNotFound:
-        raise RunNotFound(message_id) from None
+        raise RunNotFound(answer_id) from None
     if request.query_params.get("stream") == "true":
         return message_stream(parts, run, skip=frames_seen(request))
     return await _poll(run)
@@ -138,7 +138,7 @@ ENDPOINTS = [
     ),
     Endpoint(
         "GET",
-        "/v1/messages/{message_id}",
+        "/v1/messages/{answer_id}",
         get_message,
         query={"stream": "true for events", "starting_after": "frames to leave out"},
         answers={
