@@ -27,7 +27,7 @@ from holdfast.events import Completed, Event, Failed, Finish, Notice, Stopped, T
 from holdfast.providers import ChatRequest
 from holdfast.providers.local import Local
 from holdfast.providers.local_child import Note
-from holdfast.providers.local_process import claim, connections
+from holdfast.providers.local_process import claim
 from holdfast.providers.weights import SMOLLM2, Weights, fetch, fetch_now, installers, weights_in
 from holdfast.run import Run
 
@@ -401,8 +401,7 @@ async def test_a_process_that_has_a_parent_is_nobody_elses(own_data: Path):
         server.stdout.readline()
         note = next((own_data / "models").glob(".process-*.json"))
         order = msgspec.json.decode(note.read_bytes(), type=Note).order
-        async with connections() as http:
-            claimed = await claim(order, http)
+        claimed = await claim(order)
         mode = note.stat().st_mode
 
     assert claimed is None

@@ -66,9 +66,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "cli": {"msgspec", "click", "rich", "aiohttp"},
     "asgi": {"msgspec", "starlette"},
     "server": {"msgspec", "starlette", "uvicorn", "uvloop", "httptools", "aiohttp", "anyio", "rich"},
-    "providers.http": {"msgspec", "aiohttp"},
-    "providers.local": {"msgspec", "aiohttp"},
-    "providers.local_process": {"msgspec", "aiohttp"},
+    "providers.connections": {"httptools"},
     "providers.local_child": {"msgspec", "xllamacpp"},
 }
 

@@ -12,26 +12,26 @@ upstream had given it up already.
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import math
 import os
 import random
+import socket
+import ssl
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from types import SimpleNamespace
 from typing import Any, ClassVar, Protocol, TypeAlias
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
-import aiohttp
 import msgspec
 
 from ..errors import ProviderBroke, ProviderError, ProviderRefused, ProviderUnreachable
 from ..events import Notice, Usage, Yielded
 from . import ChatRequest
+from .connections import Broken, Connections, NotHTTP, NotThere, Reply, head_of
 from .openai_stream import loosely, told
 from .redaction import redact
 
@@ -57,7 +57,6 @@ _LONGEST_PAUSE = 8.0
 _ERROR_BODY = 64 * 1024
 _END_OF_BODY_SECONDS = 0.05  # the last bytes of HTTP framing follow the last event at once, or it is not kept
 _DROPPING = 1.0  # seconds in which an upstream must have heard that an answer is not wanted any more
-_LARGE = 1024 * 1024  # aiohttp wants larger bodies as a file
 
 _TELLING_NAMES = ("auth", "key", "token", "secret", "cookie", "sig", "password")
 
@@ -78,7 +77,7 @@ class Answer(Protocol):
         ...
 
 
-Asked: TypeAlias = aiohttp.ClientResponse | ProviderError
+Asked: TypeAlias = Reply | ProviderError
 """A response whose status says that an answer follows, or what is wrong."""
 
 
@@ -88,7 +87,7 @@ class HTTPUpstream:
     `key` is the header that holds the API key. `linger` is how long is waited for the rest when the main thing has been
     said: what follows the finish reason, the body after an error's status.
 
-    Costs one HTTP session, and for each stream one connection.
+    Costs one connection for each stream.
     """
 
     def __init__(
@@ -109,8 +108,8 @@ class HTTPUpstream:
         self._linger = linger
         self.answered = False
         """Whether there was an answer when something was last looked up, be it that there is nothing to find."""
-        self._session: aiohttp.ClientSession | None = None
-        self._open: set[aiohttp.ClientResponse] = set()
+        self._connections = Connections(self._url.of(""), connect_timeout=connect_timeout)
+        self._open: set[Reply] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def stream(
@@ -132,32 +131,30 @@ class HTTPUpstream:
             async for events in reads:
                 yield events
 
-    async def read(self, answered: aiohttp.ClientResponse, answer: Answer) -> AsyncGenerator[list[Yielded]]:
+    async def read(self, answered: Reply, answer: Answer) -> AsyncGenerator[list[Yielded]]:
         """Yield the events of each read of a response together; raise unless it said how it ended."""
-        watch = _Watch(answered)
         try:
             self._open.add(answered)
             while not answer.over:
-                if events := await self._next(answered.content, answer):
+                if events := await self._next(answered, answer):
                     yield events
             if answer.error is not None:
                 raise answer.error
-            await _read_to_end(answered.content)
+            await _read_to_end(answered)
         finally:
-            watch.end()
             self._open.discard(answered)
             answered.close()
 
-    async def _next(self, content: aiohttp.StreamReader, answer: Answer) -> list[Yielded]:
+    async def _next(self, answered: Reply, answer: Answer) -> list[Yielded]:
         """Return the events of the next read, or of the end."""
         try:
             if answer.finished:
                 async with asyncio.timeout(self._linger):
-                    data = await content.readany()
+                    data = await answered.read()
             else:
-                data = await content.readany()
-        except (aiohttp.ClientError, OSError):
-            return answer.feed(_unread(content)) + answer.end(cut=True)
+                data = await answered.read()
+        except (Broken, TimeoutError):
+            return answer.end(cut=True)
         return answer.feed(data) if data else answer.end()
 
     async def ask(self, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> Asked:
@@ -168,7 +165,7 @@ class HTTPUpstream:
         """Return the response with an answer that was asked for before, or what is wrong."""
         return await self._asked(self._send("GET", self._url.of(path, query)))
 
-    async def _asked(self, sending: Awaitable[aiohttp.ClientResponse]) -> Asked:
+    async def _asked(self, sending: Awaitable[Reply]) -> Asked:
         try:
             response = await sending
         except ProviderError as error:
@@ -180,69 +177,28 @@ class HTTPUpstream:
         finally:
             response.close()
 
-    async def _send(
-        self, method: str, url: str, body: bytes = b"", headers: Mapping[str, str] | None = None
-    ) -> aiohttp.ClientResponse:
-        while True:
-            connection = SimpleNamespace(was_used_before=False)
-            try:
-                return await self._http().request(
-                    method,
-                    url,
-                    data=io.BytesIO(body) if len(body) > _LARGE else body or None,
-                    headers={**self._headers, **(headers or {})},
-                    allow_redirects=False,
-                    trace_request_ctx=connection,
-                )
-            except aiohttp.ClientError as error:
-                was_given_up = isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError)
-                if not (connection.was_used_before and was_given_up):
-                    raise self._explain(error) from error
+    async def _send(self, method: str, url: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> Reply:
+        head = head_of(method, url, {**self._headers, **(headers or {})}, len(body))
+        try:
+            return await self._connections.send(head, body)
+        except NotHTTP as error:
+            raise ProviderBroke(f"{self.name} answered with something that is not HTTP.") from error
+        except Broken as error:
+            raise ProviderBroke(f"{self.name} closed the connection before it answered.") from error
+        except NotThere as error:
+            why = _why_not_there(error.__cause__, self._connect_timeout)
+            raise ProviderUnreachable(f"{self.name} could not be reached: {why}.") from error
 
-    def _explain(self, error: aiohttp.ClientError) -> ProviderError:
-        """Return what a failure before any answer is. The host is left out: not every reader may know it."""
-        if isinstance(error, aiohttp.ServerTimeoutError):
-            why = f"nothing was there within {self._connect_timeout:g} s"
-        elif isinstance(error, aiohttp.ClientConnectorDNSError):
-            why = "its name could not be resolved"
-        elif isinstance(error, aiohttp.ClientSSLError):
-            why = "TLS failed"
-        elif isinstance(error, aiohttp.InvalidURL):
-            why = "its address is no URL"
-        elif isinstance(error, aiohttp.ClientConnectorError):
-            why = os.strerror(error.errno).lower() if error.errno else "the connection failed"
-        elif isinstance(error, aiohttp.ClientConnectionError):
-            return ProviderBroke(f"{self.name} closed the connection before it answered.")
-        else:
-            return ProviderBroke(f"{self.name} answered with something that is not HTTP.")
-        return ProviderUnreachable(f"{self.name} could not be reached: {why}.")
-
-    async def _refusal(self, response: aiohttp.ClientResponse) -> ProviderError:
+    async def _refusal(self, response: Reply) -> ProviderError:
         if response.status == HTTPStatus.OK:
             return ProviderBroke(f"{self.name} sent a compressed answer, which was not asked for.")
         if 300 <= response.status < 400:
             return Refused(f"{self.name} redirects to another address, which is not followed.", response)
-        body = b"" if _is_compressed(response) else await _read_error(response.content, self._linger)
+        body = b"" if _is_compressed(response) else await _read_error(response, self._linger)
         value = loosely(body)
         said = told(value)
         message = f"{self.name} answered {response.status}: {redact(said, self.secrets) or _phrase(response.status)}"
         return Refused(message, response, unredacted=said, param=_param(value, self.secrets))
-
-    def _http(self) -> aiohttp.ClientSession:
-        """Return the session, made when it is first needed: it belongs to the loop that runs then."""
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0),
-                timeout=aiohttp.ClientTimeout(
-                    total=None, connect=self._connect_timeout, sock_connect=self._connect_timeout
-                ),
-                response_class=_Response,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,
-                trust_env=False,
-                trace_configs=[_tell_when_used_before()],
-            )
-        return self._session
 
     def path_to(self, path: str) -> str:
         """Return a path under `/v1`, whether or not the base URL ends with that."""
@@ -265,19 +221,18 @@ class HTTPUpstream:
 
     async def get(self, path: str, limit: int, query: str = "") -> Any:
         """Return the JSON of up to `limit` bytes that is found there; None where there is none now."""
-        answered = False
+        answered, body = False, b""
         try:
-            response = await self._http().get(self._url.of(path, query), headers=self._headers, allow_redirects=False)
+            response = await self._send("GET", self._url.of(path, query))
             answered = response.status < 500 and response.status not in (401, 403)
-        except aiohttp.ClientError:
+        except ProviderError:
             return None
         finally:
             self.answered = answered
-        body = b""
         try:
             if response.status == HTTPStatus.OK:
-                body = await _read_upto(response.content, limit)
-        except aiohttp.ClientError:
+                body = await response.read_upto(limit)
+        except Broken:
             return None
         finally:
             response.close()
@@ -289,9 +244,7 @@ class HTTPUpstream:
             response.close()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        self._connections.close()
 
 
 def encode_body(body: Mapping[str, Any]) -> bytes:
@@ -300,52 +253,6 @@ def encode_body(body: Mapping[str, Any]) -> bytes:
         return msgspec.json.encode(body)
     except UnicodeEncodeError:  # half an emoji: JSON can escape it, UTF-8 cannot hold it
         return json.dumps(body).encode()
-
-
-class _Response(aiohttp.ClientResponse):
-    """A response whose `close` is an abort: a polite close would wait for a peer that does not read."""
-
-    def close(self) -> None:
-        """Close the socket now, and await nothing."""
-        transport = self.connection.transport if self.connection is not None else None
-        super().close()
-        if transport is not None:
-            transport.abort()
-
-
-class _Watch:
-    """Wakes the reader of a body when its connection is gone.
-
-    aiohttp itself does that, but not where the body's chunked framing is broken: the reader would wait for ever.
-    """
-
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
-        self._content = response.content
-        protocol = response.connection.protocol if response.connection is not None else None
-        self._closed = protocol.closed if protocol is not None else None
-        if self._closed is not None:
-            self._closed.add_done_callback(self._wake)
-        elif protocol is not None:
-            self._break()
-
-    def _wake(self, closed: asyncio.Future[None]) -> None:
-        _seen(closed)
-        self._break()
-
-    def _break(self) -> None:
-        if not self._content.is_eof() and self._content.exception() is None:
-            self._content.set_exception(aiohttp.ClientPayloadError("the framing of the body is broken"))
-
-    def end(self) -> None:
-        """Let go of the reader, but see the connection's own end: asyncio reports an error that nobody saw."""
-        if self._closed is not None:
-            self._closed.remove_done_callback(self._wake)
-            self._closed.remove_done_callback(_seen)
-            self._closed.add_done_callback(_seen)
-
-
-def _seen(closed: asyncio.Future[None]) -> None:
-    closed.exception()
 
 
 class Refused(ProviderRefused):
@@ -361,9 +268,7 @@ class Refused(ProviderRefused):
         429: (429, "upstream_rate_limited"),
     }
 
-    def __init__(
-        self, message: str, response: aiohttp.ClientResponse, *, unredacted: str = "", param: str | None = None
-    ) -> None:
+    def __init__(self, message: str, response: Reply, *, unredacted: str = "", param: str | None = None) -> None:
         status, code = self._MEANING.get(response.status, (502, "upstream_error"))
         super().__init__(message, code=code, status=status, retry_after=retry_after(response.headers, time.time()))
         self.answered = response.status
@@ -476,7 +381,7 @@ def _characters(value: Any) -> int:
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
     """Return the seconds that an upstream asks to be left alone: 0 to an hour; None where it asks nothing sensible."""
-    value = headers.get("Retry-After", "").strip()
+    value = headers.get("retry-after", "").strip()
     try:
         seconds = float(value)
     except ValueError:
@@ -491,45 +396,40 @@ def _seconds_until(date: str, now: float) -> float:
         return math.nan
 
 
-async def _read_error(content: aiohttp.StreamReader, within: float) -> bytes:
+async def _read_error(response: Reply, within: float) -> bytes:
     """Read as much of an error's body as is worth it; the status has said the main thing."""
     try:
         async with asyncio.timeout(within):
-            return await _read_upto(content, _ERROR_BODY)
-    except (aiohttp.ClientError, OSError):
+            return await response.read_upto(_ERROR_BODY)
+    except (Broken, TimeoutError):
         return b""
 
 
-async def _read_upto(content: aiohttp.StreamReader, limit: int) -> bytes:
-    body = bytearray()
-    while len(body) < limit and (data := await content.readany()):
-        body += data
-    return bytes(body[:limit])
-
-
-async def _read_to_end(content: aiohttp.StreamReader) -> None:
+async def _read_to_end(response: Reply) -> None:
     """Read what follows the last event, so that the connection can be used again; if that takes long it is not."""
+    if response.is_whole:
+        return
     try:
         async with asyncio.timeout(_END_OF_BODY_SECONDS):
-            while await content.readany():
+            while await response.read():
                 pass
-    except (aiohttp.ClientError, OSError):
+    except (Broken, TimeoutError):
         pass  # the answer is whole all the same
 
 
-def _unread(content: aiohttp.StreamReader) -> bytes:
-    """Return what had arrived before a connection broke: aiohttp raises first and would have it lost."""
-    return b"".join(content._buffer)
-
-
-def _tell_when_used_before() -> aiohttp.TraceConfig:
-    async def tell(session: aiohttp.ClientSession, context: SimpleNamespace, params: Any) -> None:
-        if context.trace_request_ctx is not None:
-            context.trace_request_ctx.was_used_before = True
-
-    trace = aiohttp.TraceConfig()
-    trace.on_connection_reuseconn.append(tell)
-    return trace
+def _why_not_there(error: BaseException | None, within: float) -> str:
+    """Return why no connection could be made. The host is left out: not every reader may know it."""
+    match error:
+        case TimeoutError():
+            return f"nothing was there within {within:g} s"
+        case socket.gaierror() | UnicodeError():
+            return "its name could not be resolved"
+        case ssl.SSLError():
+            return "TLS failed"
+        case OSError(errno=int(number)):
+            return os.strerror(number).lower()
+        case _:
+            return "the connection failed"
 
 
 def _merged(key: Mapping[str, str], headers: Mapping[str, str]) -> dict[str, str]:
@@ -556,8 +456,8 @@ def _secrets(headers: Mapping[str, str], url: _Url) -> tuple[str, ...]:
     return tuple(value.removeprefix("Bearer ").strip() for value in telling)
 
 
-def _is_compressed(response: aiohttp.ClientResponse) -> bool:
-    return response.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity")
+def _is_compressed(response: Reply) -> bool:
+    return response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity")
 
 
 def _phrase(status: int) -> str:

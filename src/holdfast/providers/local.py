@@ -26,14 +26,14 @@ from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import msgspec
 
 from ..errors import ProviderError, ProviderRefused
 from ..events import Notice, Usage, Yielded
 from . import ChatRequest
+from .connections import Broken, Reply
 from .local_child import Order
-from .local_process import WHO, ModelProcess, ProcessGone, claim, connections, is_any_left, start
+from .local_process import WHO, ModelProcess, ProcessGone, claim, is_any_left, start
 from .openai_stream import AnswerDecoder
 from .seen import Seen, lost
 from .weights import SMOLLM2, fetch, weights_in
@@ -49,7 +49,7 @@ _REMINDER = 20.0  # seconds after which a wait is told again: the engine takes s
 _PROGRESS = re.compile(rb'"prompt_progress":\{"total":(\d+),"cache":(\d+),"processed":(\d+)')
 
 
-_Ask = Callable[[ModelProcess], Awaitable[aiohttp.ClientResponse]]
+_Ask = Callable[[ModelProcess], Awaitable[Reply]]
 
 
 class Local:
@@ -86,7 +86,6 @@ class Local:
         self._slots = slots
         self._threads = threads or max(1, _cores() - 1)
         self._turns = asyncio.Semaphore(slots)
-        self._http: aiohttp.ClientSession | None = None
         self._starting: asyncio.Task[ModelProcess] | None = None
         self._stage: Callable[[], Notice] = _loading("")
         self._tasks: set[asyncio.Task[None]] = set()
@@ -130,9 +129,6 @@ class Local:
             await asyncio.wait({starting})
             if _is_up(starting):
                 await starting.result().end()
-        http, self._http = self._http, None
-        if http is not None:
-            await http.close()
 
     # answering
 
@@ -181,7 +177,7 @@ class Local:
         try:
             response = await ask(process)
             while not answer.over:
-                if events := await _next_of(response.content, answer, prompt):
+                if events := await _next_of(response, answer, prompt):
                     yield events
             if answer.error is not None:
                 raise await process.explain(answer.error)
@@ -231,10 +227,9 @@ class Local:
             raise ProviderError(why_not, code="model_not_installed")
         model = await self._weights()
         self._stage = _loading(model.stem)
-        self._http = self._http or connections()
         order = self._order(model)
-        claimed = await claim(order, self._http) if order.linger else None
-        return claimed or await start(order, self._http)
+        claimed = await claim(order) if order.linger else None
+        return claimed or await start(order)
 
     def _order(self, model: Path) -> Order:
         return Order(
@@ -359,13 +354,12 @@ class _Prompt:
         return events
 
 
-async def _next_of(content: aiohttp.StreamReader, answer: AnswerDecoder, prompt: _Prompt) -> list[Yielded]:
+async def _next_of(response: Reply, answer: AnswerDecoder, prompt: _Prompt) -> list[Yielded]:
     """Return the events of the next read, or of the end."""
     try:
-        data = await content.readany()
-    except (aiohttp.ClientError, OSError):
-        # What had arrived before the connection broke: aiohttp raises first and would have it lost.
-        return answer.feed(b"".join(content._buffer)) + answer.end(cut=True)
+        data = await response.read()
+    except Broken:
+        return answer.end(cut=True)
     return prompt.read(data) + answer.feed(data) if data else answer.end()
 
 

@@ -9,27 +9,29 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import urlencode
 
-import aiohttp
 import msgspec
 
 from ..errors import ProviderBroke, ProviderError, ProviderRefused
 from . import local_child
+from .connections import Broken, Connections, NotThere, Reply, head_of
 from .local_child import CLAIMED, END, LOOPBACK, Note, Order, Ready
 from .redaction import redact
 from .seen import lost
 
-__all__ = ["WHO", "ModelProcess", "ProcessGone", "claim", "connections", "is_any_left", "start"]
+__all__ = ["WHO", "ModelProcess", "ProcessGone", "claim", "is_any_left", "start"]
 
 WHO = "The embedded model"
 
 _ENDING = 2.0  # seconds that the process may take to end
 _CLAIMING = 1.0  # seconds that it may take to notice the end of its parent and to answer a new one
 _KNOCK = 0.02
+_LARGEST = 1024 * 1024  # bytes of an answer that is not a stream
 _LAST_WORDS = 2000  # bytes of its stderr that are kept
 
 
@@ -37,16 +39,7 @@ class ProcessGone(ProviderBroke):
     """The process ended before it answered anything: to ask a new one repeats nothing."""
 
 
-def connections() -> aiohttp.ClientSession:
-    """Return a client for the process. It drops a connection after a stream, so none is used again."""
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(force_close=True, limit=0),
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=10.0),
-        cookie_jar=aiohttp.DummyCookieJar(),
-    )
-
-
-async def start(order: Order, http: aiohttp.ClientSession) -> ModelProcess:
+async def start(order: Order) -> ModelProcess:
     """Start the process and wait until it has loaded the model."""
     child = await _Child.spawn()
     address = ""
@@ -56,7 +49,7 @@ async def start(order: Order, http: aiohttp.ClientSession) -> ModelProcess:
         if not address:
             child.kill()
             await child.ended()
-    return ModelProcess(child, address, order.key, http)
+    return ModelProcess(child, address, order.key)
 
 
 async def _give(order: Order, child: _Child) -> str:
@@ -75,13 +68,13 @@ def is_any_left(folder: Path) -> bool:
     return any(True for _ in _notes(folder))
 
 
-async def claim(order: Order, http: aiohttp.ClientSession) -> ModelProcess | None:
+async def claim(order: Order) -> ModelProcess | None:
     """Return a process that a killed parent has left behind, if it lingers and does what is wanted here."""
     for note in await asyncio.to_thread(lambda: list(_notes(Path(order.notes)))):
         if (note.order.model, note.order.context) != (order.model, order.context):
             continue
         if found := await _Found.claim(note):
-            return ModelProcess(found, note.address, note.order.key, http)
+            return ModelProcess(found, note.address, note.order.key)
     return None
 
 
@@ -251,11 +244,11 @@ class _Slot(msgspec.Struct, frozen=True):
 class ModelProcess:
     """A server of llama.cpp's that is ours alone."""
 
-    def __init__(self, lifeline: Lifeline, address: str, key: str, http: aiohttp.ClientSession) -> None:
+    def __init__(self, lifeline: Lifeline, address: str, key: str) -> None:
         self._lifeline = lifeline
         self._address = address
-        self._http = http
-        self._headers = {"Authorization": f"Bearer {key}"}
+        self._connections = Connections(address, keep=False)  # it drops a connection after a stream
+        self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
 
     @property
     def pid(self) -> int:
@@ -267,26 +260,17 @@ class ModelProcess:
         """Whether it has ended."""
         return self._lifeline.is_cut
 
-    async def ask(self, body: bytes, name: str = "") -> aiohttp.ClientResponse:
+    async def ask(self, body: bytes, name: str = "") -> Reply:
         """Return the response with the answer.
 
         An answer with a `name` is written to its end, whoever reads it: it can be attached to, and has to be dropped.
         """
-        headers = {**self._headers, "X-Conversation-Id": name} if name else self._headers
-        try:
-            response = await self._http.post(f"{self._address}/v1/chat/completions", data=body, headers=headers)
-        except aiohttp.ClientError as error:
-            raise await self._unanswered() from error
+        response = await self._send("POST", "/v1/chat/completions", body, {"X-Conversation-Id": name} if name else {})
         return await self._accepted(response)
 
-    async def attach(self, name: str) -> aiohttp.ClientResponse:
+    async def attach(self, name: str) -> Reply:
         """Return the response with a named answer, from its beginning."""
-        try:
-            response = await self._http.get(
-                f"{self._address}/v1/stream", params={"conv_id": name, "from": "0"}, headers=self._headers
-            )
-        except aiohttp.ClientError as error:
-            raise await self._unanswered() from error
+        response = await self._send("GET", f"/v1/stream?{urlencode({'conv_id': name, 'from': '0'})}")
         if response.status != HTTPStatus.OK:
             response.close()
             raise lost(WHO, "has no such answer, or no longer all of it")
@@ -294,25 +278,31 @@ class ModelProcess:
 
     async def drop(self, name: str) -> None:
         """Stop writing a named answer, and forget it."""
-        url, params = f"{self._address}/v1/stream", {"conv_id": name}
         try:
-            async with asyncio.timeout(_ENDING), self._http.delete(url, params=params, headers=self._headers):
-                pass
-        except (aiohttp.ClientError, TimeoutError):
+            async with asyncio.timeout(_ENDING):
+                (await self._send("DELETE", f"/v1/stream?{urlencode({'conv_id': name})}")).close()
+        except (ProviderBroke, TimeoutError):
             pass  # it has ended, or will be ended, and the answer with it
 
     async def working(self) -> int:
         """Return how many answers it is working on."""
-        async with self._http.get(f"{self._address}/slots", headers=self._headers) as response:
-            slots = msgspec.json.decode(await response.read(), type=list[_Slot])
+        response = await self._send("GET", "/slots")
+        slots = msgspec.json.decode(await response.read_upto(_LARGEST), type=list[_Slot])
         return sum(slot.is_processing for slot in slots)
 
-    async def _accepted(self, response: aiohttp.ClientResponse) -> aiohttp.ClientResponse:
+    async def _send(self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> Reply:
+        head = head_of(method, self._address + path, {**self._headers, **(headers or {})}, len(body))
+        try:
+            return await self._connections.send(head, body)
+        except (Broken, NotThere) as error:
+            raise await self._unanswered() from error
+
+    async def _accepted(self, response: Reply) -> Reply:
         if response.status == HTTPStatus.OK:
             return response
         try:
-            raise _refusal(await response.read())
-        except aiohttp.ClientError as error:
+            raise _refusal(await response.read_upto(_LARGEST))
+        except Broken as error:
             raise await self._unanswered() from error
         finally:
             response.close()
