@@ -162,6 +162,12 @@ REQUIREMENTS: dict[str, str] = {
         "Anthropic's clients get blocks, stop reasons and errors as from Anthropic; only what was delivered ends in "
         "message_stop, and leaving stops the run."
     ),
+    # settings
+    "set.change": "What is set while the server runs counts for the next run, as a whole, and cuts off no run.",
+    "set.pinned": "What a flag, the environment or the file sets is not changed elsewhere, and it is said where.",
+    "set.secrets": "A key that was set is never shown again, and goes to no other address.",
+    "set.admin": "Only an admin changes the settings.",
+    "set.found": "A local server that starts later is found; one that went away is told as away.",
     # limits and safety
     "safe.key": "Without the key: 401.",
     "safe.bind": "No open bind without a key.",

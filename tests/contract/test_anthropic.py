@@ -27,7 +27,8 @@ from holdfast.events import (
 from holdfast.providers import ChatRequest
 from holdfast.providers.anthropic import Anthropic
 from holdfast.providers.anthropic_stream import MessageDecoder
-from holdfast.server.app import create_app, make_provider
+from holdfast.server.app import create_app
+from holdfast.server.provided import make_provider
 from holdfast.server.settings import ProviderSettings, Settings, SettingsError, discovered
 from holdfast.store.memory import MemoryStore
 from tests.contract.test_provider import AT_ONCE, consume, gone, listen

@@ -10,7 +10,7 @@ from holdfast.engine import Engine
 from holdfast.errors import AnswerLost, ProviderRefused
 from holdfast.events import Failed, Finish, Reasoning, Stopped, Text
 from holdfast.providers import Attaching, ChatRequest, Provider
-from holdfast.server.app import make_provider
+from holdfast.server.provided import make_provider
 from holdfast.server.settings import ProviderSettings, Settings
 from tests.support.native import Native
 from tests.support.server import Server

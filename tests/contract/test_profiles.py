@@ -8,7 +8,7 @@ import pytest
 from holdfast.events import Finish, Reasoning, Text, Usage
 from holdfast.providers import ChatRequest
 from holdfast.providers.profiles import PROFILES, ProfileName
-from holdfast.server.app import make_provider
+from holdfast.server.provided import make_provider
 from holdfast.server.settings import ProviderSettings, Settings, SettingsError
 from tests.support import upstream as u
 from tests.support.upstream import REASONING, TEXT, Upstream

@@ -14,6 +14,7 @@ from typing import Any
 import click
 import msgspec
 
+from ..server.configured import with_saved
 from ..server.keys import KeyFile
 from ..server.settings import Settings, data_folder, load, load_with_sources
 from ..store.opening import open_store
@@ -38,8 +39,8 @@ def config() -> None:
 @click.option("--config", "file", type=click.Path(), help="Settings file (holdfast.toml).")
 @telling
 def config_show(sources: bool, file: str | None, **flags: Any) -> None:
-    """Print every setting. A flag beats the environment, which beats the file, which beats the default."""
-    settings, given = load_with_sources(flags, os.environ, file)
+    """Print every setting. A flag beats the environment, then come the file, what was set since, and the default."""
+    settings, given = with_saved(*load_with_sources(flags, os.environ, file))
     rows = []
     for field in msgspec.structs.fields(Settings):
         shown = _shown(field.name, getattr(settings, field.name), settings)
@@ -79,11 +80,12 @@ def _folder(data: str | None, config: str | None) -> pathlib.Path:
 
 @key.command("new")
 @click.argument("name")
+@click.option("--admin", is_flag=True, help="May change the settings, too.")
 @_folder_options
 @telling
-def key_new(name: str, **where: Any) -> None:
+def key_new(name: str, admin: bool, **where: Any) -> None:
     """Make a key. It is shown once, and works within a second. From the first one on, everyone needs a key."""
-    made = KeyFile(_folder(**where)).new(name)
+    made = KeyFile(_folder(**where)).new(name, admin=admin)
     click.echo(made)
     show.err.print("[dim]Keep it: it is not shown again. Clients send it as Authorization: Bearer …[/]")
     show.err.print("[dim]This command line sends what HOLDFAST_API_KEY holds.[/]")
@@ -97,7 +99,9 @@ def key_ls(**where: Any) -> None:
     made = KeyFile(_folder(**where)).made
     if not made:
         show.err.print("[dim]No keys. `holdfast key new NAME` makes one.[/]")
-    show.table(("name", "made"), [(key.name, _day(key.created_at)) for key in made])
+    show.table(
+        ("name", "made", "rights"), [(key.name, _day(key.created_at), "admin" if key.admin else "") for key in made]
+    )
 
 
 @key.command("revoke")

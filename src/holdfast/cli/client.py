@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -16,7 +16,7 @@ from ..providers.sse import SSEDecoder
 from ..server.app import create_app
 from ..server.keys import Keys
 from ..server.serving import address, listen, serve_in_background
-from ..server.settings import Settings, data_folder, load
+from ..server.settings import Settings, data_folder, load_with_sources
 from ..store.opening import open_store
 from ..store.sqlite import StoreInUse
 
@@ -107,14 +107,14 @@ def _loosely(body: bytes) -> Object:
 @asynccontextmanager
 async def connect(url: str | None, data: str | None, config: str | None) -> AsyncGenerator[Api]:
     """Find the server: the one that was named, the one that runs here, or one of our own for as long as we need it."""
-    settings = load({"data": data}, os.environ, config)
+    settings, sources = load_with_sources({"data": data}, os.environ, config)
     headers = {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
     async with aiohttp.ClientSession(headers=headers, trust_env=False) as http:
         here = url or local_url(settings)
         if url or (data is None and await is_there(http, here)):
             yield Api(http, here.rstrip("/"))
             return
-        async with _own_server(settings) as own:
+        async with _own_server(settings, sources) as own:
             yield Api(http, own)
 
 
@@ -133,12 +133,13 @@ async def is_there(http: aiohttp.ClientSession, url: str) -> bool:
 
 
 @asynccontextmanager
-async def _own_server(settings: Settings) -> AsyncGenerator[str]:
+async def _own_server(settings: Settings, sources: Mapping[str, str]) -> AsyncGenerator[str]:
     local = msgspec.structs.replace(settings, host="127.0.0.1", port=0, api_key="", keys=(), drain=0.0)
     try:
         store = await asyncio.to_thread(open_store, f"sqlite:{data_folder(settings)}")
     except StoreInUse as error:
         raise CallFailed(f"{error} If it is a server, name it with --url instead of --data.") from None
     sock = listen(local)
-    async with serve_in_background(create_app(local, store, keys=NO_KEYS), sock):
+    app = await asyncio.to_thread(create_app, local, store, keys=NO_KEYS, sources=sources)
+    async with serve_in_background(app, sock):
         yield address(sock)

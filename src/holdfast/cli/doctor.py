@@ -16,13 +16,15 @@ from typing import NamedTuple
 
 import aiohttp
 import click
+import msgspec
 from rich.markup import escape
 
 from .. import __version__
 from ..errors import HoldfastError
-from ..server.app import make_provider
+from ..server.configured import Saved, SavedFile
 from ..server.discovery import load_and_look
 from ..server.keys import KeyFile
+from ..server.provided import make_provider
 from ..server.settings import ProviderSettings, Settings, data_folder
 from . import show
 from .client import is_there, local_url
@@ -66,7 +68,17 @@ def _examine(config: str | None, data: str | None) -> Iterator[Finding]:
     folder = data_folder(settings).absolute()
     for look in (_folder, _database, _keys):
         yield from look(folder)
-    yield from asyncio.run(_port_and_providers(settings))
+    try:
+        saved = SavedFile(folder).read()
+    except HoldfastError as error:
+        yield Finding("bad", str(error))
+        return
+    yield from _saved(folder, saved)
+    named = {described.name for described in settings.providers}
+    added = tuple(described for described in saved.providers if described.name not in named)
+    yield from asyncio.run(
+        _port_and_providers(msgspec.structs.replace(settings, providers=(*settings.providers, *added)))
+    )
 
 
 def _folder(folder: pathlib.Path) -> Iterator[Finding]:
@@ -105,6 +117,18 @@ def _keys(folder: pathlib.Path) -> Iterator[Finding]:
     yield Finding(
         "ok", f"{count} keys made here" if count else "no keys made here: only this machine can use the server"
     )
+
+
+def _saved(folder: pathlib.Path, saved: Saved) -> Iterator[Finding]:
+    """Look at what was set while the server ran."""
+    path = SavedFile(folder).path
+    if not path.exists():
+        return
+    if path.stat().st_mode & 0o077 and os.name == "posix":
+        yield Finding("bad", f"others can read {path}, which holds keys", f"chmod 600 {path}, and change the keys.")
+        return
+    names = ", ".join(described.name for described in saved.providers)
+    yield Finding("ok", f"set while the server ran: {names or 'no providers'} ({path})")
 
 
 async def _port_and_providers(settings: Settings) -> list[Finding]:

@@ -17,9 +17,8 @@ from ..providers.local import Local
 from ..providers.weights import fetch_now
 from ..server.app import create_app
 from ..server.context import Parts
-from ..server.discovery import load_and_look
 from ..server.serving import listen, serve_forever
-from ..server.settings import data_folder
+from ..server.settings import data_folder, load_with_sources
 from ..store.opening import open_store
 from .commands import telling
 
@@ -36,11 +35,11 @@ def serve(config: str | None, **flags: Any) -> None:
 
     Every setting can also be given as HOLDFAST_<NAME>, or in the settings file.
     """
-    settings = load_and_look(flags, os.environ, config)
+    settings, sources = load_with_sources(flags, os.environ, config)
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
     sock = listen(settings)
     store = open_store(f"sqlite:{data_folder(settings)}")
-    app = create_app(settings, store)
+    app = create_app(settings, store, sources=sources)
     has_started = serve_forever(app, sock, lambda url: _is_ready(url, app.state.parts))
     sys.exit(0 if has_started else 1)
 

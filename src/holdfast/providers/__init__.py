@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
@@ -58,6 +60,11 @@ class Telling(Protocol):
         """Tell whether the upstream answered when it was last asked, which may be now."""
         ...
 
+    @property
+    def is_away(self) -> bool:
+        """Whether it gave no answer when it was last asked. One that was never asked is not away."""
+        ...
+
 
 @runtime_checkable
 class Attaching(Protocol):
@@ -90,8 +97,37 @@ class Providers:
     """Finds who answers for a model: `provider/model`, or the bare name where only one can be meant."""
 
     def __init__(self, providers: Sequence[Provider]) -> None:
-        self.all = tuple(providers)
+        self.all: tuple[Provider, ...] = ()
+        self._by_name: dict[str, Provider] = {}
+        self._users: Counter[int] = Counter()
+        self._closing: set[asyncio.Task[None]] = set()
+        self.change(providers)
+
+    def change(self, providers: Sequence[Provider]) -> None:
+        """Let these answer from now on. One that is left out is closed when the last run that uses it has ended."""
+        before, self.all = self.all, tuple(providers)
         self._by_name = {provider.name: provider for provider in providers}
+        for provider in before:
+            self._let_go(provider)
+
+    @contextmanager
+    def using(self, provider: Provider) -> Iterator[None]:
+        """Keep a provider open for a run, also where it is left out meanwhile."""
+        self._users[id(provider)] += 1
+        try:
+            yield
+        finally:
+            self._users[id(provider)] -= 1
+            self._let_go(provider)
+
+    def _let_go(self, provider: Provider) -> None:
+        if self._users[id(provider)]:
+            return
+        del self._users[id(provider)]
+        if not any(provider is other for other in self.all):
+            task = asyncio.create_task(provider.close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
 
     async def find(self, model: str) -> tuple[Provider, str]:
         """Return the provider and the model's name as its upstream knows it."""
@@ -129,6 +165,14 @@ class Providers:
             f"{provider.name}/{model}" for provider, models in zip(self.all, lists, strict=True) for model in models
         ]
 
+    async def first(self) -> str | None:
+        """Return the first model of a provider that answers, as far as is known, or else the first of all."""
+        here = [provider for provider in self.all if not (isinstance(provider, Telling) and provider.is_away)]
+        for provider in (*here, *self.all):
+            if models := await provider.list_models():
+                return f"{provider.name}/{models[0]}"
+        return None
+
     async def states(self) -> list[ProviderState]:
         """Return how each provider is. They are asked at once, so that a dead one delays nobody but the answer."""
         return await asyncio.gather(*map(state_of, self.all))
@@ -137,6 +181,8 @@ class Providers:
         """Let go of all connections."""
         for provider in self.all:
             await provider.close()
+        if self._closing:
+            await asyncio.wait(self._closing)
 
 
 def _near(model: str, known: Sequence[str]) -> list[str]:

@@ -106,7 +106,7 @@ class HTTPUpstream:
         self.secrets = _secrets(self._headers, self._url)
         self._connect_timeout = connect_timeout
         self._linger = linger
-        self.answered = False
+        self.answered: bool | None = None
         """Whether there was an answer when something was last looked up, be it that there is nothing to find."""
         self._connections = Connections(self._url.of(""), connect_timeout=connect_timeout)
         self._open: set[Reply] = set()

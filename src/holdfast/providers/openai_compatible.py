@@ -180,7 +180,12 @@ class OpenAICompatible:
     async def answers(self) -> bool:
         """Tell whether the upstream answered when it was last asked for its models, be it that it has no list."""
         await self._catalogue.names()
-        return self._upstream.answered
+        return bool(self._upstream.answered)
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the upstream gave no answer when it was last asked for its models."""
+        return self._upstream.answered is False
 
     async def _look_up_models(self) -> list[str] | None:
         """Ask the upstream; None where it gave no list."""

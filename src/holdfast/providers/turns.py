@@ -9,7 +9,7 @@ from typing import cast
 
 from ..errors import AnswerLost
 from ..events import Notice, Source, Yielded
-from . import Attaching, ChatRequest, Provider, state_of
+from . import Attaching, ChatRequest, Provider, Telling, state_of
 
 PATIENCE = 1.0
 """Seconds after which a run says that it waits."""
@@ -76,6 +76,11 @@ class InTurns:
     async def answers(self) -> bool:
         """Tell whether the upstream is there."""
         return (await state_of(self._provider)).ok
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the upstream gave no answer when it was last asked."""
+        return isinstance(self._provider, Telling) and self._provider.is_away
 
     async def close(self) -> None:
         """Let go of the provider's connections."""

@@ -13,6 +13,7 @@ from .keys import LOCAL, Keys
 from .settings import Settings, SettingsError
 
 OWNER = "holdfast.owner"
+ADMIN = "holdfast.admin"
 OPEN_PATHS = frozenset({"/health", "/ready"})
 ALLOWED_HEADERS = (
     "authorization",
@@ -88,6 +89,7 @@ class Gate:
 
     def _identify(self, scope: Scope, headers: dict[bytes, str]) -> ErrorInfo | None:
         scope[OWNER] = LOCAL
+        scope[ADMIN] = not self._keys
         if not self._keys or scope["path"] in OPEN_PATHS or scope["method"] == "OPTIONS":
             return None
         owner = self._owner(headers)
@@ -95,6 +97,7 @@ class Gate:
             message = "This server needs a key: send it as Authorization: Bearer <key>, or as x-api-key: <key>."
             return ErrorInfo("unauthorized", message, "authentication_error", status=401)
         scope[OWNER] = owner
+        scope[ADMIN] = self._keys.is_admin(owner)
         return None
 
     def _owner(self, headers: dict[bytes, str]) -> str | None:

@@ -74,7 +74,7 @@ async def create_completion(parts: Parts, request: Request) -> Response:
     decoded = decode_object(raw)
     body = convert(decoded, ChatBody)
     check_messages(body)
-    model = body.model or parts.settings.default_model
+    model = body.model or parts.configured.default_model
     if not model:
         raise BadRequest("model is missing.", param="model")
     run = await start_chat(parts, request, body, decoded, model, raw)

@@ -17,12 +17,12 @@ from ..engine import Engine
 from ..errors import BadRequest, HoldfastError, RunNotFound, SessionNotFound
 from ..history import Session
 from ..ids import new_id
-from ..providers import Providers
 from ..run import Run
 from ..store import Idempotency, Store
 from ..wire import native
-from .auth import OWNER
+from .auth import ADMIN, OWNER
 from .batch_runner import BatchRunner
+from .configured import Configured
 from .keys import digest
 from .settings import Settings
 
@@ -36,10 +36,11 @@ Handler = Callable[["Parts", Request], Awaitable[Response]]
 class Parts:
     """The parts of a server, put together once."""
 
-    def __init__(self, settings: Settings, store: Store, providers: Providers, engine: Engine) -> None:
+    def __init__(self, settings: Settings, store: Store, configured: Configured, engine: Engine) -> None:
         self.settings = settings
         self.store = store
-        self.providers = providers
+        self.configured = configured
+        self.providers = configured.providers
         self.engine = engine
         self.closing = Closing()
         self.starts = StartRate(settings.starts_per_minute)
@@ -120,6 +121,11 @@ def owner_of(request: Request) -> str:
     """Return whose request it is."""
     owner: str = request.scope[OWNER]
     return owner
+
+
+def is_admin(request: Request) -> bool:
+    """Tell whether the caller may change what is everybody's."""
+    return bool(request.scope[ADMIN])
 
 
 async def own_session(parts: Parts, request: Request) -> Session:

@@ -60,7 +60,7 @@ def _is_lm_studio(answer: _Answer) -> bool:
     return answer.status == 200 and isinstance(answer.field("data"), list)
 
 
-_PLACES = (
+PLACES = (
     _Place("ollama", "OLLAMA_HOST", "/api/version", _is_ollama),
     _Place("llamacpp", "LLAMACPP_URL", "/v1/models", _is_llama_server),
     _Place("lmstudio", "LMSTUDIO_URL", "/v1/models", _is_lm_studio),
@@ -89,14 +89,14 @@ def listening(environ: Mapping[str, str], within: float = LIMIT) -> tuple[Provid
     deadline = time.monotonic() + within
     for thread in list(_looking(environ, found, within)):
         thread.join(max(0.0, deadline - time.monotonic()))
-    return tuple(found[place.name] for place in _PLACES if place.name in found)
+    return tuple(found[place.name] for place in PLACES if place.name in found)
 
 
 def _looking(
     environ: Mapping[str, str], found: dict[str, ProviderSettings], within: float
 ) -> Iterable[threading.Thread]:
     """Start to look at each place. A thread that hangs, in a name that does not resolve, is left to itself."""
-    for place in _PLACES:
+    for place in PLACES:
         given = environ.get(place.variable, "")
         thread = threading.Thread(target=_look, args=[place, given, found, within], daemon=True)
         thread.start()

@@ -27,6 +27,8 @@ class MadeKey(msgspec.Struct, frozen=True):
     name: str
     sha256: str
     created_at: float
+    admin: bool = False
+    """May change the settings."""
 
 
 def digest(key: str) -> str:
@@ -51,12 +53,12 @@ class KeyFile:
         except msgspec.DecodeError as error:
             raise SettingsError(f"{self.path} is damaged: {error}. Delete it and make new keys.") from error
 
-    def new(self, name: str) -> str:
+    def new(self, name: str, *, admin: bool = False) -> str:
         """Make a key and return it: this is the only time that it is seen."""
         if any(key.name == name for key in self.made):
             raise SettingsError(f"There is a key {name!r} already. Revoke it first, or choose another name.")
         key = "hf-" + secrets.token_urlsafe(32)
-        self._write((*self.made, MadeKey(name, digest(key), time.time())))
+        self._write((*self.made, MadeKey(name, digest(key), time.time(), admin)))
         return key
 
     def revoke(self, name: str) -> bool:
@@ -83,6 +85,7 @@ class Keys:
     def __init__(self, settings: Settings, environ: Mapping[str, str], file: KeyFile | None = None) -> None:
         self.file = file
         self._owners: dict[str, str] = {}
+        self._admins = {key.name for key in settings.keys if key.admin} | ({LOCAL} if settings.api_key else set())
         if settings.api_key:
             self._owners[digest(settings.api_key)] = LOCAL
         for key in settings.keys:
@@ -94,6 +97,11 @@ class Keys:
 
     def __bool__(self) -> bool:
         return bool(self._owners) or bool(self.file and self.file.made)
+
+    def is_admin(self, owner: str) -> bool:
+        """Tell whether an owner may change the settings: the one of `api_key` may, others where their key says so."""
+        made = self.file.made if self.file is not None else ()
+        return owner in self._admins or any(key.admin and key.name == owner for key in made)
 
     def owner(self, authorization: str) -> str | None:
         """Return whom a bearer key stands for. Comparing digests tells an attacker nothing about the key."""

@@ -24,7 +24,7 @@ async def create_message(parts: Parts, request: Request) -> Response:
     """Answer with a message, streaming or not. The run lives as long as its client, unless in the background."""
     raw = await read_body(parts, request)
     body = decode(raw, MessagesBody)
-    model = body.model or parts.settings.default_model
+    model = body.model or parts.configured.default_model
     if not model:
         raise BadRequest("model is missing.", param="model")
     chat = to_chat(body, native=await _is_native(parts, model))

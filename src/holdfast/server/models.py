@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from ..errors import ModelNotFound
 from ..ids import new_id
-from .context import Endpoint, Parts, owner_of
+from .context import Endpoint, Parts, is_admin, owner_of
 from .errors import Json
 from .keys import LOCAL
 
@@ -50,14 +50,14 @@ async def models(parts: Parts, request: Request) -> Response:
         for state in states
         for name in state.models
     ]
-    default = parts.settings.default_model or (listed[0]["id"] if listed else None)
+    default = parts.configured.default_model or await parts.providers.first()
     return Json({"models": listed, "default": default, "providers": states})
 
 
 async def me(parts: Parts, request: Request) -> Response:
     """Say who is asking."""
     owner = owner_of(request)
-    return Json({"owner": owner, "local": owner == LOCAL})
+    return Json({"owner": owner, "local": owner == LOCAL, "admin": is_admin(request)})
 
 
 ENDPOINTS = [

@@ -284,7 +284,7 @@ def _check_can_continue(session: Session, said: Message) -> None:
 
 
 async def _model(parts: Parts, session: Session, wanted: NewRun | Regenerate) -> str:
-    return wanted.model or session.model or await default_model(parts.providers, parts.settings.default_model)
+    return wanted.model or session.model or await default_model(parts.providers, parts.configured.default_model)
 
 
 async def _on_branch(parts: Parts, session: Session, wanted: Regenerate) -> Message:

@@ -70,6 +70,8 @@ class KeySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     key_env: str = ""
     sha256: str = ""
     """The key's SHA-256 in hexadecimal: the key itself need not stand in the file."""
+    admin: bool = False
+    """May change the settings."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import ExitStack, aclosing
 from typing import Any, cast
 
 import msgspec
@@ -23,12 +23,12 @@ class ChatSources:
     """Asks the run's model with the run's history, and where it cannot answer the one that `fallbacks` name for it."""
 
     def __init__(
-        self, store: Store, providers: Providers, patience: float, fallbacks: Mapping[str, str] | None = None
+        self, store: Store, providers: Providers, patience: float, fallbacks: Callable[[], Mapping[str, str]] = dict
     ) -> None:
         self._store = store
         self._providers = providers
         self._patience = patience
-        self._fallbacks = fallbacks or {}
+        self._fallbacks = fallbacks
 
     def __call__(self, run: Run) -> Source:
         """Return the source of a run."""
@@ -37,25 +37,27 @@ class ChatSources:
     async def _chat(self, run: Run) -> AsyncGenerator[Yielded | Sequence[Yielded]]:
         record = run.record
         provider, model = await self._providers.find(record.model)
-        request = ChatRequest(
-            model=model,
-            messages=await self._messages(record),
-            params=record.request.get("params", {}),
-            name=record.id if _can_be_found_again(record) else "",
-            goes_on=record.message_id is not None and record.message_id == record.parent_id,
-            patience=self._patience if record.lifetime == "detached" else QUICK,
-        )
-        if request.goes_on:  # its log begins with what is there
-            yield Text(cast(str, request.messages[-1]["content"]))
-        if told := record.request.get("notice"):
-            yield Notice("new_turn", told)
-        alone = record.kind == "batch"  # which asks how this model answers, and not who else could
-        async with aclosing(self._ask(provider, request, alone=alone)) as answer:
-            async for events in answer:
-                yield events
+        with ExitStack() as used:
+            used.enter_context(self._providers.using(provider))
+            request = ChatRequest(
+                model=model,
+                messages=await self._messages(record),
+                params=record.request.get("params", {}),
+                name=record.id if _can_be_found_again(record) else "",
+                goes_on=record.message_id is not None and record.message_id == record.parent_id,
+                patience=self._patience if record.lifetime == "detached" else QUICK,
+            )
+            if request.goes_on:  # its log begins with what is there
+                yield Text(cast(str, request.messages[-1]["content"]))
+            if told := record.request.get("notice"):
+                yield Notice("new_turn", told)
+            alone = record.kind == "batch"  # which asks how this model answers, and not who else could
+            async with aclosing(self._ask(provider, request, used, alone=alone)) as answer:
+                async for events in answer:
+                    yield events
 
     async def _ask(
-        self, provider: Provider, request: ChatRequest, *, alone: bool
+        self, provider: Provider, request: ChatRequest, used: ExitStack, *, alone: bool
     ) -> AsyncGenerator[Yielded | Sequence[Yielded]]:
         """Ask one model after the other until one speaks. Nobody else goes on with what it has said then."""
         asked: list[str] = []
@@ -75,13 +77,14 @@ class ChatSources:
                 if stand_in is None:
                     raise
                 why = str(error).rstrip(".")
+            used.enter_context(self._providers.using(stand_in[0]))
             provider, request = stand_in[0], msgspec.structs.replace(request, model=stand_in[1])
             other = f"{provider.name}/{request.model}"
             yield Notice("fallback", f"{asked[-1]} could not answer ({why}): {other} answers instead.", other)
 
     async def _stand_in(self, asked: Sequence[str]) -> tuple[Provider, str] | None:
         """Return who answers for the model that was asked last. A model that was asked before is not asked again."""
-        named = self._fallbacks.get(asked[-1])
+        named = self._fallbacks().get(asked[-1])
         if named is None or named in asked:
             return None
         try:
@@ -99,7 +102,17 @@ class ChatSources:
             return None  # it was taken out of the settings
         if not isinstance(provider, Attaching) or not provider.attaches:
             return None
-        return provider.attach(record.id, text=log.text, reasoning=log.reasoning)
+        return self._attached(provider, record, log)
+
+    async def _attached(
+        self, provider: Provider, record: RunRecord, log: Log
+    ) -> AsyncGenerator[Yielded | Sequence[Yielded]]:
+        assert isinstance(provider, Attaching)
+        attached = provider.attach(record.id, text=log.text, reasoning=log.reasoning)
+        with self._providers.using(provider):
+            async with aclosing(cast(AsyncGenerator[Yielded | Sequence[Yielded]], attached)) as answer:
+                async for events in answer:
+                    yield events
 
     async def _messages(self, record: RunRecord) -> list[dict[str, Any]]:
         """Return what the model is shown: what the request itself brought, or the session up to the run's turn."""
@@ -132,10 +145,9 @@ def _blames_the_request(error: ProviderError) -> bool:
 
 
 async def default_model(providers: Providers, wanted: str) -> str:
-    """Return the model of a session that names none."""
+    """Return the model of a session that names none: the one that is set, or the first of a provider that answers."""
     if wanted:
         return wanted
-    names = await providers.names()
-    if not names:
-        raise ModelNotFound("No model is there. Set one up in holdfast.toml, or set OPENAI_API_KEY.")
-    return names[0]
+    if name := await providers.first():
+        return name
+    raise ModelNotFound("No model is there. Set one up in holdfast.toml, or set OPENAI_API_KEY.")
