@@ -101,6 +101,21 @@ REQUIREMENTS: dict[str, str] = {
     "truth.deadline": "A run beyond its deadline is a failure.",
     "truth.no-error-text-in-content": "No error text is ever content.",
     "truth.redacted": "No upstream secret is in an error.",
+    # responses
+    "resp.events": (
+        "Every event of a response comes in OpenAI's order with its own sequence_number from 0, and what is fetched "
+        "is what the last event had."
+    ),
+    "resp.asked": "Input items, tools and parameters reach the model in a chat's words, and nothing else does.",
+    "resp.refused": "What OpenAI has and we do not is refused with a 400 that names it; nothing is started.",
+    "resp.chain": (
+        "A response is shown what was said in the stored ones before it, calls and partials too, and not their "
+        "instructions."
+    ),
+    "resp.background": "A background response has an id at once, and shows how far it is.",
+    "resp.cancel": "A cancelled response, in the background or not, keeps what it had said; cancelling is idempotent.",
+    "resp.resume": "After event n of a response comes n+1, created in the background or not.",
+    "resp.stored": "A stored response survives a restart, is listed, and is gone when it is deleted.",
     # busy
     "busy.reject": "A second message may be refused while a run is on.",
     "busy.queue": "A second message may be queued; the queue survives a restart and can be edited.",

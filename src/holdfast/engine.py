@@ -601,6 +601,11 @@ class Engine:
         """Return when the events of a stored run came."""
         return await self._require_store().read_times(run_id)
 
+    def forget(self, run_id: str) -> None:
+        """Let go of an ended run that is not stored, before its time."""
+        if (forgotten := self._recent.pop(run_id, None)) is not None:
+            self._recent_events -= forgotten.seq
+
     # sessions
 
     def of_session(self, session_id: str) -> list[Run]:

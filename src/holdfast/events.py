@@ -16,6 +16,10 @@ class Usage(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="usage"
     input_tokens: int = 0
     output_tokens: int = 0
     source: Literal["provider", "estimated"] = "provider"
+    cached_tokens: int = 0
+    """Of the input, what the provider says it had read before, and..."""
+    reasoning_tokens: int = 0
+    """...of the output, what it says were thoughts."""
 
     @property
     def total_tokens(self) -> int:

@@ -71,6 +71,9 @@ class World:
         messages = [{"role": "user", "content": question}]
         return await self.call("POST", "/v1/chat/completions", {"model": model, "messages": messages, **more})
 
+    async def respond(self, model: str, /, question: Any = QUESTION, **more: Any) -> Response:
+        return await self.call("POST", "/v1/responses", {"model": model, "input": question, **more})
+
     async def new_session(self) -> str:
         response = await self.call("POST", "/api/sessions", {})
         created: dict[str, Any] = await response.json()
@@ -164,7 +167,7 @@ def _outcome(told: dict[str, Any], finish_reason: str | None) -> str | None:
     if "holdfast" in told:
         outcome: str = told["holdfast"]["outcome"]
         return outcome
-    return "completed" if finish_reason in ("stop", "tool_calls") and "error" not in told else None
+    return "completed" if finish_reason in ("stop", "tool_calls") and not told.get("error") else None
 
 
 async def _of_any(response: Response) -> Told:
@@ -396,6 +399,73 @@ async def message_watched(world: World, model: str) -> Told:
     return await _of_any_message(await world.call("GET", path))
 
 
+# Responses.
+
+
+def of_response(response: Response, body: dict[str, Any], **more: Any) -> Told:
+    """A response, or an error in its place."""
+    parts = [(item["type"], part["text"]) for item in body.get("output", ()) for part in item.get("content", ())]
+    return Told(
+        status=response.status,
+        outcome=_outcome(body, "stop" if body.get("status") == "completed" else None),
+        text="".join(text for kind, text in parts if kind == "message"),
+        reasoning="".join(text for kind, text in parts if kind == "reasoning"),
+        finish_reason=body.get("status"),
+        error=body.get("error"),
+        run_id=response.headers["x-run-id"],
+        retry_after=response.headers.get("retry-after"),
+        should_retry=response.headers.get("x-should-retry"),
+        usage=body.get("usage"),
+        body=body,
+        **more,
+    )
+
+
+def of_response_events(response: Response, frames: list[Frame], first: int = 0) -> Told:
+    """The stream of a response, or the rest of one. What its deltas say must be what its last event has."""
+    events = [frame.json() for frame in frames]
+    assert [frame.event for frame in frames] == [event["type"] for event in events]
+    assert list(range(first, first + len(events))) == [event["sequence_number"] for event in events]
+    told = of_response(response, events[-1]["response"], frames=frames)
+    assert events[-1]["type"] == f"response.{told.finish_reason}"
+    for kind, text in (("output_text", told.text), ("reasoning_text", told.reasoning)):
+        deltas = [event["delta"] for event in events if event["type"] == f"response.{kind}.delta"]
+        assert text == "".join(deltas), "the last event has exactly the text that was streamed"
+    return told
+
+
+async def _of_any_response(response: Response, first: int = 0) -> Told:
+    if response.headers["content-type"].startswith("text/event-stream"):
+        return of_response_events(response, await response.all_events(), first)
+    return of_response(response, await response.json())
+
+
+async def responses_stream(world: World, model: str) -> Told:
+    return await _of_any_response(await world.respond(model, stream=True))
+
+
+async def responses_object(world: World, model: str) -> Told:
+    return await _of_any_response(await world.respond(model))
+
+
+async def responses_stream_unstored(world: World, model: str) -> Told:
+    return await _of_any_response(await world.respond(model, stream=True, store=False))
+
+
+async def responses_polled(world: World, model: str) -> Told:
+    """Started in the background, waited for by its stream, then fetched."""
+    started = await (await world.respond(model, background=True)).json()
+    await (await world.call("GET", f"/v1/responses/{started['id']}?stream=true")).body()
+    return await _of_any_response(await world.call("GET", f"/v1/responses/{started['id']}"))
+
+
+async def responses_resumed(world: World, model: str) -> Told:
+    """What follows the first three events, which only say that it was asked for."""
+    started = await (await world.respond(model, background=True)).json()
+    path = f"/v1/responses/{started['id']}?stream=true&starting_after=2"
+    return await _of_any_response(await world.call("GET", path), first=3)
+
+
 CHAT: dict[str, Surface] = {
     "chat-stream": chat_stream,
     "chat-object": chat_object,
@@ -420,7 +490,14 @@ WIRES: dict[str, Surface] = {
     "message-watched": message_watched,
 }
 """Other dialects, which say what did not complete in their own words and in a `holdfast` field."""
-SURFACES = CHAT | NATIVE | WIRES
+RESPONSES: dict[str, Surface] = {
+    "responses-stream": responses_stream,
+    "responses-object": responses_object,
+    "responses-stream-unstored": responses_stream_unstored,
+    "responses-polled": responses_polled,
+    "responses-resumed": responses_resumed,
+}
+SURFACES = CHAT | NATIVE | WIRES | RESPONSES
 RESUMED = ("background-resumed", "named-resumed")
 STREAMS = ("chat-stream", "chat-stream-in-session", "background-stream", "named-stream", *RESUMED)
 OBJECTS = ("chat-object", "chat-object-in-session", "background-object")

@@ -92,6 +92,7 @@ async def _alices_things(api: Native) -> dict[str, str]:
         "session_id": session,
         "run_id": run,
         "completion_id": (await completion.json())["id"],
+        "response_id": (await completion.json())["id"].replace("chatcmpl-", "resp_"),
         "answer_id": f"msg_{completion.headers['x-run-id']}",
         "message_id": (await api.session(session))["messages"][1]["id"],
         "n": "1",
@@ -394,7 +395,7 @@ async def test_an_allowed_page_without_the_key_can_read_that_it_needs_one(tmp_pa
 # Owners.
 
 
-OWNED = {"session_id", "run_id", "completion_id", "answer_id"}
+OWNED = {"session_id", "run_id", "completion_id", "answer_id", "response_id"}
 
 
 def owned(endpoint: Endpoint) -> bool:
@@ -416,7 +417,7 @@ async def test_what_belongs_to_another_is_not_there(world: World, endpoint: Endp
     theirs, nobodys = [await call(world.bob.client, endpoint, things) for things in (world.things, never)]
 
     assert (404, 404) == (theirs.status, nobodys.status)
-    assert (await error_of(theirs))["code"] in {"session_not_found", "run_not_found"}
+    assert (await error_of(theirs))["code"] in {"session_not_found", "run_not_found", "response_not_found"}
     assert _without(await theirs.text(), world.things) == _without(await nobodys.text(), never)
     assert sorted(theirs.headers) == sorted(nobodys.headers)
     assert "secret" not in await theirs.text()

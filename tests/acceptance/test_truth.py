@@ -23,6 +23,7 @@ from tests.acceptance.surfaces import (
     NEXT_QUESTION,
     OBJECTS,
     QUESTION,
+    RESPONSES,
     RESUMED,
     STREAMS,
     SURFACES,
@@ -313,13 +314,33 @@ async def test_a_whole_message_says_it_by_its_status_too(seen):
     assert ANTHROPIC.get(row.finish, "end_turn") == told.finish_reason
 
 
+@pytest.mark.parametrize("surface", RESPONSES)
+async def test_a_response_says_it_by_its_status_and_by_its_words(seen, surface):
+    """A failed request has a status that says so; a response that is fetched, or whose stream has begun, has words."""
+    row, told = seen.row, seen.told[surface]
+    asked_for = surface not in ("responses-polled", "responses-resumed")  # the request that failed, not one to look
+    word = {"completed": "completed", "truncated": "incomplete", "failed": "failed"}[row.outcome]
+    reasons = {"length": "max_output_tokens", "content_filter": "content_filter"}
+
+    if row.is_bare and asked_for:
+        assert (row.status, row.retry_after) == (told.status, told.retry_after)
+        assert {"error", "holdfast"} == set(told.body)
+    else:
+        assert (row.object_status if surface == "responses-object" else 200) == told.status
+        assert word == told.finish_reason
+        assert (row.outcome == "failed") is (told.body["error"] is not None)
+        assert (row.outcome != "completed") is ("holdfast" in told.body)
+        assert ({"reason": reasons[row.finish]} if word == "incomplete" else None) == told.body["incomplete_details"]
+        assert told.usage is not None
+
+
 async def test_what_is_told_of_a_run_names_it(seen):
     """Whoever reads `holdfast` or an error needs the id to look the run up."""
     row = seen.row
     verdicts = {surface: told.verdict for surface, told in seen.told.items() if told.verdict is not None}
 
     assert all(told.run_id.startswith("run_") for told in seen.told.values())
-    assert set(verdicts) == (set() if row.outcome == "completed" else set(CHAT | WIRES))
+    assert set(verdicts) == (set() if row.outcome == "completed" else set(CHAT | WIRES | RESPONSES))
     for surface, verdict in verdicts.items():
         run_id = seen.told[surface].run_id
         assert {"outcome": row.outcome, "code": row.code or row.said, "run_id": run_id} == verdict

@@ -43,7 +43,9 @@ async def tell(client: Client) -> str:
 
 def test_every_example_is_run_by_a_test():
     """An example that nobody runs is the first thing to break, and the first thing that a newcomer tries."""
-    assert {"fastapi_app", "llama_cpp_client", "starlette_app"} == {path.stem for path in EXAMPLES.glob("*.py")}
+    assert {"fastapi_app", "llama_cpp_client", "responses_client", "starlette_app"} == {
+        path.stem for path in EXAMPLES.glob("*.py")
+    }
 
 
 @requirement("gone.detached", "sub.after-end")
@@ -154,3 +156,18 @@ async def test_llama_cpp_client_has_the_whole_answer_however_often_it_was_cut_of
     assert whole.decode() == printed.out
     assert 100 == printed.out.count('"content":') - 1
     assert printed.err.count("cut off after") > 3
+
+
+@requirement("resp.resume", "resp.cancel")
+async def test_responses_client_has_the_whole_answer_however_often_it_was_cut_off(capsys):
+    """With OpenAI's own client: a hundred words in one second, some cuts, and a second answer that is stopped."""
+    app = create_app(Settings(providers=(ProviderSettings("scripted", dialect="scripted"),)), MemoryStore(), {})
+    async with Served(app) as served, served.client() as client:
+        await load("responses_client").main(f"{served.url}/v1", "scripted/lorem:100:100")
+        listed = (await (await client.get("/v1/responses")).json())["data"]
+    text, status = capsys.readouterr().out.splitlines()
+
+    assert "cancelled" == status
+    assert ["cancelled", "completed"] == [response["status"] for response in listed]
+    assert text == listed[1]["output"][0]["content"][0]["text"]
+    assert 100 == len(text.split())

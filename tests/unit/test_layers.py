@@ -52,6 +52,7 @@ SIDEWAYS = {
     ("wire.native", "history"),  # a wire renders what the lower half of its layer describes
     ("wire.native", "store"),
     ("wire.openai_chat", "history"),
+    ("wire.openai_responses_input", "history"),
     ("engine", "recovery"),
     ("engine", "run"),
     ("asgi", "run"),

@@ -90,6 +90,8 @@ class _Choice(msgspec.Struct, gc=False):
 class _Usage(msgspec.Struct, gc=False):
     prompt_tokens: int | float | None = None
     completion_tokens: int | float | None = None
+    prompt_tokens_details: Any = None
+    completion_tokens_details: Any = None
 
 
 class _Groq(msgspec.Struct, gc=False):
@@ -366,7 +368,13 @@ class AnswerDecoder:
     # usage
 
     def _take_usage(self, usage: _Usage, events: list[Yielded], *, provisional: bool) -> None:
-        counted = Usage(count(usage.prompt_tokens), count(usage.completion_tokens), "provider")
+        counted = Usage(
+            count(usage.prompt_tokens),
+            count(usage.completion_tokens),
+            "provider",
+            _detail(usage.prompt_tokens_details, "cached_tokens"),
+            _detail(usage.completion_tokens_details, "reasoning_tokens"),
+        )
         if counted.total_tokens:
             self._usage = counted
             if not provisional:
@@ -683,6 +691,12 @@ def _decoded(logprobs: msgspec.Raw) -> Any:
 
 def _text_of(thinking: str | list[_Part]) -> str:
     return thinking if isinstance(thinking, str) else "".join(part.text or "" for part in thinking)
+
+
+def _detail(details: Any, name: str) -> int:
+    """Return a number from the details of a usage, of which nothing is certain."""
+    tokens = details.get(name) if isinstance(details, dict) else None
+    return count(tokens) if isinstance(tokens, int) else 0
 
 
 def count(tokens: int | float | None) -> int:

@@ -40,20 +40,21 @@ def stream(
     *,
     skip: int = 0,
     attached: bool = False,
+    on_leave: Callable[[], Awaitable[None]] | None = None,
     refuse: Refuse | None = None,
     headers: dict[str, str] | None = None,
     sign_of_life: bytes = sse.HEARTBEAT,
 ) -> EventStream:
     """Return a run as an event stream, from the first frame or after `skip` of them.
 
-    Where `attached`, the client's leaving stops the run. With `refuse`, the status waits for the first word, and what
-    failed before it is answered for with a real status.
+    Where `attached`, the client's leaving stops the run; else it does what `on_leave` does. With `refuse`, the status
+    waits for the first word, and what failed before it is answered for with a real status.
     """
     return EventStream(
         RunFrames(run.log, _Skipping(rendering, skip).render),
         parts.closing,
         headers=_encoded(answer_headers(run) if headers is None else headers),
-        on_leave=run.leave if attached else None,
+        on_leave=run.leave if attached else on_leave,
         hold=_Hold(run, refuse) if refuse is not None and not skip else None,
         heartbeat=parts.settings.heartbeat,
         sign_of_life=sign_of_life,

@@ -19,7 +19,20 @@ from ..engine import Engine
 from ..errors import HoldfastError, StoreUnavailable
 from ..run import Limits
 from ..store import Store
-from . import batches, completions, feed, health, llama_cpp, messages, models, openapi, runs, sessions, settings_calls
+from . import (
+    batches,
+    completions,
+    feed,
+    health,
+    llama_cpp,
+    messages,
+    models,
+    openapi,
+    responses,
+    runs,
+    sessions,
+    settings_calls,
+)
 from .auth import Gate, check_bind
 from .configured import Configured, SavedFile
 from .context import Endpoint, Parts
@@ -36,6 +49,7 @@ LOOK_EVERY = 5.0
 # The most used first: routes are tried in order.
 ENDPOINTS: list[Endpoint] = [
     *completions.ENDPOINTS,
+    *responses.ENDPOINTS,
     *messages.ENDPOINTS,
     *runs.ENDPOINTS,
     *sessions.ENDPOINTS,

@@ -155,6 +155,10 @@ class Configured:
         named = _without(given, built_in)
         return (*named, *set_here, *_without(_without(found, given), set_here), *built_in)
 
+    def profile(self, provider: str) -> str | None:
+        """Return what kind of upstream a provider is."""
+        return next((described.profile for described in self._described() if described.name == provider), None)
+
     def _names(self) -> set[str]:
         """Return the names that a provider may have, be it that it is not there yet."""
         names = {described.name for described in self._described()}

@@ -15,6 +15,7 @@ from ..log import Log
 from ..providers import Attaching, ChatRequest, Provider, Providers
 from ..run import Run
 from ..store import RunRecord, Store
+from .chains import RESPONSE, conversation
 
 QUICK = 1.0  # seconds of retries where a client waits that retries by itself
 
@@ -45,7 +46,7 @@ class ChatSources:
                 params=record.request.get("params", {}),
                 name=record.id if _can_be_found_again(record) else "",
                 goes_on=record.message_id is not None and record.message_id == record.parent_id,
-                patience=self._patience if record.lifetime == "detached" else QUICK,
+                patience=self._patience if _has_time(record) else QUICK,
             )
             if request.goes_on:  # its log begins with what is there
                 yield Text(cast(str, request.messages[-1]["content"]))
@@ -116,12 +117,20 @@ class ChatSources:
 
     async def _messages(self, record: RunRecord) -> list[dict[str, Any]]:
         """Return what the model is shown: what the request itself brought, or the session up to the run's turn."""
+        if RESPONSE in record.request:
+            return await conversation(self._store, record)
         if record.session_id is None:
             return cast(list[dict[str, Any]], record.request["messages"])
         session = await self._store.get_session(record.session_id)
         messages: list[Message] = await self._store.messages(record.session_id)
         system = record.request.get("system") or (session.system if session else None)
         return alternating(for_model(branch(messages, record.parent_id), system))
+
+
+def _has_time(record: RunRecord) -> bool:
+    """Tell whether nobody waits for the answer who would retry by himself: a stream of a response has a client."""
+    asked = record.request.get(RESPONSE)
+    return record.lifetime == "detached" and (asked is None or bool(asked.get("background")))
 
 
 def _can_be_found_again(record: RunRecord) -> bool:

@@ -196,6 +196,13 @@ class Store(Protocol):
         """
         ...
 
+    async def delete_run(self, run_id: str) -> bool:
+        """Delete a settled run that belongs to no session, with its log and its idempotency key.
+
+        False where it is not there, has not settled, or belongs to a session: that one is deleted as a whole.
+        """
+        ...
+
     # the queue of a session
 
     async def queued(self, session_id: str) -> list[RunRecord]:

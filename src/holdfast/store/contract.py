@@ -1074,6 +1074,28 @@ async def a_deleted_session_leaves_nothing(case: Case) -> None:
 
 
 @_check
+async def a_deleted_run_leaves_nothing(case: Case) -> None:
+    """No record, log or key of it; whatever has not settled, or belongs to a session, stays."""
+    await case.session()
+    alone = await case.start("alone", session=None, idempotency=case.key("k"))
+    other = await case.start("other", session=None)
+    inside = await case.start("inside", case.user("a"))
+    await case.append(alone, 1, Text("x"))
+
+    assert not await case.store.delete_run(alone.id)
+    await case.settle(alone, seq=2)
+    await case.settle(inside, message=case.answer(inside))
+    assert await case.store.delete_run(alone.id)
+    assert [False] * 3 == [await case.store.delete_run(run.id) for run in (alone, other, inside)]
+    await case.reopen()
+    assert [None, []] == [await case.store.get_run(alone.id), await case.store.read_log(alone.id, 0)]
+    assert await case.store.find_repeated(case.key("k")) is None
+    assert await case.settle(alone, seq=2) is None
+    assert {other.id, inside.id} == {run.id for run in await case.store.list_runs(owner=case.owner)}
+    assert alone.id == (await case.start("alone", session=None, idempotency=case.key("k"))).id
+
+
+@_check
 async def a_session_can_come_again_after_it_was_deleted(case: Case) -> None:
     """It is a new one, with numbers that begin at 1."""
     for _ in range(2):

@@ -301,6 +301,16 @@ class MemoryStore:
             run.record = replace(run.record, oldest=run.record.seq)
         return len(due)
 
+    async def delete_run(self, run_id: str) -> bool:
+        """Delete a settled run that belongs to no session."""
+        run = self._runs.get(run_id)
+        if run is None or run.record.status != "settled" or run.record.session_id is not None:
+            return False
+        del self._runs[run_id]
+        if run.key is not None:
+            del self._keys[run.key.owner, run.key.key]
+        return True
+
     # the queue of a session
 
     async def queued(self, session_id: str) -> list[RunRecord]:

@@ -132,6 +132,10 @@ class SqliteStore:
     async def _trim(self, settled_before: float) -> int:
         return await self._write(lambda rows: rows.trim_logs(settled_before, _TRIMMED_AT_ONCE))
 
+    async def delete_run(self, run_id: str) -> bool:
+        """Delete a settled run that belongs to no session."""
+        return await self._write(lambda rows: rows.delete_run(run_id))
+
     # the queue of a session
 
     async def queued(self, session_id: str) -> list[RunRecord]:

@@ -348,6 +348,10 @@ class Writing(Reading):
         self._save(it)
         return self.run(run_id)
 
+    def delete_run(self, run_id: str) -> bool:
+        """Delete a settled run that belongs to no session; what refers to it goes with it."""
+        return self._db.execute(self._sql["delete_run"], {"id": run_id}).rowcount > 0
+
     # logs
 
     def append(self, entries: Sequence[Append]) -> list[bool]:

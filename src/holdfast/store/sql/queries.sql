@@ -22,6 +22,9 @@ WHERE id = :id
 -- name: settle_run
 UPDATE runs SET status = 'settled', seq = :seq, settlement = :settlement, settled_at = :now WHERE id = :id
 
+-- name: delete_run
+DELETE FROM runs WHERE id = :id AND session IS NULL AND status = 'settled'
+
 -- name: change_input
 UPDATE runs SET input = :input WHERE id = :id
 

@@ -1,0 +1,121 @@
+"""What a response follows: the chain of stored responses before it, and what of it a model is shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import BadRequest, Conflict, NotFound, ResumeGap
+from ..events import AnySettlement, Event, Settled
+from ..history import Message, alternating, for_model
+from ..store import RunRecord, Store
+from ..wire import openai_responses
+from ..wire.openai_responses_input import Item, listed, messages_of
+
+RESPONSE = "response"
+"""Where a run that was started as a response keeps what was asked for, in the record's `request`."""
+
+
+class ResponseNotFound(NotFound):
+    """No such response, or it is not yours, or nobody asked to store it."""
+
+    code = "response_not_found"
+
+    def __init__(self, response_id: str, param: str | None = None) -> None:
+        super().__init__(f"Response with id {response_id!r} not found.")
+        self.param = param
+
+
+class ResponseNotSettled(Conflict):
+    """A response that has not ended cannot be followed."""
+
+    code = "response_not_settled"
+    param = "previous_response_id"
+
+    def __init__(self, response_id: str) -> None:
+        super().__init__(f"Response {response_id} has not ended. Wait for it or cancel it, then follow it.")
+
+
+async def conversation(store: Store, record: RunRecord) -> list[dict[str, Any]]:
+    """Return what the model is shown for a response: what was said in those before it, and what is new.
+
+    How a response before it ended is never shown: a stopped or failed one leaves what it had said. Instructions are
+    those of this request alone.
+    """
+    asked = record.request[RESPONSE]
+    said: list[Message] = []
+    for before in await _chain(store, record):
+        said += messages_of([*before.request[RESPONSE]["input"], *await output_of(store, before)])
+    new = messages_of(asked["input"])
+    shown = for_model([*said, *new], asked.get("instructions"))
+    _check_results(new, shown)
+    return alternating(shown)
+
+
+def _check_results(new: list[Message], shown: list[dict[str, Any]]) -> None:
+    """Refuse results of calls that were not made right before: they could not be shown to the model."""
+    answered = {message.get("tool_call_id") for message in shown}
+    for message in new:
+        if message.role == "tool" and message.tool_call_id not in answered:
+            raise BadRequest(f"No tool call waits for the output with call_id {message.tool_call_id!r}.", param="input")
+
+
+async def _chain(store: Store, record: RunRecord) -> list[RunRecord]:
+    """Return the responses before this one, the first of them first."""
+    chain: list[RunRecord] = []
+    seen = {record.id}
+    following = record
+    while (named := following.request[RESPONSE].get("previous_response_id")) is not None:
+        found = await stored(store, record.owner, named, "previous_response_id")
+        if found.settlement is None:
+            raise ResponseNotSettled(named)
+        if found.id in seen:
+            raise ResponseNotFound(named, "previous_response_id")
+        seen.add(found.id)
+        chain.append(found)
+        following = found
+    chain.reverse()
+    return chain
+
+
+async def stored(store: Store, owner: str, response_id: str, param: str) -> RunRecord:
+    """Return the run of a stored response. Another owner's is not there."""
+    found = await store.get_run(openai_responses.run_id(response_id))
+    if found is None or found.owner != owner or RESPONSE not in found.request:
+        raise ResponseNotFound(response_id, param)
+    return found
+
+
+async def output_of(store: Store, record: RunRecord) -> list[Item]:
+    """Return the output items of a stored response; of one whose log was trimmed, its text."""
+    response = openai_responses.Response(record.id, record.model, record.created_at, record.request[RESPONSE])
+    after = 0
+    try:
+        while events := await store.read_log(record.id, after):
+            response.add(events)
+            after += len(events)
+    except ResumeGap:
+        response.add(left_of(record.settlement))
+    return response.output.items()
+
+
+def left_of(settlement: AnySettlement | None) -> list[Event]:
+    """Return what stands for the events of a log that was trimmed."""
+    return [] if settlement is None else [*openai_responses.text_events(settlement.text), Settled(settlement)]
+
+
+async def resolved(store: Store, owner: str, items: list[Item]) -> list[Item]:
+    """Return the items with each reference replaced by what it refers to: an item of a stored response."""
+    return [
+        await _referred(store, owner, item["id"], f"input[{place}].id") if item["type"] == "item_reference" else item
+        for place, item in enumerate(items)
+    ]
+
+
+async def _referred(store: Store, owner: str, item_id: str, param: str) -> Item:
+    response_id, run_id = openai_responses.run_of_item(item_id)
+    record = await stored(store, owner, response_id, param)
+    suffix = run_id.removeprefix("run_")
+    for item in [*await output_of(store, record), *listed(record.request[RESPONSE]["input"], suffix)]:
+        if item["id"] == item_id:
+            return item
+    raise ResponseNotFound(item_id, param)
