@@ -466,6 +466,49 @@ async def responses_resumed(world: World, model: str) -> Told:
     return await _of_any_response(await world.call("GET", path), first=3)
 
 
+# AG-UI.
+
+
+def of_ag_ui(response: Response, frames: list[Frame]) -> Told:
+    """A stream of AG-UI's events."""
+    events = [frame.json() for frame in frames]
+    last = events[-1]
+    verdict = last.get("metadata", {}).get("holdfast", {})
+    success = last["type"] == "RUN_FINISHED" and last["outcome"]["type"] == "success"
+    outcome = verdict.get("outcome", "completed" if success else None)
+    failed = last["type"] == "RUN_ERROR" and outcome in ("failed", "interrupted")
+    return Told(
+        status=response.status,
+        outcome=outcome,
+        text="".join(event["delta"] for event in events if event["type"] == "TEXT_MESSAGE_CONTENT"),
+        reasoning="".join(event["delta"] for event in events if event["type"] == "REASONING_MESSAGE_CONTENT"),
+        finish_reason=last.get("code"),
+        error={"message": last["message"], "code": last["code"], "type": last["type"]} if failed else None,
+        run_id=response.headers["x-run-id"],
+        done=success,
+        body=[*events, {"holdfast": verdict}] if verdict else events,
+        frames=frames,
+    )
+
+
+def ag_ui_input(thread_id: str, model: str, **more: Any) -> dict[str, Any]:
+    messages = [{"id": "m1", "role": "user", "content": QUESTION}]
+    named = {"threadId": thread_id, "runId": "r1", "protocolVersion": "1.0"}
+    return {**named, "messages": messages, "tools": [], "context": [], "forwardedProps": {"model": model}, **more}
+
+
+async def ag_ui_stream(world: World, model: str) -> Told:
+    response = await world.call("POST", "/ag-ui", ag_ui_input(f"ag-ui {model}", model))
+    return of_ag_ui(response, await response.all_events())
+
+
+async def ag_ui_watched(world: World, model: str) -> Told:
+    """Started on the native API, watched on this wire after its first frame."""
+    started = await (await world.send(await world.new_session(), model)).json()
+    response = await world.call("GET", f"/ag-ui/{started['id']}?starting_after=1")
+    return of_ag_ui(response, await response.all_events())
+
+
 CHAT: dict[str, Surface] = {
     "chat-stream": chat_stream,
     "chat-object": chat_object,
@@ -488,6 +531,8 @@ WIRES: dict[str, Surface] = {
     "message-stream": message_stream,
     "message-object": message_object,
     "message-watched": message_watched,
+    "ag-ui-stream": ag_ui_stream,
+    "ag-ui-watched": ag_ui_watched,
 }
 """Other dialects, which say what did not complete in their own words and in a `holdfast` field."""
 RESPONSES: dict[str, Surface] = {

@@ -119,9 +119,11 @@ def body_for(endpoint: Endpoint, things: Mapping[str, str]) -> dict[str, Any] | 
         "decision": "deny",
         "title": "Hi",
         "model": "up/echo:hi",
+        "threadId": "t",
+        "runId": "r",
     }
     fields = [field for field in msgspec.structs.fields(endpoint.takes) if field.required]
-    body = {field.name: values[field.name] for field in fields}
+    body = {field.encode_name: values[field.encode_name] for field in fields}
     return body or {"title": "Hi"}
 
 

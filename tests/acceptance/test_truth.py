@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
+import ag_ui.core
 import pytest
 import pytest_asyncio
+from pydantic import TypeAdapter
 
 from holdfast import Engine, Failed, Text, events
 from holdfast.history import alternating
@@ -52,6 +54,8 @@ from tests.support.upstream import (
 )
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+AG_UI_EVENT: TypeAdapter[ag_ui.core.Event] = TypeAdapter(ag_ui.core.Event)
 
 BEGIN: list[Step] = [Headers(), Role(), Delta(TEXT[:3]), Delta(TEXT[3:])]
 SCRIPTS: dict[str, list[Step]] = {
@@ -332,6 +336,22 @@ async def test_a_response_says_it_by_its_status_and_by_its_words(seen, surface):
         assert (row.outcome != "completed") is ("holdfast" in told.body)
         assert ({"reason": reasons[row.finish]} if word == "incomplete" else None) == told.body["incomplete_details"]
         assert told.usage is not None
+
+
+@requirement("wire.truth", "wire.ag-ui")
+@pytest.mark.parametrize("surface", ["ag-ui-stream", "ag-ui-watched"])
+async def test_a_stream_of_ag_uis_events_is_one_that_its_own_types_know(seen, surface):
+    """Every event is one of the protocol's, and a run that did not complete never finishes with success."""
+    row, told = seen.row, seen.told[surface]
+    events = [event for event in told.body if "type" in event]
+    parsed = [AG_UI_EVENT.validate_python(event) for event in events]
+    kinds = [event["type"] for event in events]
+
+    assert [json.loads(said.model_dump_json(by_alias=True)) for said in parsed] == events
+    assert ("RUN_FINISHED" if row.outcome == "completed" else "RUN_ERROR") == kinds[-1]
+    assert 1 == kinds.count("RUN_FINISHED") + kinds.count("RUN_ERROR")
+    assert kinds.count("TEXT_MESSAGE_START") == kinds.count("TEXT_MESSAGE_END") == bool(row.text)
+    assert row.outcome != "truncated" or row.finish == events[-1]["code"]
 
 
 async def test_what_is_told_of_a_run_names_it(seen):

@@ -14,7 +14,7 @@ from tests.e2e.clients import KEY, SCRIPTS, setting
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 FOLDER = Path(__file__).parent / "node"
-PACKAGES = {"anthropic.test.mjs": "@anthropic-ai/sdk"}
+PACKAGES = {"anthropic.test.mjs": "@anthropic-ai/sdk", "ag-ui.test.mjs": "@ag-ui/client"}
 NODE = Path(sys.executable).parent / "node"
 NAMES = [
     (script, name)
@@ -29,7 +29,7 @@ async def report(tmp_path_factory):
     if not NODE.exists() or not all((FOLDER / "node_modules" / package).exists() for package in PACKAGES.values()):
         pytest.skip("node and the npm packages are installed by `make setup-dev`")
     async with setting(tmp_path_factory.mktemp("node-clients")) as here:
-        here.up.models |= {"aborting": SCRIPTS["hanging"]}
+        here.up.models |= dict.fromkeys(["aborting", "aborting-ag-ui", "connecting"], SCRIPTS["hanging"])
         known = {"SERVER": here.server.url, "API_KEY": KEY, "UPSTREAM": here.up.base_url.removesuffix("/v1")}
         process = await asyncio.create_subprocess_exec(
             *(NODE, "--test", "--test-reporter=tap", *(FOLDER / script for script in PACKAGES)),

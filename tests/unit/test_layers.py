@@ -53,6 +53,7 @@ SIDEWAYS = {
     ("wire.native", "store"),
     ("wire.openai_chat", "history"),
     ("wire.openai_responses_input", "history"),
+    ("wire.ag_ui", "history"),
     ("engine", "recovery"),
     ("engine", "run"),
     ("asgi", "run"),

@@ -20,6 +20,7 @@ from ..errors import HoldfastError, StoreUnavailable
 from ..run import Limits
 from ..store import Store
 from . import (
+    ag_ui,
     batches,
     completions,
     feed,
@@ -51,6 +52,7 @@ ENDPOINTS: list[Endpoint] = [
     *completions.ENDPOINTS,
     *responses.ENDPOINTS,
     *messages.ENDPOINTS,
+    *ag_ui.ENDPOINTS,
     *runs.ENDPOINTS,
     *sessions.ENDPOINTS,
     *feed.ENDPOINTS,

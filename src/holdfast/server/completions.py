@@ -106,10 +106,12 @@ async def start_chat(
     raw: bytes,
     *,
     kept: dict[str, Any] | None = None,
+    begins: bool = False,
 ) -> Run:
     """Start the run that answers a request which is in OpenAI's words, or was put into them.
 
-    `kept` is what another wire has to remember of its own request to render the run later.
+    `kept` is what another wire has to remember of its own request to render the run later. Where `begins`, the earlier
+    messages of the request begin a session that has none.
     """
     await parts.providers.find(model)
     parts.starts.take(owner_of(request))
@@ -129,18 +131,20 @@ async def start_chat(
             **(kept or {}),
         },
     )
-    start = _starter(parts, body, decoded, None if name is None else check_name(name, "session_id"))
+    start = _starter(parts, body, decoded, None if name is None else check_name(name, "session_id"), begins)
     return await (
         start(record, key) if conversation is None else conversations.start(parts, conversation, record, start)
     )
 
 
-def _starter(parts: Parts, body: ChatBody, decoded: dict[str, Any], name: str | None) -> conversations.Start:
+def _starter(
+    parts: Parts, body: ChatBody, decoded: dict[str, Any], name: str | None, begins: bool
+) -> conversations.Start:
     """Return what starts a run, in the session of that name or outside of any, under a key or without one."""
 
     async def start(record: RunRecord, key: Idempotency | None) -> Run:
         if name is not None:
-            return await _start_in_session(parts, record, body, name, key)
+            return await _start_in_session(parts, record, body, name, key, begins)
         record.request["messages"] = decoded["messages"]
         keep = body.background or key is not None  # otherwise nobody asked for it to be kept
         return await parts.engine.submit(record, keep=keep, idempotency=key, source=None)
@@ -148,7 +152,9 @@ def _starter(parts: Parts, body: ChatBody, decoded: dict[str, Any], name: str | 
     return start
 
 
-async def _start_in_session(parts: Parts, record: RunRecord, body: ChatBody, name: str, key: Idempotency | None) -> Run:
+async def _start_in_session(
+    parts: Parts, record: RunRecord, body: ChatBody, name: str, key: Idempotency | None, begins: bool
+) -> Run:
     system, new = _new_input(body.messages)
     if not new:
         raise BadRequest("Nothing follows the last assistant message: there is nothing to answer.", param="messages")
@@ -156,6 +162,8 @@ async def _start_in_session(parts: Parts, record: RunRecord, body: ChatBody, nam
         record.request["system"] = system
     input = [_stored(said) for said in new]
     session = await _session(parts, record.owner, name)
+    if begins and not await parts.store.messages(session.id):
+        input = [_stored(said) for said in body.messages if said.role in ("user", "assistant", "tool")]
     if input[-1].role == "tool" and (key is None or await parts.store.find_repeated(key) is None):
         await _check_results(parts, session, input)
     session = await parts.store.create_session(session)
@@ -203,7 +211,7 @@ def _text(content: str | list[dict[str, Any]] | None) -> str:
 def _stored(said: ChatMessage) -> Message:
     return Message(
         id=new_id("msg"),
-        role="tool" if said.role == "tool" else "user",
+        role=said.role if said.role in ("tool", "assistant") else "user",
         content=said.content,
         name=said.name,
         tool_call_id=said.tool_call_id,

@@ -159,6 +159,10 @@ class Configured:
         """Return what kind of upstream a provider is."""
         return next((described.profile for described in self._described() if described.name == provider), None)
 
+    def dialect(self, provider: str) -> str | None:
+        """Return what a provider's upstream speaks."""
+        return next((told.dialect for told in self._described() if told.name == provider), None)
+
     def _names(self) -> set[str]:
         """Return the names that a provider may have, be it that it is not there yet."""
         names = {described.name for described in self._described()}

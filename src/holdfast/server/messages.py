@@ -41,7 +41,7 @@ async def create_message(parts: Parts, request: Request) -> Response:
 async def _is_native(parts: Parts, model: str) -> bool:
     """Tell whether the upstream of a model speaks this dialect itself."""
     provider, _ = await parts.providers.find(model)
-    return any(told.name == provider.name and told.dialect == "anthropic" for told in parts.settings.providers)
+    return parts.configured.dialect(provider.name) == "anthropic"
 
 
 async def count_tokens(parts: Parts, request: Request) -> Response:
