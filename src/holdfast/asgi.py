@@ -28,8 +28,22 @@ from .wire import native, sse
 Header = tuple[bytes, bytes]
 AT_ONCE = 64 * 1024
 """Characters of text that are rendered at once."""
-TRANSPORT = "holdfast.transport"
-"""Where our own server leaves the connection, so that a client who never reads can be cut off."""
+CONNECTION = "holdfast.connection"
+"""Where our own server leaves the connection in a request's scope."""
+
+
+class Connection(Protocol):
+    """A client's connection: tells when it is gone, and cuts off a client who never reads."""
+
+    is_lost: bool
+
+    def watch_loss(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` when it is gone, until the returned function is called."""
+        ...
+
+    def abort(self) -> None:
+        """Close it now."""
+        ...
 
 
 class Frames(Protocol):
@@ -101,29 +115,37 @@ class Closing:
 
 
 class Client:
-    """The other end of a request. Costs one task, which waits for it to leave.
+    """The other end of a request. Costs one task, which waits for it to leave, unless the server is our own.
 
     No server cancels a handler that only waits when its client leaves, and with ASGI 2.4 none cancels a stream
     either: so we listen ourselves, always.
     """
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self._connection: Connection | None = scope.get(CONNECTION)
         self._receive = receive
         self._wakers: list[Callable[[], object]] = []
         self.has_left = False
 
     async def __aenter__(self) -> Client:
-        self._listener = asyncio.create_task(self._listen())
+        if self._connection is None:
+            self._forget: Callable[[], object] = asyncio.create_task(self._listen()).cancel
+        else:
+            self._forget = self._connection.watch_loss(self._leave)
+            self.has_left = self._connection.is_lost
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._listener.cancel()
+        self._forget()
 
     async def _listen(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
+        self._leave()
+
+    def _leave(self) -> None:
         self.has_left = True
         for wake in self._wakers:
             wake()
@@ -134,15 +156,18 @@ class Client:
 
     async def wait_for(self, event: Awaitable[Any], timeout: float | None = None) -> bool:
         """Wait for something, but not longer than the client stays. False where it left (or time ran out) first."""
-        waiting = asyncio.ensure_future(event)
-        self.on_leaving(waiting.cancel)
-        if self.has_left:
-            waiting.cancel()
+        waiting, over = asyncio.ensure_future(event), asyncio.Event()
+        waiting.add_done_callback(lambda _: over.set())
+        self.on_leaving(over.set)
+        timer = None if timeout is None else asyncio.get_running_loop().call_later(timeout, over.set)
         try:
-            await asyncio.wait({waiting}, timeout=timeout)
+            if not self.has_left:
+                await over.wait()
+            return waiting.done() and not waiting.cancelled()
         finally:
             waiting.cancel()
-        return waiting.done() and not waiting.cancelled()
+            if timer is not None:
+                timer.cancel()
 
 
 class EventStream(Response):
@@ -184,7 +209,7 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the request."""
-        async with Client(receive) as client:
+        async with Client(scope, receive) as client:
             is_done = False
             try:
                 instead = await self._hold(client) if self._hold else None
@@ -251,9 +276,9 @@ class EventStream(Response):
         """Wake the stream now and then, so that it can say that it is alive; cut off a client that never reads."""
         loop = asyncio.get_running_loop()
         if self._sending_since is not None and loop.time() - self._sending_since > self._send_timeout:
-            transport = scope.get(TRANSPORT)
-            if transport is not None:
-                transport.abort()
+            connection: Connection | None = scope.get(CONNECTION)
+            if connection is not None:
+                connection.abort()
                 return
         pause = self._heartbeat / 2
         if self._is_quiet():

@@ -134,8 +134,7 @@ class Providers:
         prefix, slash, rest = model.partition("/")
         if slash and rest and (provider := self._by_name.get(prefix)):
             return await self._checked(provider, rest, asked=model)
-        lists = await asyncio.gather(*(provider.list_models() for provider in self.all))
-        offering = [provider for provider, models in zip(self.all, lists, strict=True) if model in models]
+        offering = [provider for provider, models in zip(self.all, await self._lists(), strict=True) if model in models]
         if not offering and (open_ended := [provider for provider in self.all if provider.models is None]):
             offering = open_ended if len(open_ended) == len(self.all) == 1 else []
         if len(offering) == 1:
@@ -157,6 +156,13 @@ class Providers:
         near = _near(model, known)
         hint = f"Did you mean {', '.join(near)}?" if near else "GET /v1/models lists the models that are there."
         return f"There is no model {model!r}. {hint}"
+
+    async def _lists(self) -> Sequence[Sequence[str]]:
+        """Return the models of each provider. Where all are configured nobody has to be asked, nor waited for."""
+        known = [provider.models for provider in self.all if provider.models is not None]
+        if len(known) == len(self.all):
+            return known
+        return await asyncio.gather(*(provider.list_models() for provider in self.all))
 
     async def names(self) -> list[str]:
         """Return every model as `provider/model`."""

@@ -134,7 +134,7 @@ class WholeAnswer(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the request."""
-        async with Client(receive) as client:
+        async with Client(scope, receive) as client:
             stayed = False
             try:
                 stayed = await client.wait_for(self._run.settled())

@@ -13,7 +13,7 @@ import uvicorn
 from starlette.applications import Starlette
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from ..asgi import TRANSPORT
+from ..asgi import CONNECTION
 from .app import end
 from .settings import Settings, SettingsError
 
@@ -21,12 +21,35 @@ HALF_OPEN = 20_000  # milliseconds after which a client that has vanished withou
 
 
 class Protocol(HttpToolsProtocol):
-    """uvicorn's own, with the connection left where a stream can find it."""
+    """uvicorn's own, left where a stream can find it: a `Connection`."""
+
+    is_lost = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin a connection."""
+        super().connection_made(transport)
+        self._watchers: dict[Callable[[], None], None] = {}
 
     def on_message_begin(self) -> None:
         """Begin a request."""
         super().on_message_begin()
-        self.scope[TRANSPORT] = self.transport  # type: ignore[literal-required]
+        self.scope[CONNECTION] = self  # type: ignore[literal-required]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End, and tell those who wait for that."""
+        super().connection_lost(exc)
+        self.is_lost = True
+        for wake in tuple(self._watchers):
+            wake()
+
+    def watch_loss(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` when the client is gone, until the returned function is called."""
+        self._watchers[wake] = None
+        return lambda: self._watchers.pop(wake, None)
+
+    def abort(self) -> None:
+        """Close the connection now."""
+        self.transport.abort()
 
 
 class Server(uvicorn.Server):
