@@ -116,6 +116,8 @@ REQUIREMENTS: dict[str, str] = {
     "resp.cancel": "A cancelled response, in the background or not, keeps what it had said; cancelling is idempotent.",
     "resp.resume": "After event n of a response comes n+1, created in the background or not.",
     "resp.stored": "A stored response survives a restart, is listed, and is gone when it is deleted.",
+    "hook.signed": "A webhook is signed so that OpenAI's SDK accepts it, and says truthfully how a response ended.",
+    "hook.told": "A webhook is told until it has heard, over failures and kill -9; no redirect is followed.",
     # busy
     "busy.reject": "A second message may be refused while a run is on.",
     "busy.queue": "A second message may be queued; the queue survives a restart and can be edited.",

@@ -81,7 +81,7 @@ def create_app(
     configured = Configured(settings, sources or {}, environ, SavedFile(data_folder(settings, environ)))
     chats = ChatSources(store, configured.providers, settings.retry_patience, lambda: configured.fallbacks)
     engine = Engine(store, sources=chats, again=chats.again, limits=limits_of(settings))
-    parts = Parts(settings, store, configured, engine)
+    parts = Parts(settings, store, configured, engine, environ)
     app = Starlette(
         routes=[*(endpoint.route(parts) for endpoint in ENDPOINTS), _description().route(parts)],
         middleware=[Middleware(Gate, settings=settings, keys=keys)],
@@ -103,6 +103,7 @@ def _lifespan(parts: Parts, keys: Keys):  # type: ignore[no-untyped-def]
         await parts.configured.look()  # before the engine starts: it may go on with a run of what is found
         async with parts.engine:
             parts.batches.start()
+            parts.webhooks.start()
             work = (_trim_logs(parts), _read_keys(keys), _look_around(parts))
             chores = [asyncio.create_task(chore) for chore in work]
             yield
@@ -149,6 +150,7 @@ async def end(parts: Parts, drain: float) -> None:
     """
     await parts.engine.close(drain=drain, within=3.0)
     await parts.batches.close()
+    await parts.webhooks.close()
     parts.closing.begin()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -25,6 +25,7 @@ from .batch_runner import BatchRunner
 from .configured import Configured
 from .keys import digest
 from .settings import Settings
+from .webhooks import Webhooks
 
 DEEPEST = 100
 """Levels to which a body may be nested."""
@@ -36,7 +37,14 @@ Handler = Callable[["Parts", Request], Awaitable[Response]]
 class Parts:
     """The parts of a server, put together once."""
 
-    def __init__(self, settings: Settings, store: Store, configured: Configured, engine: Engine) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        configured: Configured,
+        engine: Engine,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
         self.settings = settings
         self.store = store
         self.configured = configured
@@ -44,6 +52,7 @@ class Parts:
         self.engine = engine
         self.closing = Closing()
         self.starts = StartRate(settings.starts_per_minute)
+        self.webhooks = Webhooks(settings, environ or {}, store, engine)
         self.batches = BatchRunner(store, engine, self.starts.take)
 
 

@@ -11,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..asgi import EventStream
-from ..errors import BadRequest, Conflict, ResumeGap, RunNotFound
+from ..errors import BadRequest, Conflict, HoldfastError, ResumeGap, RunNotFound
 from ..events import AnySettlement, Event, Failed, Interrupted, Settled
 from ..ids import new_id
 from ..run import Run
-from ..store import RunRecord
+from ..store import Idempotency, RunRecord
 from ..wire import openai_responses
 from ..wire.openai_responses import ECHOED
 from ..wire.openai_responses_input import Item, items_of, listed, params_of
@@ -114,13 +114,25 @@ async def create_response(parts: Parts, request: Request) -> Response:
     )
     await conversation(parts.store, record)  # refuses what could not be answered
     parts.starts.take(owner)
-    key = idempotency(request, raw)
-    run = await parts.engine.submit(record, keep=body.is_stored or key is not None, idempotency=key)
+    run = await _start(parts, record, idempotency(request, raw), keep=body.is_stored)
     if body.stream:
         return _stream(parts, run, stop_unheard=run.id == record.id and not body.background)
     if body.background:
         return Json(await _begun(run), headers=answer_headers(run))
     return WholeAnswer(run, finished, attached=run.take_hold())
+
+
+async def _start(parts: Parts, record: RunRecord, key: Idempotency | None, *, keep: bool) -> Run:
+    """Start the run, with its webhooks promised before: what is told of it must not depend on luck."""
+    in_background = bool(record.request[RESPONSE].get("background"))
+    expected = await parts.webhooks.expect(record) if in_background else []
+    try:
+        run = await parts.engine.submit(record, keep=keep or key is not None, idempotency=key)
+    except HoldfastError:
+        parts.webhooks.withdraw(expected)
+        raise
+    parts.webhooks.promise(run, expected)
+    return run
 
 
 def _check(body: ResponseBody) -> None:

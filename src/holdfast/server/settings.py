@@ -74,6 +74,21 @@ class KeySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """May change the settings."""
 
 
+class WebhookSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[webhooks]]` table: who is told when a response in the background has ended."""
+
+    url: str
+    secret_env: str
+    events: tuple[
+        Literal["response.completed", "response.incomplete", "response.failed", "response.cancelled"], ...
+    ] = (
+        "response.completed",
+        "response.incomplete",
+        "response.failed",
+        "response.cancelled",
+    )
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Every setting. A scalar one named `x_y` can also be given as `HOLDFAST_X_Y`."""
 
@@ -125,11 +140,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """How much the server says."""
     providers: tuple[ProviderSettings, ...] = ()
     keys: tuple[KeySettings, ...] = ()
+    webhooks: tuple[WebhookSettings, ...] = ()
     fallbacks: dict[str, str] = {}
     """Which model answers instead where one cannot: `"up/m" = "other/m"`."""
 
 
-TABLES = ("providers", "keys", "fallbacks")
+TABLES = ("providers", "keys", "webhooks", "fallbacks")
 SCALARS = tuple(field for field in msgspec.structs.fields(Settings) if field.name not in TABLES)
 
 
