@@ -14,6 +14,7 @@ _COMMANDS = {
     "serve": "serve:serve",
     "chat": "talk:chat",
     "run": "talk:run",
+    "compare": "compare:compare",
     "models": "look:models",
     "runs": "look:runs",
     "sessions": "look:sessions",
@@ -41,6 +42,7 @@ def main(context: click.Context) -> None:
       holdfast chat                        talk to a model; Ctrl-C stops an answer and keeps it
       holdfast run "Why is the sky blue?"  one question, one answer; reads a pipe, too
       git diff | holdfast run "Review this" -m openai/gpt-5
+      holdfast compare "Say hi" -m a -m b  several models side by side; --set FILE --report PAGE for many prompts
       holdfast runs ls                     what runs, what stopped, what failed and why
       holdfast runs tail RUN               follow a run that was started elsewhere
       holdfast doctor                      check the set-up, and say what to do

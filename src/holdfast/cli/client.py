@@ -91,6 +91,22 @@ class Api:
                 for _, data in decoder.feed(read):
                     yield msgspec.json.decode(data)
 
+    async def stream(self, method: str, path: str, body: Object | None = None) -> AsyncGenerator[tuple[str, Object]]:
+        """Yield the events of any other stream by their names, for as long as the connection holds."""
+        decoder = SSEDecoder(max_event=256 * 1024 * 1024)
+        headers, forever = {"Accept": "text/event-stream"}, aiohttp.ClientTimeout(None)
+        try:
+            async with self._http.request(
+                method, self.url + path, json=body, headers=headers, timeout=forever
+            ) as response:
+                if response.status != 200:
+                    raise self._failure(response.status, _loosely(await response.read()))
+                async for read in response.content.iter_any():
+                    for name, data in decoder.feed(read):
+                        yield name.decode(), msgspec.json.decode(data)
+        except (aiohttp.ClientError, OSError) as error:
+            raise CallFailed(f"The connection broke: {str(error) or type(error).__name__}") from None
+
 
 _COMES_BACK = (502, 503, 504)
 """What a server that is being started again answers, or the proxy before it."""

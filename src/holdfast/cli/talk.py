@@ -47,10 +47,10 @@ def run(prompt: tuple[str, ...], **what: Any) -> None:
     text = "\n\n".join(part for part in (" ".join(prompt), piped.strip()) if part)
     if not text:
         raise click.UsageError('Nothing was asked. Try: holdfast run "Why is the sky blue?"')
-    sys.exit(asyncio.run(_run_once(_well_formed(text), **what)))
+    sys.exit(asyncio.run(_run_once(well_formed(text), **what)))
 
 
-def _well_formed(text: str) -> str:
+def well_formed(text: str) -> str:
     """Return a text that JSON can carry: bytes that the locale could not read are taken for UTF-8."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
@@ -281,7 +281,7 @@ class _Prompt:
         """
         handler = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
-            return _well_formed(input(self._text())).strip()
+            return well_formed(input(self._text())).strip()
         except EOFError:
             self._end_line()
             return None

@@ -12,13 +12,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..asgi import EventStream
-from ..batches import MOST_AT_ONCE, MOST_MODELS, MOST_PROMPTS, Batch, Cell, Match, Prompt, Report, as_csv
+from ..batches import MOST_AT_ONCE, MOST_MODELS, MOST_PROMPTS, Batch, Cell, Match, Prompt, Report
 from ..errors import BadRequest, NotFound
 from ..store import Document
 from ..wire import native, sse
 from .batch_runner import KIND, Work, batch_in, cell_in, cells_of
 from .context import Endpoint, Parts, decode, owner_of, read_body, whole_number
 from .errors import Json
+from .tables import csv_answer, wants_csv
 
 OFTEN = 0.2
 """Seconds between two frames of progress."""
@@ -178,28 +179,15 @@ async def delete_batch(parts: Parts, request: Request) -> Response:
 async def batch_report(parts: Parts, request: Request) -> Response:
     """Return what there is to say of each model so far."""
     document = await own_batch(parts, request)
-    form, kind = _form(request), request.query_params.get("kind")
+    as_table, kind = wants_csv(request), request.query_params.get("kind")
     prompts = await parts.batches.prompts(document.id)
     report = Report(batch_in(document).models, prompts)
     async for cell in parts.batches.cells(document.id):
         if kind is None or prompts[cell.prompt].kind == kind:
             report.add(cell)
-    if form == "csv":
-        return csv_answer(as_csv(report.models()), f"{document.id}.csv")
+    if as_table:
+        return csv_answer(report.models(), f"{document.id}.csv")
     return Json({"batch": await shown(parts, document), "models": report.models()})
-
-
-def _form(request: Request) -> str:
-    form = request.query_params.get("format", "json")
-    if form not in ("json", "csv"):
-        raise BadRequest("format is json or csv.", param="format")
-    return form
-
-
-def csv_answer(text: str, name: str) -> Response:
-    """Return a table as a file."""
-    headers = {"content-disposition": f'attachment; filename="{name}"'}
-    return Response(text, media_type="text/csv; charset=utf-8", headers=headers)
 
 
 async def list_cells(parts: Parts, request: Request) -> Response:
