@@ -216,13 +216,6 @@ LATER: frozenset[str] = frozenset(
         "nodes.any",
         "nodes.fence",
         "nodes.takeover",
-        "cmp.panes",
-        "cmp.stop-all",
-        "cmp.blind",
-        "cmp.vote-once",
-        "cmp.failed-pane",
-        "cmp.reroll-fresh",
-        "cmp.sequential",
         "cmp.scores",
         "safe.markdown",
     }

@@ -263,13 +263,17 @@ class Engine:
 
     # admission
 
-    def _take_place(self, owner: str) -> None:
+    def require_room(self, owner: str, runs: int = 1) -> None:
+        """Refuse now what would be refused at the start of a run: for those who start several."""
         if self.closing:
             raise ShuttingDown
-        if self._places.total() >= self.limits.runs:
+        if self._places.total() + runs > self.limits.runs:
             raise RunLimitReached(self.limits.runs)
-        if self.limits.runs_per_owner is not None and self._places[owner] >= self.limits.runs_per_owner:
+        if self.limits.runs_per_owner is not None and self._places[owner] + runs > self.limits.runs_per_owner:
             raise RunLimitReached(self.limits.runs_per_owner)
+
+    def _take_place(self, owner: str) -> None:
+        self.require_room(owner)
         self._places[owner] += 1
 
     def _give_place_back(self, owner: str) -> None:

@@ -36,6 +36,7 @@ LAYERS: dict[str, int] = {
     "history": 2,
     "judgement": 2,
     "records": 2,
+    "comparisons": 1,
     "log": 1,
     "reasoning": 1,
     "events": 0,

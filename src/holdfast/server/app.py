@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
@@ -17,11 +17,13 @@ from starlette.responses import Response
 from .. import __version__
 from ..engine import Engine
 from ..errors import HoldfastError, StoreUnavailable
-from ..run import Limits
+from ..events import Source
+from ..run import Limits, Run
 from ..store import Store
 from . import (
     ag_ui,
     batches,
+    comparisons,
     completions,
     feed,
     health,
@@ -39,6 +41,8 @@ from .configured import Configured, SavedFile
 from .context import Endpoint, Parts
 from .errors import Json, on_any_error, on_holdfast_error, on_http_error
 from .keys import KeyFile, Keys
+from .panes import PaneSources
+from .rounds import Rounds
 from .settings import Settings, SettingsError, data_folder
 from .sources import ChatSources
 
@@ -55,6 +59,7 @@ ENDPOINTS: list[Endpoint] = [
     *ag_ui.ENDPOINTS,
     *runs.ENDPOINTS,
     *sessions.ENDPOINTS,
+    *comparisons.ENDPOINTS,
     *feed.ENDPOINTS,
     *llama_cpp.ENDPOINTS,
     *batches.ENDPOINTS,
@@ -80,8 +85,10 @@ def create_app(
     check_bind(settings, keys)
     configured = Configured(settings, sources or {}, environ, SavedFile(data_folder(settings, environ)))
     chats = ChatSources(store, configured.providers, settings.retry_patience, lambda: configured.fallbacks)
-    engine = Engine(store, sources=chats, again=chats.again, limits=limits_of(settings))
-    parts = Parts(settings, store, configured, engine, environ)
+    panes = PaneSources(chats)
+    engine = Engine(store, sources=sources_of({"pane": panes}, chats), again=chats.again, limits=limits_of(settings))
+    rounds = Rounds(engine, store, panes, settings.prices)
+    parts = Parts(settings, store, configured, engine, rounds, environ)
     app = Starlette(
         routes=[*(endpoint.route(parts) for endpoint in ENDPOINTS), _description().route(parts)],
         middleware=[Middleware(Gate, settings=settings, keys=keys)],
@@ -97,6 +104,15 @@ def create_app(
     return app
 
 
+def sources_of(kinds: Mapping[str, Callable[[Run], Source]], chats: ChatSources) -> Callable[[Run], Source]:
+    """Return what makes the source of a run of any kind."""
+
+    def source(run: Run) -> Source:
+        return kinds.get(run.record.kind, chats)(run)
+
+    return source
+
+
 def _lifespan(parts: Parts, keys: Keys):  # type: ignore[no-untyped-def]
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
@@ -104,7 +120,7 @@ def _lifespan(parts: Parts, keys: Keys):  # type: ignore[no-untyped-def]
         async with parts.engine:
             parts.batches.start()
             parts.webhooks.start()
-            work = (_trim_logs(parts), _read_keys(keys), _look_around(parts))
+            work = (_trim_logs(parts), _read_keys(keys), _look_around(parts), _catch_up(parts))
             chores = [asyncio.create_task(chore) for chore in work]
             yield
             for chore in chores:
@@ -124,6 +140,14 @@ async def _trim_logs(parts: Parts) -> None:
         except StoreUnavailable as error:
             logger.warning("old logs could not be trimmed: %s", error)
         await asyncio.sleep(3600)
+
+
+async def _catch_up(parts: Parts) -> None:
+    """Write down how the panes ended whose server was killed."""
+    try:
+        await parts.rounds.catch_up()
+    except StoreUnavailable as error:
+        logger.warning("comparisons that a killed server left are not looked after: %s", error)
 
 
 async def _read_keys(keys: Keys) -> None:
@@ -151,6 +175,7 @@ async def end(parts: Parts, drain: float) -> None:
     await parts.engine.close(drain=drain, within=3.0)
     await parts.batches.close()
     await parts.webhooks.close()
+    await parts.rounds.all_over(within=1.0)
     parts.closing.begin()
 
 

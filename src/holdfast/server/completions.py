@@ -176,7 +176,7 @@ async def _start_in_session(
 async def _session(parts: Parts, owner: str, name: str) -> Session:
     """Return the owner's session of that name, or the one that is there from its first use on."""
     known = await parts.store.get_session(name)
-    if known is not None and known.owner == owner:
+    if known is not None and known.owner == owner and known.kind == "chat":
         return known
     now = parts.engine.now()
     named = "ses_n" + hashlib.sha256(f"{owner}\n{name}".encode()).hexdigest()[:40]

@@ -24,6 +24,7 @@ from .auth import ADMIN, OWNER
 from .batch_runner import BatchRunner
 from .configured import Configured
 from .keys import digest
+from .rounds import Rounds
 from .settings import Settings
 from .webhooks import Webhooks
 
@@ -43,6 +44,7 @@ class Parts:
         store: Store,
         configured: Configured,
         engine: Engine,
+        rounds: Rounds,
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self.settings = settings
@@ -50,6 +52,7 @@ class Parts:
         self.configured = configured
         self.providers = configured.providers
         self.engine = engine
+        self.rounds = rounds
         self.closing = Closing()
         self.starts = StartRate(settings.starts_per_minute)
         self.webhooks = Webhooks(settings, environ or {}, store, engine)
@@ -75,16 +78,17 @@ class StartRate:
         self._per_minute = per_minute
         self._buckets: dict[str, tuple[float, float]] = {}
 
-    def take(self, owner: str) -> None:
-        """Count one start, or refuse it and say when there will be room."""
+    def take(self, owner: str, starts: int = 1) -> None:
+        """Count one start or more, or refuse them and say when there will be room."""
         if not self._per_minute:
             return
+        starts = min(starts, self._per_minute)  # who may start fewer in a minute than belong together starts them all
         now, per_second = time.monotonic(), self._per_minute / 60
         left, at = self._buckets.get(owner, (float(self._per_minute), now))
         left = min(float(self._per_minute), left + (now - at) * per_second)
-        if left < 1:
-            raise TooManyStarts(self._per_minute, (1 - left) / per_second)
-        self._buckets[owner] = (left - 1, now)
+        if left < starts:
+            raise TooManyStarts(self._per_minute, (starts - left) / per_second)
+        self._buckets[owner] = (left - starts, now)
 
 
 class Endpoint:
@@ -138,10 +142,10 @@ def is_admin(request: Request) -> bool:
 
 
 async def own_session(parts: Parts, request: Request) -> Session:
-    """Return the session that the path names. Another owner's is not there."""
+    """Return the session that the path names. Another owner's is not there, nor is the session of a pane."""
     session_id = request.path_params["session_id"]
     session = await parts.store.get_session(session_id)
-    if session is None or session.owner != owner_of(request):
+    if session is None or session.owner != owner_of(request) or session.kind != "chat":
         raise SessionNotFound(session_id)
     return session
 

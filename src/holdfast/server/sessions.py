@@ -114,7 +114,7 @@ async def create_session(parts: Parts, request: Request) -> Response:
     session = Session(
         id=new_id("ses"),
         owner=owner_of(request),
-        title=_one_line(wanted.title),
+        title=one_line(wanted.title),
         model=wanted.model,
         system=wanted.system,
         params=wanted.params,
@@ -170,7 +170,7 @@ async def change_session(parts: Parts, request: Request) -> Response:
     if isinstance(changes.get("model"), str):
         await parts.providers.find(changes["model"])
     if "title" in changes:
-        changes["title"] = _one_line(changes["title"])
+        changes["title"] = one_line(changes["title"])
     if "head_id" in changes:
         changes["head_id"] = await _leaf(parts, session, changes["head_id"])
     changed = await parts.store.update_session(session.id, changes, parts.engine.now()) if changes else session
@@ -360,12 +360,12 @@ async def _started(parts: Parts, request: Request, run: Run) -> Response:
     return Json(shown(run), status_code=202, headers={**run_headers(run), "location": f"/api/runs/{run.id}"})
 
 
-def user_message(content: Content) -> Message:
+def user_message(content: Content, param: str = "input") -> Message:
     """Return a user's message, or refuse one that says nothing."""
     if not content or (isinstance(content, str) and not content.strip()):
-        raise BadRequest("The input is empty.", param="input")
+        raise BadRequest(f"The {param} is empty.", param=param)
     if not isinstance(content, str) and any(not isinstance(part.get("type"), str) for part in content):
-        raise BadRequest("Each part of the input has a type.", param="input")
+        raise BadRequest(f"Each part of the {param} has a type.", param=param)
     return Message(id=new_id("msg"), role="user", content=content)
 
 
@@ -381,7 +381,7 @@ async def fork(parts: Parts, request: Request) -> Response:
     forked = msgspec.structs.replace(
         session,
         id=new_id("ses"),
-        title=_one_line(wanted.title) or f"{session.title} (fork)",
+        title=one_line(wanted.title) or f"{session.title} (fork)",
         head_id=copies[-1].id,
         pinned=False,
         created_at=now,
@@ -441,7 +441,7 @@ async def import_session(parts: Parts, request: Request) -> Response:
     session = Session(
         id=new_id("ses"),
         owner=owner_of(request),
-        title=_one_line(brought.title) or title_from(messages[0].content),
+        title=one_line(brought.title) or title_from(messages[0].content),
         model=brought.model,
         system=brought.system,
         params=brought.params,
@@ -507,7 +507,8 @@ async def _queued(parts: Parts, request: Request) -> RunRecord:
     raise NotFound(f"No message {asked!r} is queued in this session. It may have started.")
 
 
-def _one_line(title: str) -> str:
+def one_line(title: str) -> str:
+    """Return a title without line breaks, and not too long."""
     return " ".join(title.split())[:200]
 
 

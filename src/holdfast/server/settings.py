@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from ..comparisons import Price
 from ..errors import HoldfastError
 from ..providers.profiles import PROFILES, Profile, ProfileName, profile_of
 
@@ -143,9 +144,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     webhooks: tuple[WebhookSettings, ...] = ()
     fallbacks: dict[str, str] = {}
     """Which model answers instead where one cannot: `"up/m" = "other/m"`."""
+    prices: dict[str, Price] = {}
+    """What a model costs for each million tokens: `"up/m" = {input = 0.5, output = 1.5}`."""
 
 
-TABLES = ("providers", "keys", "webhooks", "fallbacks")
+TABLES = ("providers", "keys", "webhooks", "fallbacks", "prices")
 SCALARS = tuple(field for field in msgspec.structs.fields(Settings) if field.name not in TABLES)
 
 

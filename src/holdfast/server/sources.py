@@ -33,16 +33,19 @@ class ChatSources:
 
     def __call__(self, run: Run) -> Source:
         """Return the source of a run."""
-        return self._chat(run)
+        alone = run.record.kind == "batch"  # which asks how this model answers, and not who else could
+        return self.answer(run.record, run.record.model, alone=alone)
 
-    async def _chat(self, run: Run) -> AsyncGenerator[Yielded | Sequence[Yielded]]:
-        record = run.record
-        provider, model = await self._providers.find(record.model)
+    async def answer(
+        self, record: RunRecord, name: str, *, alone: bool = False
+    ) -> AsyncGenerator[Yielded | Sequence[Yielded]]:
+        """Let a model answer for the sake of a run; `alone`, nobody answers in its place."""
+        provider, model = await self._providers.find(name)
         with ExitStack() as used:
             used.enter_context(self._providers.using(provider))
             request = ChatRequest(
                 model=model,
-                messages=await self._messages(record),
+                messages=await self.messages(record),
                 params=record.request.get("params", {}),
                 name=record.id if _can_be_found_again(record) else "",
                 goes_on=record.message_id is not None and record.message_id == record.parent_id,
@@ -52,7 +55,6 @@ class ChatSources:
                 yield Text(cast(str, request.messages[-1]["content"]))
             if told := record.request.get("notice"):
                 yield Notice("new_turn", told)
-            alone = record.kind == "batch"  # which asks how this model answers, and not who else could
             async with aclosing(self._ask(provider, request, used, alone=alone)) as answer:
                 async for events in answer:
                     yield events
@@ -115,7 +117,7 @@ class ChatSources:
                 async for events in answer:
                     yield events
 
-    async def _messages(self, record: RunRecord) -> list[dict[str, Any]]:
+    async def messages(self, record: RunRecord) -> list[dict[str, Any]]:
         """Return what the model is shown: what the request itself brought, or the session up to the run's turn."""
         if RESPONSE in record.request:
             return await conversation(self._store, record)

@@ -1,0 +1,333 @@
+"""Comparisons: one prompt to several models on one connection, blind or not; votes, and what may follow them."""
+
+from __future__ import annotations
+
+import random
+from typing import Annotated, Any, Literal
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..asgi import EventStream
+from ..comparisons import (
+    DOCUMENT,
+    MOST_PANES,
+    Comparison,
+    Content,
+    Pane,
+    StillBlind,
+    Winner,
+    asked,
+    asked_again,
+    revealed,
+    swapped,
+    voted,
+)
+from ..errors import BadRequest
+from ..history import Message, Session, branch
+from ..ids import new_id
+from ..wire import comparison as wire
+from ..wire import native, sse
+from .context import (
+    Endpoint,
+    Parts,
+    check_name,
+    decode,
+    owner_of,
+    read_body,
+    wants_events,
+    whole_number,
+)
+from .errors import Json
+from .rounds import Change, Round, RoundAnswer, RoundFrames
+from .sessions import copied, one_line, user_message
+
+NOT_PARAMS = frozenset({"model", "messages", "stream", "stream_options", "n"})
+"""What a comparison decides itself."""
+PAGE = 200  # documents that are looked through at once for those of a kind
+
+_shuffled = random.SystemRandom().shuffle  # so that nobody can work out which model is in which pane
+
+
+class NewComparison(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One prompt for several models."""
+
+    prompt: Content
+    models: Annotated[list[str], msgspec.Meta(min_length=1, max_length=MOST_PANES)]
+    blind: bool = False
+    order: Literal["parallel", "sequential"] = "parallel"
+    system: str | None = None
+    params: dict[str, Any] = {}
+    kind: Annotated[str, msgspec.Meta(max_length=64)] = "general"
+    timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """Seconds that each pane may take."""
+
+
+class NextTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One more prompt for every pane."""
+
+    prompt: Content
+
+
+class Reroll(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Answer again: nothing to say."""
+
+
+class Swap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The model that takes a pane over."""
+
+    model: str
+
+
+class Ballot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who is preferred: the number of a pane, `tie`, or `none`."""
+
+    winner: Winner
+
+
+class Continue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the session is called that goes on from a pane."""
+
+    title: str = ""
+
+
+# Panes that answer.
+
+
+async def create_comparison(parts: Parts, request: Request) -> Response:
+    """Ask several models the same; the panes live as long as this connection."""
+    wanted = decode(await read_body(parts, request), NewComparison)
+    _check(wanted)
+    models = [await _model(parts, name) for name in wanted.models]
+    if wanted.blind:
+        _shuffled(models)
+    _take_starts(parts, request, len(models))
+    comparison = Comparison(
+        id=new_id("cmp"),
+        owner=owner_of(request),
+        prompts=(wanted.prompt,),
+        panes=tuple(_pane(number, model) for number, model in enumerate(models)),
+        system=wanted.system,
+        params=wanted.params,
+        blind=wanted.blind,
+        order=wanted.order,
+        kind=wanted.kind,
+        timeout=wanted.timeout,
+        created_at=parts.engine.now(),
+    )
+    await parts.rounds.add(comparison)
+    return _answering(parts, request, parts.rounds.begin(comparison, range(len(models))))
+
+
+def _check(wanted: NewComparison) -> None:
+    user_message(wanted.prompt, param="prompt")
+    check_name(wanted.kind, "kind")
+    if taken := sorted(NOT_PARAMS & wanted.params.keys()):
+        raise BadRequest(f"params cannot have {', '.join(taken)}: a comparison decides that itself.", param="params")
+
+
+async def _model(parts: Parts, name: str) -> str:
+    """Return a model under its full name, so that it is counted as one however it was asked for."""
+    provider, model = await parts.providers.find(name)
+    return f"{provider.name}/{model}"
+
+
+def _pane(number: int, model: str) -> Pane:
+    return Pane(pane=number, model=model, session_id=new_id("ses"), run_id=new_id("run"))
+
+
+def _take_starts(parts: Parts, request: Request, runs: int) -> None:
+    """Refuse now what could not start: a comparison begins with all of its panes or not at all."""
+    parts.engine.require_room(owner_of(request), runs)
+    parts.starts.take(owner_of(request), runs)
+
+
+async def next_turn(parts: Parts, request: Request) -> Response:
+    """Ask every pane one more thing; each goes on with its own history."""
+    kept = await _own(parts, request)
+    prompt = decode(await read_body(parts, request), NextTurn).prompt
+    user_message(prompt, param="prompt")
+    return await _next_round(parts, request, kept, range(len(kept.panes)), lambda now: asked(now, prompt))
+
+
+async def reroll(parts: Parts, request: Request) -> Response:
+    """Let one pane answer again; its model does not see its earlier answer."""
+    kept = await _own(parts, request)
+    number = kept.pane(request.path_params["n"]).pane
+    decode(await read_body(parts, request) or b"{}", Reroll)
+    return await _next_round(parts, request, kept, [number], lambda now: asked_again(now, number))
+
+
+async def swap(parts: Parts, request: Request) -> Response:
+    """Let another model answer in a pane, from the prompts alone."""
+    kept = await _own(parts, request)
+    number = kept.pane(request.path_params["n"]).pane
+    wanted = decode(await read_body(parts, request), Swap)
+    swapped(kept, number, "")  # whoever may not is told so before anything is said of models
+    model = await _model(parts, wanted.model)
+    return await _next_round(parts, request, kept, [number], lambda now: swapped(now, number, model), afresh=True)
+
+
+async def _next_round(
+    parts: Parts, request: Request, kept: Comparison, panes: range | list[int], change: Change, *, afresh: bool = False
+) -> Response:
+    async with parts.rounds.lock(kept.id):
+        change(await parts.rounds.read(kept.id, kept.owner))  # refused before it counts as a start
+        _take_starts(parts, request, len(panes))
+        after = await parts.rounds.change(kept.id, kept.owner, change)
+        going_on = parts.rounds.begin(after, panes, afresh=afresh)
+    return _answering(parts, request, going_on)
+
+
+def _answering(parts: Parts, request: Request, going_on: Round) -> Response:
+    """Answer with the panes' events as they come, or with all of it in the end."""
+    if not wants_events(request):
+        return RoundAnswer(going_on, parts.rounds.shown)
+    return EventStream(
+        RoundFrames(going_on, parts.rounds.shown),
+        parts.closing,
+        farewell=sse.farewell(1000),
+        on_leave=lambda: going_on.stop(by="disconnect"),
+        heartbeat=parts.settings.heartbeat,
+        send_timeout=parts.settings.send_timeout,
+    )
+
+
+async def stop_comparison(parts: Parts, request: Request) -> Response:
+    """Stop every pane, those that have not begun too."""
+    kept = await _own(parts, request)
+    going_on = parts.rounds.of(kept.id)
+    if going_on is not None:
+        await going_on.stop(by="user")
+        kept = going_on.comparison
+    return Json(await parts.rounds.shown(kept))
+
+
+# Looking.
+
+
+async def list_comparisons(parts: Parts, request: Request) -> Response:
+    """List comparisons without their texts, the newest first."""
+    limit = whole_number(request, "limit", 50, 200)
+    query = request.query_params
+    found: list[dict[str, Any]] = []
+    last = query.get("before")
+    while len(found) <= limit and (
+        page := await parts.store.list_documents(DOCUMENT, owner_of(request), before=last, limit=PAGE)
+    ):
+        sought = [it.body for it in page if query.get("kind") in (None, it.body["kind"])][: limit + 1 - len(found)]
+        found += [wire.comparison(await parts.rounds.as_it_is(body)) for body in sought]
+        last = page[-1].id
+    return Json({"data": found[:limit], "has_more": len(found) > limit})
+
+
+async def get_comparison(parts: Parts, request: Request) -> Response:
+    """Return a comparison with what its panes have said, while they answer and after."""
+    return Json(await parts.rounds.shown(await _own(parts, request)))
+
+
+async def delete_comparison(parts: Parts, request: Request) -> Response:
+    """Stop a comparison's panes and delete it, its vote included."""
+    kept = await _own(parts, request)
+    async with parts.rounds.lock(kept.id):
+        await parts.rounds.delete(kept)
+    return Response(status_code=204)
+
+
+async def _own(parts: Parts, request: Request) -> Comparison:
+    return await parts.rounds.read(request.path_params["comparison_id"], owner_of(request))
+
+
+# Deciding.
+
+
+async def vote(parts: Parts, request: Request) -> Response:
+    """Take the one vote, and reveal the models."""
+    kept = await _own(parts, request)
+    winner = decode(await read_body(parts, request), Ballot).winner
+    at = parts.engine.now()
+    return await _changed(parts, kept, lambda now: voted(now, winner, at))
+
+
+async def reveal(parts: Parts, request: Request) -> Response:
+    """Reveal the models without a vote."""
+    at = parts.engine.now()
+    return await _changed(parts, await _own(parts, request), lambda now: revealed(now, at))
+
+
+async def _changed(parts: Parts, kept: Comparison, change: Change) -> Response:
+    async with parts.rounds.lock(kept.id):
+        change(await parts.rounds.read(kept.id, kept.owner))  # a round that goes on knows more than its document
+        after = await parts.rounds.change(kept.id, kept.owner, change)
+        if (going_on := parts.rounds.of(kept.id)) is not None:
+            after = going_on.comparison = change(going_on.comparison)
+    return Json(await parts.rounds.shown(after))
+
+
+async def continue_pane(parts: Parts, request: Request) -> Response:
+    """Go on from a pane in an ordinary session."""
+    kept = await _own(parts, request)
+    pane = kept.pane(request.path_params["n"])
+    wanted = decode(await read_body(parts, request) or b"{}", Continue)
+    if not kept.is_revealed:
+        raise StillBlind
+    session = await parts.store.get_session(pane.session_id)
+    messages = await parts.store.messages(pane.session_id)
+    copies = copied([_named(said, pane.model) for said in branch(messages, session.head_id if session else None)])
+    now = parts.engine.now()
+    new = Session(
+        id=new_id("ses"),
+        owner=kept.owner,
+        title=one_line(wanted.title) or (session.title if session else ""),
+        model=pane.model,
+        system=kept.system,
+        params=kept.params,
+        created_at=now,
+        updated_at=now,
+    )
+    new = await parts.store.copy_session(new, copies)
+    return Json(native.session(new), status_code=201, headers={"location": f"/api/sessions/{new.id}"})
+
+
+def _named(said: Message, model: str) -> Message:
+    """Return a message with the model that has said it, which a blind pane does not tell."""
+    return msgspec.structs.replace(said, model=model) if said.role == "assistant" else said
+
+
+_THERE = {404: "no such comparison or pane"}
+_BAD = {400: "bad input", 413: "too large", **_THERE}
+_ROUND = {
+    200: "the comparison, or its events",
+    409: "not now",
+    429: "too many runs",
+    503: "the server is ending",
+    **_BAD,
+}
+_ONE = "/api/comparisons/{comparison_id}"
+
+ENDPOINTS = [
+    Endpoint("POST", "/api/comparisons", create_comparison, takes=NewComparison, answers=_ROUND, streams=True),
+    Endpoint(
+        "GET",
+        "/api/comparisons",
+        list_comparisons,
+        query={"limit": "1 to 200", "before": "the last id before", "kind": "only those of this kind"},
+        answers={200: "comparisons without their texts", 400: "a bad query"},
+    ),
+    Endpoint("GET", _ONE, get_comparison, answers={200: "the comparison", **_THERE}),
+    Endpoint("DELETE", _ONE, delete_comparison, answers={204: "deleted", **_THERE}),
+    Endpoint("POST", f"{_ONE}/turns", next_turn, takes=NextTurn, answers=_ROUND, streams=True),
+    Endpoint("POST", f"{_ONE}/stop", stop_comparison, answers={200: "the comparison", **_THERE}),
+    Endpoint("POST", f"{_ONE}/vote", vote, takes=Ballot, answers={200: "the comparison", 409: "not now", **_BAD}),
+    Endpoint("POST", f"{_ONE}/reveal", reveal, answers={200: "the comparison", **_THERE}),
+    Endpoint("POST", f"{_ONE}/panes/{{n}}/reroll", reroll, takes=Reroll, answers=_ROUND, streams=True),
+    Endpoint("POST", f"{_ONE}/panes/{{n}}/swap", swap, takes=Swap, answers=_ROUND, streams=True),
+    Endpoint(
+        "POST",
+        f"{_ONE}/panes/{{n}}/continue",
+        continue_pane,
+        takes=Continue,
+        answers={201: "the session", 409: "still blind", **_BAD},
+    ),
+]
