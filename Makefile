@@ -9,6 +9,7 @@ ARGS ?=
 
 BIN := .venv/bin
 NODE := tests/e2e/node
+WEB := web
 
 # uv is quick; pip stands in where only pip has been told of a mirror.
 install = $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(BIN)/pip install --quiet $(1)
@@ -19,7 +20,7 @@ compile = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-dev serve test check format simulate bench lock clean
+.PHONY: help setup setup-dev serve test check format simulate bench web lock clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
@@ -27,7 +28,7 @@ help: ## list these targets
 
 setup: .venv/.setup ## install the server into .venv
 
-setup-dev: .venv/.setup-dev $(NODE)/node_modules/.setup ## install what tests and checks need too
+setup-dev: .venv/.setup-dev $(NODE)/node_modules/.setup $(WEB)/node_modules/.setup ## install what tests and checks need too
 
 serve: setup ## start the server; HOLDFAST_* variables and ARGS are passed on
 	@exec $(BIN)/holdfast serve $(ARGS)
@@ -41,15 +42,21 @@ check: setup-dev ## check format, lint and types
 	$(BIN)/mypy
 	@if [ -d tests/typing ]; then echo $(BIN)/pyright; PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright; fi
 
+	cd $(WEB) && PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent check
+
 format: setup-dev ## format, and fix what can be fixed
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
+	cd $(WEB) && PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent format
 
 simulate: setup-dev ## try N schedules of the engine under faults
 	$(BIN)/python -m tests.simulation --schedules $(N) $(ARGS)
 
 bench: setup-dev ## measure
 	$(BIN)/python -m bench $(ARGS)
+
+web: setup-dev ## build the browser UI into the package
+	cd $(WEB) && PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent build
 
 lock: setup-dev ## resolve every dependency again, to the newest versions
 	$(call compile,--group build --output-file requirements/build.txt)
@@ -58,9 +65,11 @@ lock: setup-dev ## resolve every dependency again, to the newest versions
 	$(call compile,pyproject.toml --extra server --group dev --constraints requirements/server.txt --output-file requirements/dev.txt)
 	cd $(NODE) && PATH="$(CURDIR)/$(BIN):$$PATH" npm install openai@latest @anthropic-ai/sdk@latest @ag-ui/client@latest --save-exact --package-lock-only \
 		--omit-lockfile-registry-resolved --no-audit --no-fund
+	cd $(WEB) && PATH="$(CURDIR)/$(BIN):$$PATH" npm update --package-lock-only --omit-lockfile-registry-resolved \
+		--no-audit --no-fund
 
 clean: ## remove what make and the tools made
-	rm -rf .venv dist htmlcov .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache $(NODE)/node_modules
+	rm -rf .venv dist htmlcov .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache $(NODE)/node_modules $(WEB)/node_modules
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp for each step: a second `make setup` does nothing.
@@ -87,4 +96,9 @@ clean: ## remove what make and the tools made
 
 $(NODE)/node_modules/.setup: .venv/.setup-dev $(NODE)/package-lock.json
 	@cd $(NODE) && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --silent --no-audit --no-fund
+	@touch $@
+
+# Not `npm ci`: it insists on the lock's naming the tools of every platform, and registries lag behind for some of them.
+$(WEB)/node_modules/.setup: .venv/.setup-dev $(WEB)/package-lock.json
+	@cd $(WEB) && PATH="$(CURDIR)/$(BIN):$$PATH" npm install --no-save --silent --no-audit --no-fund
 	@touch $@

@@ -203,6 +203,9 @@ REQUIREMENTS: dict[str, str] = {
     "safe.markdown": "Markdown runs no script and loads no remote image without consent.",
     "safe.redos": "The think splitter and the parsers take linear time.",
     "safe.secrets": "No key in logs, errors, exports or the page.",
+    # the browser
+    "ui.page": "The page answers at all its addresses, without a key, under a strict policy, from its own files only.",
+    "ui.build": "The committed files of the page are what its source builds to, byte by byte.",
 }
 
 # Promises whose capability is not in this release yet. An id leaves this set with the first test that is bound to it.

@@ -127,8 +127,12 @@ def body_for(endpoint: Endpoint, things: Mapping[str, str]) -> dict[str, Any] | 
     return body or {"title": "Hi"}
 
 
+QUERIES = {"/api/events": "?session={session_id}"}
+"""What an endpoint insists on in its query."""
+
+
 async def call(client: Client, endpoint: Endpoint, things: Mapping[str, str], **options: Any) -> Response:
-    path = filled(endpoint.path, things)
+    path = filled(endpoint.path, things) + QUERIES.get(endpoint.path, "").format(**things)
     return await client.request(endpoint.method, path, json=body_for(endpoint, things), **options)
 
 

@@ -483,6 +483,91 @@ async def test_a_feed_can_be_taken_up_in_the_middle_of_an_answer_that_goes_on(wo
     assert await read_feed(stays, until="run.settled") == seen
 
 
+async def feeds(world: World, *asked: str) -> Response:
+    response = await world.client.get("/api/events?" + "&".join(f"session={each}" for each in asked))
+    assert 200 == response.status
+    return response
+
+
+@requirement("sub.two-tabs")
+async def test_several_sessions_are_read_through_one_connection_each_as_in_its_own_feed(world):
+    """A browser has six connections to a server and its reader has more tabs than that."""
+    sessions = [await eventful(world, name) for name in ("many-a", "many-b")]
+    alone = {id: await read_feed(await feed(world, id), until="run.settled", times=3) for id in sessions}
+    together = await feeds(world, *sessions)
+    frames = [await together.next_event() for _ in range(sum(map(len, alone.values())))]
+
+    for id in sessions:
+        mine = [frame for frame in frames if frame.id.startswith(f"{id}@")]
+        assert [(f"{id}@{frame.id}", frame.event, frame.data) for frame in alone[id]] == [
+            (frame.id, frame.event, frame.data) for frame in mine
+        ]
+
+
+@requirement("sub.two-tabs")
+async def test_each_of_several_sessions_has_a_cursor_of_its_own(world):
+    """After a lost connection each goes on where it was."""
+    ahead, behind = await eventful(world, "own-a"), await eventful(world, "own-b")
+    whole = await read_feed(await feed(world, ahead), until="run.settled", times=3)
+    resumed = await feeds(world, f"{ahead}@{whole[-2].id}", f"{behind}@1")
+    first = {frame.id.partition("@")[0]: frame for frame in [await resumed.next_event() for _ in range(2)]}
+
+    assert (f"{ahead}@{whole[-1].id}", "2") == (first[ahead].id, first[behind].id.partition("@")[2])
+
+
+@requirement("sub.two-tabs", "safe.owner-404")
+async def test_a_session_that_is_deleted_or_never_was_leaves_the_others_as_they_are(world):
+    """One tab's deletion must not cut off the others."""
+    stays, leaves = await world.api.new_session(), await world.api.new_session()
+    reader = await feeds(world, "ses_unknown", stays, leaves)
+    unknown = await reader.next_event()
+    assert 204 == (await world.client.request("DELETE", f"/api/sessions/{leaves}")).status
+    deleted = await reader.next_event()
+    await world.client.request("PATCH", f"/api/sessions/{stays}", json={"title": "Still here"})
+    changed = await reader.next_event()
+
+    assert [("session.deleted", None, "ses_unknown"), ("session.deleted", None, leaves)] == [
+        (frame.event, frame.id, frame.json()["session_id"]) for frame in (unknown, deleted)
+    ]
+    assert (f"{stays}@1", "session.changed") == (changed.id, changed.event)
+
+
+@requirement("safe.sse-injection")
+async def test_the_name_of_a_session_that_is_not_there_forges_no_frame(world):
+    """It comes from the query, where anything can stand."""
+    reader = await feeds(world, "x%0Adata:%20forged%0A%0Aevent:%20run.settled")
+
+    assert ["session.deleted"] == [frame.event for frame in await reader.all_events()]
+
+
+@pytest.mark.parametrize("query", ["", "?" + "&".join(["session=x"] * 51)])
+async def test_no_session_and_too_many_are_refused(world, query):
+    """A stream of nothing would wait for ever."""
+    response = await world.client.get(f"/api/events{query}")
+
+    assert (400, "session") == (response.status, (await response.json())["error"]["param"])
+
+
+@requirement("sub.two-tabs")
+async def test_a_view_tells_where_its_feed_goes_on(world):
+    """A page loads the session once, and then hears what is new: all of the answer that is being written, for one."""
+    session_id = await eventful(world, "view")
+    world.up.models["view-on"] = gated("one ", "two", gate="view-on")
+    run_id = await world.api.start(session_id, "Once more", "view-on")
+    await world.api.shown(run_id, "one ")
+    view = await world.api.session(session_id)
+    reader = await feed(world, session_id, after=view["feed"])
+    world.up.open("view-on0")
+    frames = await read_feed(reader, until="run.settled")
+
+    assert (run_id, "Once more") == (view["active_run"]["id"], view["messages"][-1]["content"])
+    assert "one two" == said(frames)
+    assert [1, "message.added", "run.settled"] == [
+        frames[0].json()["seq"],
+        *(frame.event for frame in frames if "n" in frame.json()),
+    ]
+
+
 @requirement("sub.two-tabs", "sub.bad-cursor")
 @pytest.mark.parametrize("cursor", ["garbage", "99", "99:1", "2:9999", "-1", "2:-1", "1:2:3", "9" * 100, ""])
 async def test_a_feeds_cursor_that_makes_no_sense_never_leaves_anything_out(world, cursor):

@@ -35,6 +35,7 @@ from . import (
     runs,
     sessions,
     settings_calls,
+    web,
 )
 from .auth import Gate, check_bind
 from .configured import Configured, SavedFile
@@ -90,7 +91,7 @@ def create_app(
     rounds = Rounds(engine, store, panes, settings.prices)
     parts = Parts(settings, store, configured, engine, rounds, environ)
     app = Starlette(
-        routes=[*(endpoint.route(parts) for endpoint in ENDPOINTS), _description().route(parts)],
+        routes=[*(endpoint.route(parts) for endpoint in ENDPOINTS), _description().route(parts), *web.routes()],
         middleware=[Middleware(Gate, settings=settings, keys=keys)],
         exception_handlers={
             HoldfastError: on_holdfast_error,

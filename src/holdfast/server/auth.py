@@ -11,6 +11,7 @@ from ..events import ErrorInfo
 from .errors import answer, in_words_of
 from .keys import LOCAL, Keys
 from .settings import Settings, SettingsError
+from .web import is_of_the_page
 
 OWNER = "holdfast.owner"
 ADMIN = "holdfast.admin"
@@ -90,7 +91,7 @@ class Gate:
     def _identify(self, scope: Scope, headers: dict[bytes, str]) -> ErrorInfo | None:
         scope[OWNER] = LOCAL
         scope[ADMIN] = not self._keys
-        if not self._keys or scope["path"] in OPEN_PATHS or scope["method"] == "OPTIONS":
+        if not self._keys or self._is_open(scope):
             return None
         owner = self._owner(headers)
         if owner is None:
@@ -106,6 +107,10 @@ class Gate:
         if owner is None and (key := headers.get(b"x-api-key")):
             return self._keys.owner(f"Bearer {key}")
         return owner
+
+    def _is_open(self, scope: Scope) -> bool:
+        """Tell whether anyone may ask: only what is known to be open is, whatever else comes to be routed."""
+        return scope["path"] in OPEN_PATHS or is_of_the_page(scope["path"]) or scope["method"] == "OPTIONS"
 
     def _is_our_host(self, host: str) -> bool:
         name = _hostname(host)

@@ -3,6 +3,8 @@
 Entries are numbered 1, 2, ... While a run is going on its events stand between them. Its events, and the entries that
 come before its end, have the id `n:seq`: the last entry, and the run's last event. So one cursor says where a reader
 is, also in the middle of an answer.
+
+Several feeds can be read through one connection: a browser has six of them for each server, and more tabs than that.
 """
 
 from __future__ import annotations
@@ -14,23 +16,43 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..asgi import EventStream, as_many_as_fit
-from ..errors import RunNotFound
+from ..asgi import EventStream, Frames, as_many_as_fit
+from ..errors import BadRequest, RunNotFound
 from ..events import Settled
 from ..run import Run
 from ..store import FeedEntry
 from ..wire import native, sse
-from .context import Endpoint, Parts, own_session
+from .context import Endpoint, Parts, own_session, owner_of
 
 Cursor = tuple[int, int]
+
+MOST_FEEDS = 50
+"""Sessions whose feeds can be read through one connection."""
 
 
 async def read_feed(parts: Parts, request: Request) -> Response:
     """Send what happened in a session after a cursor, then what happens, without end."""
     session = await own_session(parts, request)
     asked = request.headers.get("last-event-id") or request.query_params.get("after", "0")
+    return _stream(parts, _Feed(parts, session.id, _parse(asked)))
+
+
+async def read_feeds(parts: Parts, request: Request) -> Response:
+    """Send what happens in several sessions, each after its own cursor, through one connection."""
+    asked = request.query_params.getlist("session")
+    if not 1 <= len(asked) <= MOST_FEEDS:
+        raise BadRequest(f"Name 1 to {MOST_FEEDS} sessions, each as session=ID or session=ID@CURSOR.", param="session")
+    feeds: dict[str, _Feed | None] = {}
+    for session_id, _, cursor in (item.partition("@") for item in asked):
+        session = await parts.store.get_session(session_id)
+        is_own = session is not None and session.owner == owner_of(request)
+        feeds[session_id] = _Feed(parts, session_id, _parse(cursor), named=True) if is_own else None
+    return _stream(parts, _Feeds(feeds))
+
+
+def _stream(parts: Parts, frames: Frames) -> Response:
     return EventStream(
-        _Feed(parts, session.id, _parse(asked)),
+        frames,
         parts.closing,
         opening=sse.HEARTBEAT,
         farewell=sse.farewell(1000),
@@ -52,9 +74,10 @@ def _number(text: str) -> int:
 class _Feed:
     """One reader's place in a session's feed."""
 
-    def __init__(self, parts: Parts, session_id: str, cursor: Cursor) -> None:
+    def __init__(self, parts: Parts, session_id: str, cursor: Cursor, *, named: bool = False) -> None:
         self._parts = parts
         self._session_id = session_id
+        self._name = session_id if named else ""
         self._n, self._seq = cursor
         self._run: Run | None = None
         self._unwatch_run: Callable[[], None] | None = None
@@ -85,7 +108,7 @@ class _Feed:
         if entries:
             self._n = entries[0].n
             await self._enter(entries[0])
-            return native.feed_frame(entries[0], self._seq, await self._told(entries[0]))
+            return native.feed_frame(entries[0], self._seq, await self._told(entries[0]), self._name)
         self.is_over = await self._parts.store.get_session(self._session_id) is None
         return b""
 
@@ -141,10 +164,54 @@ class _Feed:
         batch = as_many_as_fit(await run.log.batch(self._seq))
         events = [event for event in batch if not isinstance(event, Settled)]
         first, self._seq = self._seq + 1, self._seq + len(events)
-        return b"".join(native.feed_run_frame(self._n, run.id, seq, event) for seq, event in enumerate(events, first))
+        return b"".join(
+            native.feed_run_frame(self._n, run.id, seq, event, self._name) for seq, event in enumerate(events, first)
+        )
+
+
+class _Feeds:
+    """Several feeds, one after the other; what one of them says is whole before the next one's turn.
+
+    A session that is not there, or is there no longer, is said to be deleted: the others go on.
+    """
+
+    def __init__(self, feeds: dict[str, _Feed | None]) -> None:
+        self._feeds = feeds
+        self.is_over = False
+
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` whenever something happened in one of the sessions."""
+        unwatches = [feed.watch(wake) for feed in self._feeds.values() if feed is not None]
+
+        def stop() -> None:
+            for unwatch in unwatches:
+                unwatch()
+
+        return stop
+
+    async def next(self) -> bytes:
+        """Return the frames of what can be read now, in each of them."""
+        said = [await self._next_of(session_id, feed) for session_id, feed in tuple(self._feeds.items())]
+        self.is_over = not self._feeds
+        return b"".join(said)
+
+    async def _next_of(self, session_id: str, feed: _Feed | None) -> bytes:
+        frames = await feed.next() if feed is not None else b""
+        if feed is None or feed.is_over:
+            del self._feeds[session_id]
+            return native.feed_gone_frame(session_id)
+        return frames
 
 
 ENDPOINTS = [
+    Endpoint(
+        "GET",
+        "/api/events",
+        read_feeds,
+        query={"session": "a session's id, or ID@CURSOR; once for each session"},
+        answers={200: "what happens in all of them", 400: "no session is named, or too many"},
+        streams=True,
+    ),
     Endpoint(
         "GET",
         "/api/sessions/{session_id}/events",

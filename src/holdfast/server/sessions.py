@@ -140,6 +140,7 @@ async def list_sessions(parts: Parts, request: Request) -> Response:
 async def get_session(parts: Parts, request: Request) -> Response:
     """Return a session with the branch of its messages that is shown, its active run, and its queue."""
     session = await own_session(parts, request)
+    seen = await parts.store.feed_end(session.id)  # first: what happens while we look is told again, never left out
     runs = parts.engine.of_session(session.id)
     active = next((run for run in runs if run.status == "running"), None)
     messages = await parts.store.messages(session.id)
@@ -150,6 +151,7 @@ async def get_session(parts: Parts, request: Request) -> Response:
             "messages": _shown_with_siblings(path, messages),
             "active_run": shown(active) if active else None,
             "queued": [native.queued(record) for record in await parts.store.queued(session.id)],
+            "feed": str(seen),
         }
     )
 

@@ -264,6 +264,10 @@ class Store(Protocol):
         """Return what happened in a session after entry `after`: entries are numbered 1, 2, ... without gaps."""
         ...
 
+    async def feed_end(self, session_id: str) -> int:
+        """Return the number of the newest entry of a session's feed; 0 where there is none."""
+        ...
+
     # documents
 
     async def put_document(self, document: Document, expected_version: int | None = None) -> Document:

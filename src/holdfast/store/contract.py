@@ -952,6 +952,7 @@ async def the_feed_can_be_read_from_anywhere(case: Case) -> None:
         assert feed[after:] == await case.feed(after=after)
         assert feed[after : after + 3] == await case.store.read_feed(case.id("s"), after, 3)
     assert [] == await case.store.read_feed(case.id("unknown"), 0)
+    assert (14, 0) == (await case.store.feed_end(case.id("s")), await case.store.feed_end(case.id("unknown")))
 
 
 # sessions

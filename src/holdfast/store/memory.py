@@ -424,6 +424,11 @@ class MemoryStore:
         session = self._sessions.get(session_id)
         return [] if session is None else session.feed[max(after, 0) :][:limit]
 
+    async def feed_end(self, session_id: str) -> int:
+        """Return the number of the newest entry of a session's feed."""
+        session = self._sessions.get(session_id)
+        return 0 if session is None else len(session.feed)
+
     # documents
 
     async def put_document(self, document: Document, expected_version: int | None = None) -> Document:

@@ -186,6 +186,10 @@ class SqliteStore:
         """Return what happened in a session after entry `after`."""
         return await self._read(lambda rows: rows.read_feed(session_id, after, limit))
 
+    async def feed_end(self, session_id: str) -> int:
+        """Return the number of the newest entry of a session's feed."""
+        return await self._read(lambda rows: rows.feed_end(session_id))
+
     # documents
 
     async def put_document(self, document: Document, expected_version: int | None = None) -> Document:

@@ -142,6 +142,11 @@ class Reading:
         rows = self._rows("read_feed", session_id=session_id, after=after, limit=max(limit, 0))
         return [FeedEntry(row["n"], row["type"], _data(row)) for row in rows]
 
+    def feed_end(self, session_id: str) -> int:
+        """Return the number of the newest entry."""
+        row = self._row("feed_end", session_id=session_id)
+        return row["feed_n"] if row else 0
+
     # documents
 
     def document(self, kind: str, id: str) -> Document | None:

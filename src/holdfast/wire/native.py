@@ -81,6 +81,7 @@ def run(record: RunRecord, *, status: str, seq: int, text: str, settled: Settlem
         "id": record.id,
         "session_id": record.session_id,
         "message_id": record.message_id,
+        "parent_id": record.parent_id,
         "model": record.model,
         "kind": record.kind,
         "lifetime": record.lifetime,
@@ -173,10 +174,24 @@ def frames(run_id: str) -> Callable[[int, Sequence[Event]], bytes]:
     return render
 
 
-def feed_frame(entry: FeedEntry, seq: int, told: dict[str, Any]) -> bytes:
-    """Return one entry of a session's feed; `seq` is where the run that is going on has come to, if one is."""
+def feed_frame(entry: FeedEntry, seq: int, told: dict[str, Any], session_id: str = "") -> bytes:
+    """Return one entry of a session's feed; `seq` is where the run that is going on has come to, if one is.
+
+    Where several feeds share a connection, the session's id stands before the cursor.
+    """
     payload = _encode({"n": entry.n, "type": entry.type, **told})
-    return sse.frame(b"%d:%d" % (entry.n, seq) if seq else b"%d" % entry.n, entry.type.encode(), payload)
+    return sse.frame(_feed_id(session_id, entry.n, seq), entry.type.encode(), payload)
+
+
+def _feed_id(session_id: str, n: int, seq: int) -> bytes:
+    cursor = b"%d:%d" % (n, seq) if seq else b"%d" % n
+    return b"%b@%b" % (session_id.encode(), cursor) if session_id else cursor
+
+
+def feed_gone_frame(session_id: str) -> bytes:
+    """Return what is said of a session that is not there, among several."""
+    payload = _encode({"type": "session.deleted", "session_id": session_id})
+    return b"event: session.deleted\n" + sse.data(payload)
 
 
 def told_in_feed(entry: FeedEntry) -> dict[str, Any]:
@@ -189,7 +204,7 @@ def told_in_feed(entry: FeedEntry) -> dict[str, Any]:
     return told
 
 
-def feed_run_frame(n: int, run_id: str, seq: int, event: Event) -> bytes:
+def feed_run_frame(n: int, run_id: str, seq: int, event: Event, session_id: str = "") -> bytes:
     """Return an event of the run that is active in a session, numbered after the feed entry before it."""
     kind, rest = body(event)
-    return sse.frame(b"%d:%d" % (n, seq), kind, b'{"run":%b,"seq":%d,%b' % (_encode(run_id), seq, rest))
+    return sse.frame(_feed_id(session_id, n, seq), kind, b'{"run":%b,"seq":%d,%b' % (_encode(run_id), seq, rest))

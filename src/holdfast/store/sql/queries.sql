@@ -139,6 +139,9 @@ SELECT feed.n, type, data, body FROM feed LEFT JOIN messages
 WHERE feed.session = (SELECT n FROM sessions WHERE id = :session_id) AND feed.n > :after
 ORDER BY feed.n LIMIT :limit
 
+-- name: feed_end
+SELECT feed_n FROM sessions WHERE id = :session_id
+
 -- documents
 
 -- name: document

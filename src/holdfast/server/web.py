@@ -1,0 +1,120 @@
+"""The browser UI: a few files that hold no secret and load nothing from elsewhere.
+
+The page is the same at every address it knows, and asks its reader for a key where the server has one. Names of files
+stay the same from version to version, so that a browser asks each time whether a file has changed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from importlib.resources import files
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from ..errors import NotFound
+
+PAGES = ("/", "/s/{id}", "/compare", "/compare/{id}", "/runs", "/runs/{id}", "/settings")
+"""The addresses of the page itself."""
+
+FILES = ("/manifest.webmanifest", "/icon.svg")
+
+TYPES = {
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "svg": "image/svg+xml",
+    "webmanifest": "application/manifest+json",
+    "woff2": "font/woff2",
+}
+
+# Scripts and styles are our own files. Pictures may come from elsewhere only where a reader has asked for each of them.
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data: blob: https:",
+        "font-src 'self'",
+        "connect-src 'self'",
+        "worker-src 'self'",
+        "manifest-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+
+HEADERS = {
+    "content-security-policy": POLICY,
+    "cache-control": "no-cache",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "vary": "accept-encoding",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+
+_IS_PAGE = re.compile("|".join(re.sub(r"{id}", "[^/]+", page) for page in PAGES))
+
+
+class _File:
+    """A file of the page. It is packed when it is first asked for, and kept: there are few, and they are small."""
+
+    def __init__(self, name: str, plain: bytes) -> None:
+        self.type = TYPES.get(name.rpartition(".")[2], "application/octet-stream")
+        self.plain = plain
+        self.tag = f'W/"{hashlib.sha256(plain).hexdigest()[:32]}"'
+
+    @cached_property
+    def packed(self) -> bytes:
+        """The same, compressed."""
+        return gzip.compress(self.plain, 9)
+
+
+def is_of_the_page(path: str) -> bool:
+    """Tell whether a path belongs to the browser UI, which anyone may load."""
+    return path.startswith("/assets/") or path in FILES or _IS_PAGE.fullmatch(path) is not None
+
+
+def routes() -> Sequence[BaseRoute]:
+    """Return the routes of the browser UI. They are no part of the API, nor of its description."""
+
+    async def page(request: Request) -> Response:
+        return _answer(request, _READ.get("index.html"))
+
+    async def file(request: Request) -> Response:
+        return _answer(request, _READ.get(request.url.path.removeprefix("/")))
+
+    return [
+        *(Route(address, page, methods=["GET"]) for address in PAGES),
+        *(Route(address, file, methods=["GET"]) for address in (*FILES, "/assets/{name}")),
+    ]
+
+
+def _answer(request: Request, file: _File | None) -> Response:
+    if file is None:
+        raise NotFound(f"There is no {request.url.path} here.")
+    headers = {**HEADERS, "etag": file.tag, "content-type": file.type}
+    if request.headers.get("if-none-match") == file.tag:
+        return Response(status_code=304, headers=headers)
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(file.packed, headers={**headers, "content-encoding": "gzip"})
+    return Response(file.plain, headers=headers)
+
+
+def _files() -> dict[str, _File]:
+    """Return every file of the page by its path."""
+    root = files("holdfast").joinpath("web")
+    found = {item.name: item for item in root.iterdir() if item.is_file()}
+    found |= {f"assets/{item.name}": item for item in root.joinpath("assets").iterdir()}
+    return {name: _File(name, item.read_bytes()) for name, item in found.items()}
+
+
+_READ = _files()  # once, when the server is loaded: they do not change while it runs, and no request waits for a disk

@@ -1,0 +1,1 @@
+import{t as e}from"./preact.js";import{a as t,i as n,t as r}from"./index.js";function i(i){return t(e,{children:[t(r,{title:`Compare`}),t(n,{title:`Not there yet`,text:`Comparing models side by side is not part of this version.`})]})}export{i as default};

@@ -1,0 +1,144 @@
+/** The typed client of the public API. Every call answers, or throws an ApiError that says why. */
+import { signal } from "@preact/signals";
+import type { Content, ErrorInfo, ListedSession, Models, OpenSession, Run, Session } from "./types";
+
+const KEY = "holdfast.key";
+
+/** The server's key. It lives in this tab's storage and in the other tabs' memory, never in a link or a cookie. */
+export const key = signal(sessionStorage.getItem(KEY) ?? "");
+/** The server asks for a key, or does not know the one it got. */
+export const needsKey = signal(false);
+/** The server cannot be reached. What is on the page stays, and the page comes back by itself. */
+export const isAway = signal(false);
+
+export function setKey(value: string): void {
+  key.value = value;
+  needsKey.value = false;
+  if (value) sessionStorage.setItem(KEY, value);
+  else sessionStorage.removeItem(KEY);
+}
+
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    readonly info: ErrorInfo,
+    readonly extra: Record<string, unknown> = {},
+  ) {
+    super(info.message);
+  }
+  get code(): string {
+    return this.info.code;
+  }
+}
+
+/** No answer came: the server is away, or the network. */
+export class Unreachable extends Error {
+  constructor() {
+    super("The server cannot be reached.");
+  }
+}
+
+export interface CallOptions {
+  body?: unknown;
+  signal?: AbortSignal;
+  headers?: Record<string, string>;
+  keepalive?: boolean;
+}
+
+export async function call<T>(method: string, path: string, options: CallOptions = {}): Promise<T> {
+  const response = await send(method, path, options);
+  if (response.status === 204) return undefined as T;
+  const answer = await response.json().catch(() => null);
+  if (response.ok && answer !== null) return answer as T;
+  if (response.status === 401) needsKey.value = true;
+  const { error, ...extra } = answer ?? {};
+  throw new ApiError(response.status, error ?? unexplained(response), extra);
+}
+
+async function send(method: string, path: string, options: CallOptions): Promise<Response> {
+  const headers: Record<string, string> = { ...authorization(), ...options.headers };
+  if (options.body !== undefined) headers["content-type"] = "application/json";
+  const body = options.body === undefined ? null : JSON.stringify(options.body);
+  const { signal = null, keepalive = false } = options;
+  try {
+    const response = await fetch(path, { method, headers, body, signal, keepalive, cache: "no-store" });
+    isAway.value = false;
+    return response;
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    isAway.value = true;
+    throw new Unreachable();
+  }
+}
+
+export function authorization(): Record<string, string> {
+  return key.value ? { authorization: `Bearer ${key.value}` } : {};
+}
+
+function unexplained(response: Response): ErrorInfo {
+  return { message: `The server answered ${response.status}.`, type: "server_error", code: "unknown", param: null };
+}
+
+/** Try until the server has answered: with an idempotency key a start that was heard twice happens once. */
+async function insist<T>(path: string, body: unknown): Promise<T> {
+  const headers = { "idempotency-key": crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}` };
+  for (let attempt = 0; ; attempt++) {
+    try {
+      return await call<T>("POST", path, { body, headers });
+    } catch (error) {
+      if (!(error instanceof Unreachable) || attempt === 3) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 500 * 2 ** attempt));
+    }
+  }
+}
+
+export type IfBusy = "reject" | "queue" | "interrupt";
+
+export interface StartOptions {
+  model?: string | undefined;
+  if_busy?: IfBusy;
+  params?: Record<string, unknown>;
+}
+
+export interface AgainOptions extends StartOptions {
+  message_id: string;
+  last_message_id?: string | undefined;
+}
+
+export const api = {
+  me: () => call<{ owner: string; local: boolean }>("GET", "/api/me"),
+  models: () => call<Models>("GET", "/api/models"),
+
+  sessions: (query = "", before = "", limit = 50) =>
+    call<{ sessions: ListedSession[]; next: string | null }>(
+      "GET",
+      `/api/sessions?${new URLSearchParams({ limit: String(limit), ...(query && { query }), ...(before && { before }) })}`,
+    ),
+  session: (id: string, signal?: AbortSignal) =>
+    call<OpenSession>("GET", `/api/sessions/${id}`, signal ? { signal } : {}),
+  createSession: (body: Partial<Pick<Session, "title" | "model" | "system" | "params">>) =>
+    call<Session>("POST", "/api/sessions", { body }),
+  changeSession: (
+    id: string,
+    body: Partial<Pick<Session, "title" | "pinned" | "model" | "system" | "params" | "head_id">>,
+  ) => call<Session>("PATCH", `/api/sessions/${id}`, { body }),
+  deleteSession: (id: string, keepalive = false) => call<void>("DELETE", `/api/sessions/${id}`, { keepalive }),
+  importSession: (body: unknown) => call<Session>("POST", "/api/sessions/import", { body }),
+
+  start: (id: string, input: Content, options: StartOptions = {}) =>
+    insist<Run>(`/api/sessions/${id}/runs`, { input, ...options }),
+  regenerate: (id: string, options: AgainOptions) => insist<Run>(`/api/sessions/${id}/regenerate`, options),
+  continue: (id: string, options: AgainOptions) => insist<Run>(`/api/sessions/${id}/continue`, options),
+  edit: (id: string, input: Content, options: AgainOptions) =>
+    insist<Run>(`/api/sessions/${id}/edit`, { input, ...options }),
+  fork: (id: string, message_id: string) => call<Session>("POST", `/api/sessions/${id}/fork`, { body: { message_id } }),
+
+  changeQueued: (id: string, n: number, input: Content) =>
+    call<unknown>("PATCH", `/api/sessions/${id}/queue/${n}`, { body: { input } }),
+  dropQueued: (id: string, n: number) => call<void>("DELETE", `/api/sessions/${id}/queue/${n}`),
+
+  run: (id: string) => call<Run>("GET", `/api/runs/${id}`),
+  runs: (query: { session_id?: string; status?: string; limit?: string; before?: string } = {}) =>
+    call<{ runs: Run[]; next: string | null }>("GET", `/api/runs?${new URLSearchParams(query)}`),
+  stop: (runId: string) => call<Run>("POST", `/api/runs/${runId}/stop`),
+};

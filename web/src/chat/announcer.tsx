@@ -1,0 +1,23 @@
+/** Tells a screen reader that an answer has begun, and how it ended: never each word of it. */
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { Transcript } from "../state/transcript";
+import { tellOutcome } from "./outcome";
+
+export function Announcer({ transcript }: { transcript: Transcript }) {
+  const [text, setText] = useState("");
+  const live = transcript.live.value;
+  const last = useRef(live);
+  useEffect(() => {
+    const ended = last.current;
+    last.current = live;
+    if (live) return setText("The answer has begun.");
+    if (!ended?.settlement) return;
+    const told = tellOutcome(ended.settlement.outcome, ended.settlement);
+    setText(told ? `${told.label}. ${told.detail}` : "The answer is complete.");
+  }, [live]);
+  return (
+    <div class="sr-only" role="status" aria-live="polite">
+      {text}
+    </div>
+  );
+}

@@ -1,0 +1,206 @@
+/** What a model said: while it is being said, and after, with how it ended. */
+import { Brain, ChevronRight, GitFork, Play, RefreshCw, ScanSearch, TriangleAlert } from "lucide";
+import { useEffect } from "preact/hooks";
+import { Markdown } from "../markdown/markdown";
+import { continueAnswer, forkAt, regenerate } from "../state/current";
+import type { LiveRun, Notice } from "../state/live";
+import type { Ending, Transcript } from "../state/transcript";
+import type { Message } from "../types";
+import { CopyButton } from "../ui/copy";
+import { Icon } from "../ui/icon";
+import { Branches } from "./branches";
+import { textOf } from "./content";
+import { LiveFigures, SettledFigures } from "./figures";
+import { OtherModel } from "./other-model";
+import { tellOutcome } from "./outcome";
+import { Tools, toolsOf } from "./tools";
+
+interface AnswerProps {
+  message: Message;
+  transcript: Transcript;
+  results: ReadonlyMap<string, Message>;
+}
+
+export function Answer({ message, transcript, results }: AnswerProps) {
+  const text = textOf(message.content);
+  const ending = message.run_id ? (transcript.endings.value.get(message.run_id) ?? null) : null;
+  const isLast = transcript.head.value?.id === message.id && !transcript.isRunning.value;
+  useEffect(() => {
+    const isUnexplained = message.run_id && !ending && message.outcome !== "completed";
+    if (isUnexplained) transcript.fetchEnding(message.run_id!).catch(() => {});
+  }, [message.run_id]);
+  return (
+    <article
+      class="message answer"
+      data-message={message.id}
+      data-text={text}
+      data-outcome={message.outcome}
+      aria-label="Answer"
+    >
+      {message.reasoning && <Reasoning text={message.reasoning} isGoingOn={false} />}
+      <Tools tools={toolsOf(message, results)} isGoingOn={false} />
+      <Markdown text={text} />
+      <OutcomeLine message={message} ending={ending} isLast={isLast} />
+      <footer>
+        <Branches message={message} transcript={transcript} />
+        <CopyButton text={text} label="Copy answer" />
+        <button
+          type="button"
+          class="quiet icon-button"
+          title="Answer again"
+          aria-label="Answer again"
+          onClick={() => regenerate(message.id)}
+        >
+          <Icon node={RefreshCw} size={16} />
+        </button>
+        <button
+          type="button"
+          class="quiet icon-button"
+          title="Fork here"
+          aria-label="Fork the session here"
+          onClick={() => forkAt(message.id)}
+        >
+          <Icon node={GitFork} size={16} />
+        </button>
+        {message.run_id && (
+          <a
+            class="quiet icon-button"
+            href={`/runs/${message.run_id}`}
+            title="What really happened"
+            aria-label="What really happened"
+          >
+            <Icon node={ScanSearch} size={16} />
+          </a>
+        )}
+        <SettledFigures model={message.model} ending={ending} />
+      </footer>
+    </article>
+  );
+}
+
+export function LiveAnswer({ live, transcript }: { live: LiveRun; transcript: Transcript }) {
+  live.version.value;
+  const isSilent = !live.text && !live.reasoning && !live.tools.length;
+  return (
+    <article
+      class="message answer is-live"
+      data-message={live.messageId}
+      data-text={live.text}
+      aria-label="Answer"
+      aria-busy="true"
+    >
+      {live.reasoning && <Reasoning text={live.reasoning} isGoingOn={live.isThinking} />}
+      <Tools tools={live.tools} isGoingOn />
+      <Markdown text={live.text} isStreaming />
+      {isSilent && <Waiting notices={live.notices} />}
+      <Notices notices={isSilent ? [] : live.notices} />
+      <footer>
+        <LiveFigures live={live} transcript={transcript} />
+      </footer>
+    </article>
+  );
+}
+
+function Waiting({ notices }: { notices: Notice[] }) {
+  return (
+    <p class="waiting">
+      <span class="dots" aria-hidden="true">
+        <i />
+        <i />
+        <i />
+      </span>
+      <span>{notices.at(-1)?.message}</span>
+    </p>
+  );
+}
+
+function Notices({ notices }: { notices: Notice[] }) {
+  return notices.map(({ message }, index) => (
+    <p class="notice" key={index}>
+      {message}
+    </p>
+  ));
+}
+
+function Reasoning({ text, isGoingOn }: { text: string; isGoingOn: boolean }) {
+  return (
+    <details class="reasoning" data-reasoning={text}>
+      <summary>
+        <Icon node={Brain} size={16} />
+        {isGoingOn ? "Thinking" : "Thoughts"}
+        {isGoingOn && (
+          <span class="dots" aria-hidden="true">
+            <i />
+            <i />
+            <i />
+          </span>
+        )}
+        <Icon node={ChevronRight} size={14} />
+      </summary>
+      <div class="as-written" dir="auto">
+        {text}
+      </div>
+    </details>
+  );
+}
+
+function OutcomeLine({ message, ending, isLast }: { message: Message; ending: Ending | null; isLast: boolean }) {
+  const told = tellOutcome(message.outcome, ending?.settlement ?? null);
+  if (!told) return null;
+  return (
+    <div class={`outcome ${told.kind}`} role="note">
+      {told.kind !== "plain" && <Icon node={TriangleAlert} size={16} />}
+      <span>
+        <strong>{told.label}.</strong> {told.detail}
+      </span>
+      {isLast && (
+        <span class="ways-on">
+          {message.partial && (
+            <button type="button" onClick={() => continueAnswer(message.id)}>
+              <Icon node={Play} size={14} /> Continue
+            </button>
+          )}
+          <button type="button" onClick={() => regenerate(message.id)}>
+            <Icon node={RefreshCw} size={14} /> Retry
+          </button>
+          {told.kind !== "plain" && <OtherModel messageId={message.id} />}
+        </span>
+      )}
+    </div>
+  );
+}
+
+/** A run that ended before it said anything leaves no message; its reader is told why all the same. */
+export function NoAnswer({ ending, message, isLast }: { ending: Ending; message: Message; isLast: boolean }) {
+  const told = tellOutcome(ending.settlement.outcome, ending.settlement);
+  if (!told) return null;
+  return (
+    <article class="message answer" data-outcome={ending.settlement.outcome} data-text="" aria-label="No answer">
+      <div class={`outcome ${told.kind}`} role="note">
+        {told.kind !== "plain" && <Icon node={TriangleAlert} size={16} />}
+        <span>
+          <strong>{told.label}.</strong> {told.detail || "Nothing had been said."}
+        </span>
+        {isLast && (
+          <span class="ways-on">
+            <button type="button" onClick={() => regenerate(message.id)}>
+              <Icon node={RefreshCw} size={14} /> Retry
+            </button>
+            <OtherModel messageId={message.id} />
+          </span>
+        )}
+      </div>
+      <footer>
+        <a
+          class="quiet icon-button"
+          href={`/runs/${ending.runId}`}
+          title="What really happened"
+          aria-label="What really happened"
+        >
+          <Icon node={ScanSearch} size={16} />
+        </a>
+        <SettledFigures model={ending.model} ending={null} />
+      </footer>
+    </article>
+  );
+}

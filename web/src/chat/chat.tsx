@@ -1,0 +1,71 @@
+/** The chat: what was said, what is being said, and where to say something. */
+import { useEffect } from "preact/hooks";
+import { current } from "../state/current";
+import { sessions } from "../state/sessions";
+import type { Transcript } from "../state/transcript";
+import { Empty } from "../ui/empty";
+import { ViewHeader } from "../ui/view-header";
+import { Announcer } from "./announcer";
+import { Composer } from "./composer";
+import { Messages } from "./messages";
+import { Queue } from "./queue";
+import { SessionMenu } from "./session-menu";
+
+export function Chat() {
+  const transcript = current.value;
+  const title = transcript ? titleOf(transcript) : "New chat";
+  useEffect(() => {
+    document.title = title ? `${title} · Holdfast` : "Holdfast";
+  }, [title]);
+  return (
+    <div class="chat">
+      <ViewHeader title={title}>
+        <SessionMenu />
+      </ViewHeader>
+      {transcript ? <Body key={transcript.id} transcript={transcript} /> : <Welcome />}
+      {transcript && <Queue transcript={transcript} />}
+      {transcript?.loading.value !== "missing" && <Composer key={transcript?.id ?? "new"} />}
+      {transcript && <Announcer transcript={transcript} />}
+    </div>
+  );
+}
+
+/** A session takes its title from its first message, and the list knows it first. */
+function titleOf({ id, session }: Transcript): string {
+  return session.value?.title || sessions.value.find((each) => each.id === id)?.title || "";
+}
+
+function Body({ transcript }: { transcript: Transcript }) {
+  switch (transcript.loading.value) {
+    case "loading":
+      return <output class="transcript loading" aria-label="Loading" />;
+    case "missing":
+      return (
+        <Empty title="This session is not there" text="It was deleted, or it belongs to someone else.">
+          <a class="button" href="/">
+            Start a new chat
+          </a>
+        </Empty>
+      );
+    case "failed":
+      return (
+        <Empty title="The session could not be loaded" text={transcript.problem.value}>
+          <button type="button" onClick={() => transcript.load()}>
+            Try again
+          </button>
+        </Empty>
+      );
+    default:
+      return <Messages transcript={transcript} />;
+  }
+}
+
+function Welcome() {
+  return (
+    <div class="transcript welcome">
+      <img src="/icon.svg" alt="" width="56" height="56" />
+      <h2>What would you like to know?</h2>
+      <p>Close the tab whenever you like. The answer goes on without you, and is here when you come back.</p>
+    </div>
+  );
+}

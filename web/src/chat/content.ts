@@ -1,0 +1,25 @@
+/** A message's content as text and pictures. */
+import type { Content, Part } from "../types";
+
+export function textOf(content: Content | null): string {
+  if (content === null) return "";
+  if (typeof content === "string") return content;
+  return content.map((part) => (part.type === "text" ? String(part.text ?? "") : "")).join("");
+}
+
+export function picturesOf(content: Content | null): string[] {
+  if (content === null || typeof content === "string") return [];
+  return content.map(pictureOf).filter((url) => url.startsWith("data:image/"));
+}
+
+function pictureOf(part: Part): string {
+  const image = part.type === "image_url" ? (part.image_url as { url?: unknown }) : null;
+  return typeof image?.url === "string" ? image.url : "";
+}
+
+/** What is sent: plain text where that is all there is. */
+export function contentOf(text: string, pictures: string[]): Content {
+  if (!pictures.length) return text;
+  const shown: Part[] = pictures.map((url) => ({ type: "image_url", image_url: { url } }));
+  return text ? [{ type: "text", text }, ...shown] : shown;
+}

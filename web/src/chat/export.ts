@@ -1,0 +1,44 @@
+/** A session as a file. It is made here, and goes nowhere but to the reader's disk. */
+import { api } from "../api";
+import { complain } from "../state/toasts";
+import type { Message, OpenSession } from "../types";
+import { textOf } from "./content";
+import { tellOutcome } from "./outcome";
+
+export async function exportAs(id: string, kind: "markdown" | "json"): Promise<void> {
+  try {
+    const session = await api.session(id);
+    const name =
+      (session.title || "session")
+        .replace(/[^\p{L}\p{N} _-]+/gu, "")
+        .slice(0, 60)
+        .trim() || "session";
+    if (kind === "json") save(`${name}.json`, JSON.stringify(session, null, 2), "application/json");
+    else save(`${name}.md`, asMarkdown(session), "text/markdown");
+  } catch (error) {
+    complain(error);
+  }
+}
+
+export function asMarkdown(session: OpenSession): string {
+  const head = [`# ${session.title || "Untitled"}`, ...(session.system ? [quoted(session.system)] : [])];
+  return `${[...head, ...session.messages.map(told)].join("\n\n")}\n`;
+}
+
+function told(message: Message): string {
+  const who = message.role === "user" ? "You" : (message.model ?? message.role);
+  const ending = tellOutcome(message.outcome, null);
+  return [`## ${who}`, textOf(message.content), ...(ending ? [`*${ending.label}.*`] : [])].join("\n\n");
+}
+
+function quoted(text: string): string {
+  return text.replace(/^/gm, "> ");
+}
+
+function save(name: string, text: string, type: string): void {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], { type }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1_000);
+}

@@ -1,0 +1,120 @@
+/** The models on offer, searched as one types, chosen with the arrows and Enter. */
+import { Check, ChevronDown, Search } from "lucide";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { chooseModel, current, setupForNew } from "../state/current";
+import { loadModels, modelForNew, models, modelsState } from "../state/models";
+import { Dialog } from "../ui/dialog";
+import { Icon } from "../ui/icon";
+
+export function ModelPicker() {
+  const [isOpen, setOpen] = useState(false);
+  const session = current.value?.session.value;
+  const chosen = session ? (session.model ?? models.value.default) : (setupForNew.value.model ?? modelForNew.value);
+  return (
+    <>
+      <button
+        type="button"
+        class="quiet model-button"
+        aria-haspopup="dialog"
+        title="Model"
+        onClick={() => setOpen(true)}
+      >
+        <span class="sr-only">Model: </span>
+        <span class="name">{chosen ?? "No model"}</span>
+        <Icon node={ChevronDown} size={14} />
+      </button>
+      {isOpen && <ModelDialog chosen={chosen} onChoose={chooseModel} onClose={() => setOpen(false)} title="Model" />}
+    </>
+  );
+}
+
+interface ModelDialogProps {
+  title: string;
+  chosen: string | null;
+  onChoose: (model: string) => void;
+  onClose: () => void;
+}
+
+export function ModelDialog({ title, chosen, onChoose, onClose }: ModelDialogProps) {
+  const [text, setText] = useState("");
+  const [at, setAt] = useState(0);
+  const list = useRef<HTMLDivElement>(null);
+  const found = search(text);
+  useEffect(() => void loadModels(), []);
+  useEffect(() => setAt(Math.max(0, text ? 0 : found.indexOf(chosen ?? ""))), [text, models.value]);
+  useEffect(() => list.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" }), [at]);
+  const choose = (model: string | undefined) => {
+    if (!model) return;
+    onChoose(model);
+    list.current!.closest("dialog")!.close();
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
+    if (step) {
+      event.preventDefault();
+      setAt((before) => (before + step + found.length) % Math.max(1, found.length));
+    } else if (event.key === "Enter") {
+      event.preventDefault();
+      choose(found[at] ?? (text.includes("/") ? text.trim() : undefined));
+    }
+  };
+  return (
+    <Dialog title={title} onClose={onClose} class="models">
+      <div class="search">
+        <Icon node={Search} size={16} />
+        <input
+          type="text"
+          autofocus
+          list={undefined}
+          role="combobox"
+          aria-expanded="true"
+          aria-controls="models"
+          aria-activedescendant={found[at] ? `model-${at}` : undefined}
+          aria-label="Search models"
+          placeholder="Search models"
+          value={text}
+          onInput={(event) => setText(event.currentTarget.value)}
+          onKeyDown={onKeyDown}
+        />
+      </div>
+      <div id="models" role="listbox" aria-label="Models" ref={list}>
+        {found.map((id, index) => (
+          <div
+            key={id}
+            id={`model-${index}`}
+            role="option"
+            aria-selected={index === at}
+            class={index === at ? "is-active" : undefined}
+            onClick={() => choose(id)}
+          >
+            <span>
+              <small>{id.slice(0, id.indexOf("/") + 1)}</small>
+              {id.slice(id.indexOf("/") + 1)}
+            </span>
+            {id === chosen && <Icon node={Check} size={16} />}
+          </div>
+        ))}
+      </div>
+      {!found.length && <p class="hint">{nothing(text)}</p>}
+      <ProviderProblems />
+    </Dialog>
+  );
+}
+
+function ProviderProblems() {
+  const silent = models.value.providers.filter(({ ok }) => !ok);
+  if (!silent.length) return null;
+  return <p class="hint">No answer from {silent.map(({ name }) => name).join(", ")} when last asked.</p>;
+}
+
+function nothing(text: string): string {
+  if (modelsState.value === "loading") return "Loading…";
+  if (modelsState.value === "failed") return "The models could not be loaded.";
+  return text.includes("/") ? `Press Enter to use “${text.trim()}” as it is.` : "No model has that name.";
+}
+
+/** Every word that was typed is somewhere in the name. */
+function search(text: string): string[] {
+  const words = text.toLowerCase().split(/\s+/);
+  return models.value.models.map(({ id }) => id).filter((id) => words.every((word) => id.toLowerCase().includes(word)));
+}

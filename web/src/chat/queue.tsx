@@ -1,0 +1,78 @@
+/** Messages that wait for their turn: to be seen, changed, and taken back. */
+import { Pencil, Trash2 } from "lucide";
+import { useState } from "preact/hooks";
+import { api } from "../api";
+import { act } from "../state/current";
+import type { Transcript } from "../state/transcript";
+import type { Queued } from "../types";
+import { Icon } from "../ui/icon";
+import { contentOf, picturesOf, textOf } from "./content";
+
+export function Queue({ transcript }: { transcript: Transcript }) {
+  const queued = transcript.queued.value;
+  if (!queued.length) return null;
+  return (
+    <section class="queue" aria-label="Queued messages">
+      <h2>{queued.length === 1 ? "Next" : `Next (${queued.length})`}</h2>
+      <ol>
+        {queued.map((item) => (
+          <QueuedLine key={item.run_id} item={item} session={transcript.id} />
+        ))}
+      </ol>
+    </section>
+  );
+}
+
+function QueuedLine({ item, session }: { item: Queued; session: string }) {
+  const [isEditing, setEditing] = useState(false);
+  const text = textOf(item.input);
+  const save = (value: string) => {
+    setEditing(false);
+    const changed = value.trim();
+    if (changed && changed !== text)
+      act(() => api.changeQueued(session, item.n, contentOf(changed, picturesOf(item.input))));
+  };
+  if (isEditing) {
+    return (
+      <li>
+        <input
+          aria-label="Queued message"
+          dir="auto"
+          defaultValue={text}
+          ref={(input) => input?.focus()}
+          onBlur={(event) => save(event.currentTarget.value)}
+          onKeyDown={(event) => {
+            if (event.key === "Enter") save(event.currentTarget.value);
+            if (event.key === "Escape") {
+              event.preventDefault();
+              setEditing(false);
+            }
+          }}
+        />
+      </li>
+    );
+  }
+  return (
+    <li>
+      <span dir="auto">{text || "A picture"}</span>
+      <button
+        type="button"
+        class="quiet icon-button"
+        aria-label="Edit this queued message"
+        title="Edit"
+        onClick={() => setEditing(true)}
+      >
+        <Icon node={Pencil} size={16} />
+      </button>
+      <button
+        type="button"
+        class="quiet icon-button"
+        aria-label="Remove this queued message"
+        title="Remove"
+        onClick={() => act(() => api.dropQueued(session, item.n))}
+      >
+        <Icon node={Trash2} size={16} />
+      </button>
+    </li>
+  );
+}

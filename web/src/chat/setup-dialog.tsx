@@ -1,0 +1,96 @@
+/** A session's instructions (its system prompt) and the parameters that go to the model with every run. */
+import { useState } from "preact/hooks";
+import { changeSetup, current, setupForNew } from "../state/current";
+import { Dialog } from "../ui/dialog";
+
+const NUMBERS: [string, string, number, number, number][] = [
+  ["temperature", "Temperature", 0, 2, 0.1],
+  ["top_p", "Top P", 0, 1, 0.05],
+  ["max_tokens", "Most tokens", 1, 1_000_000, 1],
+];
+const OWN = new Set(NUMBERS.map(([name]) => name));
+
+export function SetupDialog({ onClose }: { onClose: () => void }) {
+  const setup = current.value?.session.value ?? setupForNew.value;
+  const [system, setSystem] = useState(setup.system ?? "");
+  const [numbers, setNumbers] = useState(() =>
+    Object.fromEntries(NUMBERS.map(([name]) => [name, String(setup.params[name] ?? "")])),
+  );
+  const [more, setMore] = useState(() => written(setup.params));
+  const [problem, setProblem] = useState("");
+  const save = (event: Event) => {
+    event.preventDefault();
+    try {
+      const params = { ...parsed(more), ...filledIn(numbers) };
+      changeSetup({ system: system.trim() || null, params });
+      (event.currentTarget as HTMLElement).closest("dialog")!.close();
+    } catch (error) {
+      setProblem((error as Error).message);
+    }
+  };
+  return (
+    <Dialog title="Instructions and parameters" onClose={onClose}>
+      <form onSubmit={save}>
+        <label>
+          Instructions for the model
+          <textarea dir="auto" rows={5} value={system} onInput={(event) => setSystem(event.currentTarget.value)} />
+        </label>
+        <div class="fields">
+          {NUMBERS.map(([name, label, min, max, step]) => (
+            <label key={name}>
+              {label}
+              <input
+                type="number"
+                placeholder="as it is"
+                {...{ min, max, step }}
+                value={numbers[name]}
+                onInput={(event) => setNumbers({ ...numbers, [name]: event.currentTarget.value })}
+              />
+            </label>
+          ))}
+        </div>
+        <label>
+          Other parameters, as JSON
+          <textarea
+            class="mono"
+            dir="ltr"
+            rows={3}
+            placeholder='{"seed": 7}'
+            spellcheck={false}
+            value={more}
+            onInput={(event) => setMore(event.currentTarget.value)}
+          />
+        </label>
+        <p class="problem" role="alert">
+          {problem}
+        </p>
+        <footer>
+          <button type="submit" class="primary">
+            Save
+          </button>
+        </footer>
+      </form>
+    </Dialog>
+  );
+}
+
+function written(params: Record<string, unknown>): string {
+  const others = Object.entries(params).filter(([name]) => !OWN.has(name));
+  return others.length ? JSON.stringify(Object.fromEntries(others), null, 2) : "";
+}
+
+function parsed(text: string): Record<string, unknown> {
+  if (!text.trim()) return {};
+  const value = JSON.parse(text) as unknown;
+  if (typeof value !== "object" || value === null || Array.isArray(value))
+    throw new Error("The parameters are a JSON object.");
+  return value as Record<string, unknown>;
+}
+
+function filledIn(numbers: Record<string, string>): Record<string, number> {
+  return Object.fromEntries(
+    Object.entries(numbers)
+      .filter(([, text]) => text !== "")
+      .map(([name, text]) => [name, Number(text)]),
+  );
+}

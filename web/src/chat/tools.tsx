@@ -1,0 +1,58 @@
+/** The tools that a model called: what with, how far they are, and what they gave back. */
+import { Check, ChevronRight, LoaderCircle, TriangleAlert, Wrench } from "lucide";
+import type { ToolActivity } from "../state/live";
+import type { Message } from "../types";
+import { Icon } from "../ui/icon";
+import { textOf } from "./content";
+
+export function toolsOf(message: Message, results: ReadonlyMap<string, Message>): ToolActivity[] {
+  return (message.tool_calls ?? []).map(({ id, name, arguments: given }) => ({
+    id,
+    name,
+    arguments: given,
+    progress: "",
+    output: results.has(id) ? textOf(results.get(id)!.content) : null,
+    isError: false,
+  }));
+}
+
+export function Tools({ tools, isGoingOn }: { tools: ToolActivity[]; isGoingOn: boolean }) {
+  return tools.map((tool) => <Tool key={tool.id} tool={tool} isGoingOn={isGoingOn} />);
+}
+
+function Tool({ tool, isGoingOn }: { tool: ToolActivity; isGoingOn: boolean }) {
+  const isDone = tool.output !== null;
+  const state = tool.isError ? "failed" : isDone ? "done" : isGoingOn ? "running" : "called";
+  return (
+    <details class={`tool ${tool.isError ? "bad" : ""}`} data-tool={tool.name}>
+      <summary>
+        <Icon node={Wrench} size={16} />
+        <code>{tool.name || "…"}</code>
+        <span class="progress">{tool.progress}</span>
+        <span class="state">
+          {state}
+          {state === "running" && <Icon node={LoaderCircle} size={14} />}
+          {state === "done" && <Icon node={Check} size={14} />}
+          {state === "failed" && <Icon node={TriangleAlert} size={14} />}
+        </span>
+        <Icon node={ChevronRight} size={14} />
+      </summary>
+      <h4>Arguments</h4>
+      <pre dir="ltr">{indented(tool.arguments)}</pre>
+      {isDone && (
+        <>
+          <h4>{tool.isError ? "Error" : "Result"}</h4>
+          <pre dir="auto">{indented(tool.output ?? "")}</pre>
+        </>
+      )}
+    </details>
+  );
+}
+
+function indented(text: string): string {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}

@@ -1,0 +1,117 @@
+/** What a person said: shown as it was typed, and open to a second thought. */
+import { signal } from "@preact/signals";
+import { Pencil } from "lucide";
+import { useEffect, useRef } from "preact/hooks";
+import { editMessage } from "../state/current";
+import type { Transcript } from "../state/transcript";
+import type { Content, Message } from "../types";
+import { CopyButton } from "../ui/copy";
+import { Icon } from "../ui/icon";
+import { Branches } from "./branches";
+import { contentOf, picturesOf, textOf } from "./content";
+import { growWithText } from "./grow";
+
+/** The message that is being edited. */
+export const editing = signal<string | null>(null);
+
+export function UserMessage({ message, transcript }: { message: Message; transcript: Transcript }) {
+  if (editing.value === message.id) return <EditBox message={message} />;
+  const text = textOf(message.content);
+  return (
+    <article class="message user" data-message={message.id} data-text={text} aria-label="You">
+      <Said content={message.content} />
+      <footer>
+        <Branches message={message} transcript={transcript} />
+        <button
+          type="button"
+          class="quiet icon-button"
+          title="Edit"
+          aria-label="Edit this message"
+          onClick={() => {
+            editing.value = message.id;
+          }}
+        >
+          <Icon node={Pencil} size={16} />
+        </button>
+        <CopyButton text={text} label="Copy message" />
+      </footer>
+    </article>
+  );
+}
+
+export function SendingMessage({ content }: { content: Content }) {
+  return (
+    <article class="message user is-sending" aria-label="You, being sent">
+      <Said content={content} />
+    </article>
+  );
+}
+
+function Said({ content }: { content: Content | null }) {
+  const pictures = picturesOf(content);
+  const text = textOf(content);
+  return (
+    <div class="bubble">
+      {pictures.length > 0 && (
+        <div class="pictures">
+          {pictures.map((url, index) => (
+            <img key={index} src={url} alt={`Attachment ${index + 1}`} />
+          ))}
+        </div>
+      )}
+      {text && (
+        <div class="said" dir="auto">
+          {text}
+        </div>
+      )}
+    </div>
+  );
+}
+
+function EditBox({ message }: { message: Message }) {
+  const box = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => {
+    growWithText(box.current!);
+    box.current!.focus();
+    box.current!.setSelectionRange(-1, -1);
+  }, []);
+  const close = () => {
+    editing.value = null;
+    document.querySelector<HTMLElement>("#composer")?.focus();
+  };
+  const save = () => {
+    const text = box.current!.value.trim();
+    const pictures = picturesOf(message.content);
+    if (!text && !pictures.length) return;
+    editMessage(message.id, contentOf(text, pictures));
+    close();
+  };
+  return (
+    <article class="message user is-edited" aria-label="Edit your message">
+      <textarea
+        ref={box}
+        dir="auto"
+        aria-label="Your message"
+        defaultValue={textOf(message.content)}
+        onInput={(event) => growWithText(event.currentTarget)}
+        onKeyDown={(event) => {
+          if (event.key === "Escape") {
+            event.preventDefault();
+            close();
+          } else if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+            event.preventDefault();
+            save();
+          }
+        }}
+      />
+      <footer>
+        <button type="button" onClick={close}>
+          Cancel
+        </button>
+        <button type="button" class="primary" onClick={save}>
+          Send
+        </button>
+      </footer>
+    </article>
+  );
+}

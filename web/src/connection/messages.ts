@@ -1,0 +1,17 @@
+/** What tabs and the shared worker say to one another. */
+import type { FeedEvent } from "../types";
+import type { StreamState } from "./streams";
+
+export type ToWorker =
+  | { type: "hello"; key: string }
+  | { type: "key"; key: string }
+  | { type: "watch"; session: string; after: string }
+  | { type: "unwatch"; session: string }
+  | { type: "alive" }
+  | { type: "bye" };
+
+export type FromWorker =
+  | { type: "events"; session: string; events: FeedEvent[] }
+  | { type: "state"; state: StreamState }
+  | { type: "key"; key: string }
+  | { type: "lost" };

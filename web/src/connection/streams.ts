@@ -1,0 +1,132 @@
+/** The one event stream of this browser: the feeds of every session that some tab shows, through one connection. */
+import { createParser } from "eventsource-parser";
+import type { FeedEvent } from "../types";
+
+export type StreamState = "idle" | "connecting" | "open" | "away" | "unauthorized";
+
+export interface Receiver {
+  events(session: string, events: FeedEvent[]): void;
+  state(state: StreamState): void;
+}
+
+/** The server says that it is alive every ten seconds at the latest; after this many it is not. */
+const SILENCE = 25_000;
+const LONGEST_PAUSE = 5_000;
+
+export class Streams {
+  #cursors = new Map<string, string>();
+  #key = "";
+  #abort: AbortController | null = null;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #failures = 0;
+  state: StreamState = "idle";
+
+  constructor(private readonly receiver: Receiver) {
+    addEventListener("online", () => this.#connectSoon(0));
+  }
+
+  setKey(key: string): void {
+    if (key === this.#key) return;
+    this.#key = key;
+    if (this.#cursors.size) this.#connectSoon(0);
+  }
+
+  /** Read a session's feed after a cursor. Where it is being read, it is read again from there: readers skip repeats. */
+  watch(session: string, after: string): void {
+    const known = this.#cursors.get(session);
+    this.#cursors.set(session, known === undefined ? after : earlier(known, after));
+    this.#connectSoon(0);
+  }
+
+  unwatch(session: string): void {
+    if (this.#cursors.delete(session)) this.#connectSoon(200);
+  }
+
+  #connectSoon(pause: number): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#connect(), pause);
+  }
+
+  #tell(state: StreamState): void {
+    if (state === this.state) return;
+    this.state = state;
+    this.receiver.state(state);
+  }
+
+  async #connect(): Promise<void> {
+    this.#abort?.abort();
+    if (!this.#cursors.size) return this.#tell("idle");
+    const abort = new AbortController();
+    this.#abort = abort;
+    if (this.state === "idle") this.#tell("connecting");
+    try {
+      await this.#read(abort);
+    } catch {
+      // Told below: whatever went wrong, the cursors know where to go on.
+    }
+    if (this.#abort !== abort || this.state === "unauthorized") return;
+    if (this.#failures++) this.#tell("away");
+    this.#connectSoon(Math.min(LONGEST_PAUSE, 100 * 2 ** this.#failures) * (0.7 + Math.random() * 0.3));
+  }
+
+  async #read(abort: AbortController): Promise<void> {
+    const query = new URLSearchParams([...this.#cursors].map(([id, cursor]) => ["session", `${id}@${cursor}`]));
+    const headers: Record<string, string> = this.#key ? { authorization: `Bearer ${this.#key}` } : {};
+    const watchdog = new Watchdog(() => abort.abort());
+    try {
+      const response = await fetch(`/api/events?${query}`, { headers, signal: abort.signal, cache: "no-store" });
+      if (response.status === 401) return this.#tell("unauthorized");
+      if (!response.ok || !response.body) throw new Error(`the server answered ${response.status}`);
+      this.#failures = 0;
+      this.#tell("open");
+      await this.#copy(response.body.getReader(), watchdog, abort.signal);
+    } finally {
+      watchdog.stop();
+    }
+  }
+
+  async #copy(reader: ReadableStreamDefaultReader<Uint8Array>, watchdog: Watchdog, signal: AbortSignal): Promise<void> {
+    const decoder = new TextDecoder();
+    let batch = new Map<string, FeedEvent[]>();
+    const parser = createParser({ onEvent: (event) => this.#take(batch, event.id ?? "", event.data) });
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done || signal.aborted) return;
+      watchdog.reset();
+      batch = new Map();
+      parser.feed(decoder.decode(value, { stream: true }));
+      for (const [session, events] of batch) this.receiver.events(session, events);
+    }
+  }
+
+  #take(batch: Map<string, FeedEvent[]>, id: string, data: string): void {
+    const event = JSON.parse(data) as FeedEvent;
+    const at = id.lastIndexOf("@");
+    const session = event.type === "session.deleted" ? (event.session_id as string) : id.slice(0, at);
+    if (event.type === "session.deleted") this.#cursors.delete(session);
+    else if (this.#cursors.has(session)) this.#cursors.set(session, id.slice(at + 1));
+    const events = batch.get(session);
+    if (events) events.push(event);
+    else batch.set(session, [event]);
+  }
+}
+
+/** Notices a connection that has gone silent: a closed lid or a lost network says no goodbye. */
+class Watchdog {
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  constructor(private readonly bark: () => void) {
+    this.reset();
+  }
+  reset(): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(this.bark, SILENCE);
+  }
+  stop(): void {
+    clearTimeout(this.#timer);
+  }
+}
+
+/** The earlier of two cursors, at the start of the run that it may stand in: no reader misses anything after it. */
+function earlier(one: string, other: string): string {
+  return String(Math.min(Number.parseInt(one, 10) || 0, Number.parseInt(other, 10) || 0));
+}

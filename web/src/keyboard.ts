@@ -1,0 +1,70 @@
+/** Keys that work everywhere on the page. The list is what the help shows. */
+import { signal } from "@preact/signals";
+import { navigate, place } from "./router";
+import { current, stopCurrent } from "./state/current";
+import { isSidebarOpen, setSidebarHidden } from "./state/preferences";
+
+export const isHelpOpen = signal(false);
+export const isMac = /Mac|iPhone|iPad/.test(navigator.platform);
+
+export const SHORTCUTS: [string[], string][] = [
+  [["Enter"], "Send"],
+  [["Shift", "Enter"], "New line"],
+  [["Mod", "Enter"], "While an answer is going on: stop it and send this instead"],
+  [["Esc"], "Stop the answer"],
+  [["↑"], "Edit your last message, from an empty box"],
+  [["Mod", "K"], "Search sessions"],
+  [["Mod", "Shift", "O"], "New chat"],
+  [["Mod", "/"], "These shortcuts (also ?)"],
+];
+
+export function listenForKeys(): void {
+  document.addEventListener("keydown", (event) => {
+    if (event.defaultPrevented || event.isComposing) return;
+    const what = meaning(event);
+    if (!what) return;
+    event.preventDefault();
+    what();
+  });
+}
+
+function meaning(event: KeyboardEvent): (() => void) | null {
+  const mod = isMac ? event.metaKey : event.ctrlKey;
+  const key = event.key.toLowerCase();
+  if (mod && !event.shiftKey && key === "k") return focusSearch;
+  if (mod && event.shiftKey && key === "o") return newChat;
+  if (mod && key === "/") return toggleHelp;
+  if (event.key === "?" && !isTyping()) return toggleHelp;
+  if (event.key === "Escape") return onEscape();
+  return null;
+}
+
+function onEscape(): (() => void) | null {
+  if (document.querySelector("dialog[open], :popover-open")) return null; // it closes that first
+  if (isSidebarOpen.value) {
+    return () => {
+      isSidebarOpen.value = false;
+    };
+  }
+  return place.value.view === "chat" && current.value?.isRunning.value ? stopCurrent : null;
+}
+
+function isTyping(): boolean {
+  return document.activeElement?.matches("input, textarea, select, [contenteditable]") ?? false;
+}
+
+function focusSearch(): void {
+  setSidebarHidden(false);
+  isSidebarOpen.value = matchMedia("(max-width: 50rem)").matches;
+  requestAnimationFrame(() => document.querySelector<HTMLInputElement>("#search")?.select());
+}
+
+export function newChat(): void {
+  navigate("/");
+  isSidebarOpen.value = false;
+  requestAnimationFrame(() => document.querySelector<HTMLTextAreaElement>("#composer")?.focus());
+}
+
+function toggleHelp(): void {
+  isHelpOpen.value = !isHelpOpen.value;
+}

@@ -1,0 +1,176 @@
+/**
+ * Markdown as vnodes. There is no way from a model's words to raw HTML: tags are shown as text, links lead only to
+ * the web and to mail, and a picture from elsewhere is loaded only when its reader asks for it.
+ */
+import type { Token, Tokens } from "marked";
+import { Component, type ComponentChildren } from "preact";
+import { useMemo } from "preact/hooks";
+import { Blocks } from "./blocks";
+import { CodeBlock } from "./code";
+import { decodeEntities } from "./entities";
+import { Formula } from "./math";
+import { Picture } from "./picture";
+
+interface MarkdownProps {
+  text: string;
+  isStreaming?: boolean;
+}
+
+export function Markdown({ text, isStreaming = false }: MarkdownProps) {
+  const blocks = useMemo(() => new Blocks(), []);
+  const tokens = isStreaming ? blocks.read(text) : blocks.finish(text);
+  return (
+    <div class="markdown" dir="auto">
+      {tokens.map((token, index) => (
+        <Block key={index} token={token} />
+      ))}
+    </div>
+  );
+}
+
+/** One block. Settled ones are the same token each time, and are not drawn again. */
+class Block extends Component<{ token: Token }> {
+  override shouldComponentUpdate(next: { token: Token }): boolean {
+    return next.token !== this.props.token;
+  }
+  override render() {
+    return renderBlock(this.props.token);
+  }
+}
+
+function blocks(tokens: Token[] | undefined): ComponentChildren {
+  return tokens?.map((token, index) => <Block key={index} token={token} />);
+}
+
+function renderBlock(token: Token): ComponentChildren {
+  switch (token.type) {
+    case "paragraph":
+      return <p dir="auto">{inlines(token.tokens)}</p>;
+    case "heading": {
+      const Heading = `h${token.depth}` as "h1";
+      return <Heading dir="auto">{inlines(token.tokens)}</Heading>;
+    }
+    case "code":
+      return (
+        <CodeBlock
+          text={token.text}
+          language={token.lang ?? ""}
+          isOpen={Boolean((token as { isOpen?: boolean }).isOpen)}
+        />
+      );
+    case "blockquote":
+      return <blockquote dir="auto">{blocks(token.tokens)}</blockquote>;
+    case "list":
+      return renderList(token as Tokens.List);
+    case "table":
+      return renderTable(token as Tokens.Table);
+    case "hr":
+      return <hr />;
+    case "mathBlock":
+      return <Formula text={token.text} isBlock />;
+    case "html":
+      return <p class="as-written">{token.text}</p>;
+    case "text":
+      if ((token as { isPlain?: boolean }).isPlain) return <p class="as-written">{token.text}</p>;
+      return "tokens" in token && token.tokens ? <>{inlines(token.tokens)}</> : <>{decodeEntities(token.text)}</>;
+    case "checkbox":
+      return <input type="checkbox" disabled checked={token.checked} aria-label={token.checked ? "done" : "to do"} />;
+    case "space":
+    case "def":
+      return null;
+    default:
+      return renderInline(token);
+  }
+}
+
+function renderList(list: Tokens.List): ComponentChildren {
+  const items = list.items.map((item, index) => (
+    <li key={index} dir="auto" class={item.task ? "task" : undefined}>
+      {blocks(item.tokens)}
+    </li>
+  ));
+  return list.ordered ? <ol start={Number(list.start) || 1}>{items}</ol> : <ul>{items}</ul>;
+}
+
+function renderTable(table: Tokens.Table): ComponentChildren {
+  const cell = ({ tokens, align }: Tokens.TableCell) => ({
+    class: align ? `align-${align}` : undefined,
+    children: inlines(tokens),
+  });
+  return (
+    <div class="table" tabIndex={0} role="region" aria-label="Table">
+      <table dir="auto">
+        <thead>
+          <tr>
+            {table.header.map((each, index) => (
+              <th key={index} {...cell(each)} />
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {table.rows.map((row, index) => (
+            <tr key={index}>
+              {row.map((each, column) => (
+                <td key={column} {...cell(each)} />
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function inlines(tokens: Token[] | undefined): ComponentChildren {
+  return tokens?.map(renderInline);
+}
+
+function renderInline(token: Token): ComponentChildren {
+  switch (token.type) {
+    case "strong":
+      return <strong>{inlines(token.tokens)}</strong>;
+    case "em":
+      return <em>{inlines(token.tokens)}</em>;
+    case "del":
+      return <del>{inlines(token.tokens)}</del>;
+    case "codespan":
+      return <code dir="auto">{token.text}</code>;
+    case "br":
+      return <br />;
+    case "link":
+      return <Link href={token.href}>{inlines(token.tokens)}</Link>;
+    case "image":
+      return <Picture href={token.href} alt={token.text} />;
+    case "math":
+      return <Formula text={token.text} />;
+    case "escape":
+    case "html":
+      return token.text;
+    case "text":
+      return "tokens" in token && token.tokens ? inlines(token.tokens) : decodeEntities(token.text);
+    case "checkbox":
+      return renderBlock(token);
+    default:
+      return "raw" in token ? token.raw : null;
+  }
+}
+
+const LINKS = new Set(["http:", "https:", "mailto:"]);
+
+function Link({ href, children }: { href: string; children: ComponentChildren }) {
+  if (!LINKS.has(protocolOf(href))) return <span title={href}>{children}</span>;
+  return (
+    <a href={href} target="_blank" rel="noopener noreferrer nofollow">
+      {children}
+    </a>
+  );
+}
+
+/** The protocol of an absolute address; nothing where it is none. */
+export function protocolOf(href: string): string {
+  try {
+    return new URL(href).protocol;
+  } catch {
+    return "";
+  }
+}

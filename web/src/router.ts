@@ -1,0 +1,39 @@
+/** The page's address as a signal. Links stay links: a click with a modifier opens a tab as anywhere else. */
+import { computed, signal } from "@preact/signals";
+
+export const path = signal(location.pathname);
+
+addEventListener("popstate", () => {
+  path.value = location.pathname;
+});
+
+export function navigate(to: string, options: { replace?: boolean } = {}): void {
+  if (to === location.pathname) return;
+  if (options.replace) history.replaceState(null, "", to);
+  else history.pushState(null, "", to);
+  path.value = location.pathname;
+}
+
+/** Follow links within the page without loading it again. */
+export function followLinks(event: MouseEvent): void {
+  const link = (event.target as Element).closest?.("a");
+  const isPlain = event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey;
+  if (!link || !isPlain || event.defaultPrevented || link.target || link.hasAttribute("download")) return;
+  if (link.origin !== location.origin || !link.getAttribute("href")?.startsWith("/")) return;
+  event.preventDefault();
+  navigate(link.pathname);
+}
+
+export type View = "chat" | "compare" | "runs" | "settings" | "unknown";
+
+export interface Place {
+  view: View;
+  id: string | null;
+}
+
+export const place = computed<Place>(() => {
+  const [, first = "", id = null] = path.value.split("/");
+  if (first === "" || first === "s") return { view: "chat", id };
+  if (first === "compare" || first === "runs" || first === "settings") return { view: first, id };
+  return { view: "unknown", id: null };
+});

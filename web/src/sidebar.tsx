@@ -1,0 +1,204 @@
+/** The list of sessions: search, pinned ones first, then by date; the ones with a run going on say so. */
+import { Columns2, Ellipsis, Pencil, Pin, PinOff, Search, Settings, SquarePen, Trash2 } from "lucide";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { newChat } from "./keyboard";
+import { navigate, place } from "./router";
+import { grouped } from "./state/dates";
+import { isSidebarOpen } from "./state/preferences";
+import {
+  hasMore,
+  listState,
+  loadMoreSessions,
+  loadSessions,
+  query,
+  removeWithUndo,
+  rename,
+  sessions,
+  setPinned,
+} from "./state/sessions";
+import { complain } from "./state/toasts";
+import type { ListedSession } from "./types";
+import { Icon } from "./ui/icon";
+import { Menu, MenuItem } from "./ui/menu";
+
+export function Sidebar() {
+  return (
+    <nav class="sidebar" aria-label="Sessions">
+      <header>
+        <a class="brand" href="/">
+          <img src="/icon.svg" alt="" width="24" height="24" />
+          Holdfast
+        </a>
+        <button type="button" class="quiet icon-button" aria-label="New chat" title="New chat" onClick={newChat}>
+          <Icon node={SquarePen} />
+        </button>
+      </header>
+      <SearchBox />
+      <SessionList />
+      <footer>
+        <a href="/compare" class={place.value.view === "compare" ? "is-current" : undefined}>
+          <Icon node={Columns2} />
+          Compare
+        </a>
+        <a href="/settings" class={place.value.view === "settings" ? "is-current" : undefined}>
+          <Icon node={Settings} />
+          Settings
+        </a>
+      </footer>
+    </nav>
+  );
+}
+
+function SearchBox() {
+  const [text, setText] = useState(query.value);
+  useEffect(() => {
+    const timer = setTimeout(() => {
+      query.value = text.trim();
+    }, 150);
+    return () => clearTimeout(timer);
+  }, [text]);
+  return (
+    <div class="search">
+      <Icon node={Search} size={16} />
+      <input
+        id="search"
+        type="search"
+        placeholder="Search"
+        aria-label="Search sessions, titles and messages"
+        value={text}
+        onInput={(event) => setText(event.currentTarget.value)}
+        onKeyDown={(event) => {
+          if (event.key === "Escape" && text) {
+            event.preventDefault();
+            setText("");
+          }
+          if (event.key === "ArrowDown") {
+            event.preventDefault();
+            document.querySelector<HTMLElement>(".session a")?.focus();
+          }
+        }}
+      />
+    </div>
+  );
+}
+
+function SessionList() {
+  if (listState.value === "loading") return <output class="sessions loading" aria-label="Loading" />;
+  if (listState.value === "failed" && !sessions.value.length) {
+    return (
+      <div class="sessions hint">
+        The list could not be loaded.{" "}
+        <button type="button" class="link" onClick={() => loadSessions()}>
+          Try again
+        </button>
+      </div>
+    );
+  }
+  if (!sessions.value.length) {
+    return <p class="sessions hint">{query.value ? "Nothing found." : "Your chats will be listed here."}</p>;
+  }
+  return (
+    <div class="sessions" onKeyDown={walk}>
+      {grouped(sessions.value).map(([label, group]) => (
+        <section key={label} aria-label={label}>
+          <h2>{label}</h2>
+          <ul>
+            {group.map((session) => (
+              <SessionLine key={session.id} session={session} />
+            ))}
+          </ul>
+        </section>
+      ))}
+      {hasMore.value && (
+        <button type="button" class="link more" onClick={() => loadMoreSessions().catch(complain)}>
+          Show more
+        </button>
+      )}
+    </div>
+  );
+}
+
+function SessionLine({ session }: { session: ListedSession }) {
+  const [isRenaming, setRenaming] = useState(false);
+  const isCurrent = place.value.id === session.id;
+  const title = session.title || "New chat";
+  const remove = () => {
+    removeWithUndo(session.id, () => isCurrent && navigate(`/s/${session.id}`));
+    if (isCurrent) navigate("/");
+  };
+  if (isRenaming) return <Rename session={session} onDone={() => setRenaming(false)} />;
+  return (
+    <li class={`session ${isCurrent ? "is-current" : ""}`}>
+      <a
+        href={`/s/${session.id}`}
+        aria-current={isCurrent ? "page" : undefined}
+        title={title}
+        onClick={() => {
+          isSidebarOpen.value = false;
+        }}
+      >
+        <span class="title" dir="auto">
+          {title}
+        </span>
+        {session.active_run && (
+          <span class="running" title="An answer is being written">
+            <span class="sr-only">running</span>
+          </span>
+        )}
+      </a>
+      <Menu label={`Actions for ${title}`} icon={Ellipsis}>
+        <MenuItem
+          icon={session.pinned ? PinOff : Pin}
+          onClick={() => setPinned(session.id, !session.pinned).catch(complain)}
+        >
+          {session.pinned ? "Unpin" : "Pin"}
+        </MenuItem>
+        <MenuItem icon={Pencil} onClick={() => setRenaming(true)}>
+          Rename
+        </MenuItem>
+        <MenuItem icon={Trash2} kind="bad" onClick={remove}>
+          Delete
+        </MenuItem>
+      </Menu>
+    </li>
+  );
+}
+
+function Rename({ session, onDone }: { session: ListedSession; onDone: () => void }) {
+  const input = useRef<HTMLInputElement>(null);
+  useEffect(() => input.current!.select(), []);
+  const save = () => {
+    const title = input.current!.value.trim();
+    if (title && title !== session.title) rename(session.id, title).catch(complain);
+    onDone();
+  };
+  return (
+    <li class="session">
+      <input
+        ref={input}
+        class="rename"
+        aria-label="Title"
+        dir="auto"
+        defaultValue={session.title}
+        onBlur={save}
+        onKeyDown={(event) => {
+          if (event.key === "Enter") save();
+          if (event.key === "Escape") {
+            event.preventDefault();
+            onDone();
+          }
+        }}
+      />
+    </li>
+  );
+}
+
+function walk(event: KeyboardEvent): void {
+  if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
+  const links = [...document.querySelectorAll<HTMLElement>(".session a")];
+  const at = links.indexOf(document.activeElement as HTMLElement);
+  if (at < 0) return;
+  event.preventDefault();
+  if (event.key === "ArrowUp" && at === 0) document.querySelector<HTMLElement>("#search")?.focus();
+  else links[at + (event.key === "ArrowDown" ? 1 : -1)]?.focus();
+}

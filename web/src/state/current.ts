@@ -1,0 +1,121 @@
+/** The session that this tab shows, and the one that is about to be made. */
+import { effect, signal, untracked } from "@preact/signals";
+import { ApiError, api, type IfBusy, isAway, Unreachable } from "../api";
+import { navigate, place } from "../router";
+import type { Content, Session } from "../types";
+import { modelForNew, rememberModel } from "./models";
+import { loadSessions, noteSession } from "./sessions";
+import { complain, toast } from "./toasts";
+import { Transcript } from "./transcript";
+
+export type Setup = Pick<Session, "model" | "system" | "params">;
+
+export const current = signal<Transcript | null>(null);
+/** What the next new session will have. */
+export const setupForNew = signal<Setup>({ model: null, system: null, params: {} });
+
+effect(() => {
+  const { view, id } = place.value;
+  if (view !== "chat") return;
+  untracked(() => show(id));
+});
+
+// What could not be loaded while the server was away is loaded when it is back.
+effect(() => {
+  if (isAway.value) return;
+  untracked(() => {
+    if (current.value?.loading.value === "failed") current.value.load();
+  });
+});
+
+function show(id: string | null): void {
+  if (current.value?.id === id) return;
+  current.value?.close();
+  current.value = id ? new Transcript(id) : null;
+}
+
+/** Send a message: in the session that is shown, or in a new one. False where it was not taken. */
+export async function sendMessage(input: Content, ifBusy: IfBusy = "reject"): Promise<boolean> {
+  try {
+    const transcript = current.value ?? (await begin());
+    transcript.sending.value = input;
+    try {
+      await api.start(transcript.id, input, { if_busy: ifBusy });
+    } catch (error) {
+      transcript.sending.value = null;
+      throw error;
+    }
+    noteSession({ id: transcript.id, updated_at: new Date().toISOString() });
+    return true;
+  } catch (error) {
+    if (error instanceof Unreachable)
+      toast("The server cannot be reached. Your message is still here.", { kind: "bad" });
+    else complain(error);
+    return false;
+  }
+}
+
+async function begin(): Promise<Transcript> {
+  const setup = setupForNew.value;
+  const session = await api.createSession({ ...setup, model: setup.model ?? modelForNew.value });
+  noteSession({ ...session, active_run: null });
+  navigate(`/s/${session.id}`);
+  setupForNew.value = { model: null, system: null, params: {} };
+  return current.value!;
+}
+
+/** Do something with the session that is shown; a view that has become stale is loaded again. */
+export async function act(what: (transcript: Transcript) => Promise<unknown>): Promise<void> {
+  const transcript = current.value;
+  if (!transcript) return;
+  try {
+    await what(transcript);
+  } catch (error) {
+    complain(error);
+    if (error instanceof ApiError && (error.status === 409 || error.status === 404)) transcript.load();
+  }
+}
+
+export const stopCurrent = () =>
+  act(async ({ live }) => {
+    if (live.value) await api.stop(live.value.id);
+  });
+
+export const regenerate = (messageId: string, model?: string) =>
+  act((it) => api.regenerate(it.id, { message_id: messageId, ...(model && { model }) }));
+
+export const continueAnswer = (messageId: string) => act((it) => api.continue(it.id, { message_id: messageId }));
+
+export const editMessage = (messageId: string, input: Content) =>
+  act((it) => api.edit(it.id, input, { message_id: messageId, if_busy: it.isRunning.value ? "interrupt" : "reject" }));
+
+export const showBranch = (messageId: string) =>
+  act(async (it) => {
+    await api.changeSession(it.id, { head_id: messageId });
+    await it.load();
+  });
+
+export const forkAt = (messageId: string) =>
+  act(async (it) => {
+    const session = await api.fork(it.id, messageId);
+    await loadSessions();
+    navigate(`/s/${session.id}`);
+    toast("This is a copy up to that message. The session it came from is as it was.");
+  });
+
+/** Choose the model of the session that is shown, or of the next one. */
+export async function chooseModel(model: string): Promise<void> {
+  rememberModel(model);
+  if (current.value) await act(async (it) => noteChanges(it, await api.changeSession(it.id, { model })));
+  else setupForNew.value = { ...setupForNew.value, model };
+}
+
+export async function changeSetup(changes: Partial<Pick<Session, "title" | "system" | "params">>): Promise<void> {
+  if (current.value) await act(async (it) => noteChanges(it, await api.changeSession(it.id, changes)));
+  else setupForNew.value = { ...setupForNew.value, ...changes };
+}
+
+function noteChanges(transcript: Transcript, session: Session): void {
+  transcript.session.value = session;
+  noteSession(session);
+}

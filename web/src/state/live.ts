@@ -1,0 +1,130 @@
+/** The run that is going on: its events, gathered into what can be drawn, once for each frame of the screen. */
+import { signal } from "@preact/signals";
+import type { FeedEvent, Run, Settlement } from "../types";
+
+export interface ToolActivity {
+  id: string;
+  name: string;
+  arguments: string;
+  progress: string;
+  output: string | null;
+  isError: boolean;
+}
+
+export interface Notice {
+  code: string;
+  message: string;
+}
+
+export class LiveRun {
+  /** Grows with each frame that has something new to draw. */
+  readonly version = signal(0);
+  text = "";
+  reasoning = "";
+  tools: ToolActivity[] = [];
+  notices: Notice[] = [];
+  seq = 0;
+  /** When the first word came, and how many events with text have come since. */
+  firstWordAt = 0;
+  deltas = 0;
+  isThinking = false;
+  siblings: string[] = [];
+  settlement: Settlement | null = null;
+  readonly beganAt = performance.now();
+  #isDrawing = false;
+
+  constructor(
+    readonly id: string,
+    readonly messageId: string,
+    readonly parentId: string | null,
+    public model: string,
+    readonly wasJoined = false,
+  ) {}
+
+  /** A run that had begun before this tab came. Its events are all sent again, from the first. */
+  static joined(run: Run): LiveRun {
+    return new LiveRun(run.id, run.message_id ?? run.id, run.parent_id, run.model, true);
+  }
+
+  get firstWordAfter(): number | null {
+    return this.wasJoined || !this.firstWordAt ? null : this.firstWordAt - this.beganAt;
+  }
+
+  /** Take one event, once. False where one before it is missing. */
+  take(event: FeedEvent): boolean {
+    const seq = event.seq ?? 0;
+    if (seq <= this.seq) return true;
+    if (seq !== this.seq + 1 && event.type !== "snapshot") return false;
+    this.seq = seq;
+    this.#apply(event);
+    this.#draw();
+    return true;
+  }
+
+  end(settlement: Settlement): void {
+    this.settlement = settlement;
+    this.version.value++;
+  }
+
+  #apply(event: FeedEvent): void {
+    if (event.choice) return; // one answer is shown: the first
+    switch (event.type) {
+      case "text.delta":
+        this.text += event.text;
+        this.isThinking = false;
+        return this.#count();
+      case "reasoning.delta":
+        this.reasoning += event.text;
+        this.isThinking = true;
+        return this.#count();
+      case "tool.delta":
+        return this.#toolDelta(event);
+      case "tool.call":
+        return this.#tool(event.id, { name: event.name, arguments: event.arguments });
+      case "tool.progress":
+        return this.#tool(event.id, { progress: event.message ?? "" });
+      case "tool.result":
+        return this.#tool(event.id, { output: event.output, isError: event.is_error ?? false });
+      case "notice":
+        this.notices = [...this.notices, { code: event.code, message: event.message }];
+        if (event.model) this.model = event.model;
+        return;
+      case "snapshot":
+        this.text = event.text;
+        this.reasoning = event.reasoning ?? "";
+    }
+  }
+
+  #count(): void {
+    this.deltas++;
+    if (!this.firstWordAt) this.firstWordAt = performance.now();
+  }
+
+  #toolDelta(event: FeedEvent): void {
+    const id = event.id || this.tools[event.index ?? 0]?.id || `call-${event.index ?? 0}`;
+    const before = this.tools.find((tool) => tool.id === id);
+    this.#tool(id, {
+      name: (before?.name ?? "") + (event.name ?? ""),
+      arguments: (before?.arguments ?? "") + (event.arguments ?? ""),
+    });
+  }
+
+  #tool(id: string, changes: Partial<ToolActivity>): void {
+    const blank: ToolActivity = { id, name: "", arguments: "", progress: "", output: null, isError: false };
+    const at = this.tools.findIndex((tool) => tool.id === id);
+    const changed = { ...(at < 0 ? blank : this.tools[at]!), ...changes };
+    this.tools = at < 0 ? [...this.tools, changed] : this.tools.with(at, changed);
+  }
+
+  #draw(): void {
+    if (this.#isDrawing) return;
+    this.#isDrawing = true;
+    const draw = () => {
+      this.#isDrawing = false;
+      this.version.value++;
+    };
+    // A hidden tab gets no frames; it is brought up to date now and then, so that its title and its text are right.
+    if (document.visibilityState === "visible") requestAnimationFrame(draw);
+    else setTimeout(draw, 250);
+  }
+}

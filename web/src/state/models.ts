@@ -1,0 +1,36 @@
+/** The models on offer, and the one that a new session gets. */
+import { computed, effect, signal } from "@preact/signals";
+import { api, isAway, key } from "../api";
+import type { Models } from "../types";
+
+const LAST = "holdfast.model";
+
+export const models = signal<Models>({ models: [], default: null, providers: [] });
+export const modelsState = signal<"loading" | "ready" | "failed">("loading");
+const lastChosen = signal(localStorage.getItem(LAST));
+
+/** The model for a new session: the one that was chosen last, as long as its provider is still there. */
+export const modelForNew = computed(() => {
+  const chosen = lastChosen.value;
+  const isOffered = models.value.providers.some(({ name }) => chosen?.startsWith(`${name}/`));
+  return chosen && isOffered ? chosen : models.value.default;
+});
+
+export function rememberModel(id: string): void {
+  lastChosen.value = id;
+  localStorage.setItem(LAST, id);
+}
+
+export async function loadModels(): Promise<void> {
+  try {
+    models.value = await api.models();
+    modelsState.value = "ready";
+  } catch {
+    if (modelsState.value === "loading") modelsState.value = "failed";
+  }
+}
+
+effect(() => {
+  key.value;
+  if (!isAway.value) queueMicrotask(loadModels);
+});

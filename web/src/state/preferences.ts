@@ -1,0 +1,26 @@
+/** What a person has chosen for this browser. Nothing of it leaves the browser. */
+import { signal } from "@preact/signals";
+
+export type Theme = "system" | "light" | "dark";
+const THEME = "holdfast.theme";
+
+export const theme = signal<Theme>(asTheme(localStorage.getItem(THEME)));
+export const isSidebarOpen = signal(false);
+/** Wide windows show the list beside the page; it can be put away. */
+export const isSidebarHidden = signal(localStorage.getItem("holdfast.sidebar") === "hidden");
+
+function asTheme(value: string | null): Theme {
+  return value === "light" || value === "dark" ? value : "system";
+}
+
+export function setTheme(value: Theme): void {
+  theme.value = value;
+  localStorage.setItem(THEME, value);
+  if (value === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = value;
+}
+
+export function setSidebarHidden(hidden: boolean): void {
+  isSidebarHidden.value = hidden;
+  localStorage.setItem("holdfast.sidebar", hidden ? "hidden" : "shown");
+}

@@ -1,0 +1,109 @@
+/** The list of sessions: searched, kept fresh while it is looked at, deleted with a way back. */
+import { effect, signal } from "@preact/signals";
+import { api, isAway, key } from "../api";
+import type { ListedSession } from "../types";
+import { toast } from "./toasts";
+
+export const sessions = signal<ListedSession[]>([]);
+export const query = signal("");
+export const hasMore = signal(false);
+export const listState = signal<"loading" | "ready" | "failed">("loading");
+
+/** Sessions that are about to be deleted, with what stops that. */
+const leaving = new Map<string, ReturnType<typeof setTimeout>>();
+const UNDO = 6_000;
+const REFRESH = 8_000;
+let next: string | null = null;
+let asked = 0;
+
+export async function loadSessions(): Promise<void> {
+  const mine = ++asked;
+  try {
+    const page = await api.sessions(query.value, "", Math.min(200, Math.max(50, sessions.value.length)));
+    if (mine !== asked) return;
+    sessions.value = page.sessions.filter(({ id }) => !leaving.has(id));
+    next = page.next;
+    hasMore.value = next !== null;
+    listState.value = "ready";
+  } catch {
+    if (mine === asked && listState.value === "loading") listState.value = "failed";
+  }
+}
+
+export async function loadMoreSessions(): Promise<void> {
+  if (!next) return;
+  const page = await api.sessions(query.value, next);
+  const known = new Set(sessions.value.map(({ id }) => id));
+  sessions.value = [...sessions.value, ...page.sessions.filter(({ id }) => !known.has(id) && !leaving.has(id))];
+  next = page.next;
+  hasMore.value = next !== null;
+}
+
+/** Take in what is known of a session from elsewhere: its feed, or an answer to a change. */
+export function noteSession(changes: Partial<ListedSession> & { id: string }): void {
+  const list = sessions.peek();
+  const at = list.findIndex(({ id }) => id === changes.id);
+  if (at >= 0) {
+    const before = list[at]!;
+    const isNews = Object.entries(changes).some(([name, value]) => before[name as keyof ListedSession] !== value);
+    if (isNews) sessions.value = list.with(at, { ...before, ...changes });
+  } else if (changes.created_at && !query.peek() && !leaving.has(changes.id)) {
+    sessions.value = [{ active_run: null, ...changes } as ListedSession, ...list];
+  }
+}
+
+export async function rename(id: string, title: string): Promise<void> {
+  noteSession(await api.changeSession(id, { title }));
+}
+
+export async function setPinned(id: string, pinned: boolean): Promise<void> {
+  noteSession(await api.changeSession(id, { pinned }));
+  await loadSessions();
+}
+
+/** Take a session off the list now and delete it in a few seconds, unless someone wants it back. */
+export function removeWithUndo(id: string, onUndo: () => void = () => {}): void {
+  const title = sessions.value.find((each) => each.id === id)?.title || "Untitled";
+  sessions.value = sessions.value.filter((each) => each.id !== id);
+  leaving.set(
+    id,
+    setTimeout(() => finish(id), UNDO),
+  );
+  toast(`Deleted “${title}”`, {
+    lasts: UNDO,
+    action: {
+      label: "Undo",
+      run: () => {
+        clearTimeout(leaving.get(id));
+        leaving.delete(id);
+        loadSessions();
+        onUndo();
+      },
+    },
+  });
+}
+
+async function finish(id: string, keepalive = false): Promise<void> {
+  clearTimeout(leaving.get(id));
+  try {
+    await api.deleteSession(id, keepalive);
+  } catch (error) {
+    toast(`It could not be deleted: ${(error as Error).message}`, { kind: "bad" });
+  }
+  leaving.delete(id);
+}
+
+addEventListener("pagehide", () => {
+  for (const id of leaving.keys()) finish(id, true);
+});
+
+setInterval(() => {
+  if (document.visibilityState === "visible" && !isAway.value) loadSessions();
+}, REFRESH);
+addEventListener("focus", () => void loadSessions());
+
+effect(() => {
+  key.value;
+  query.value;
+  if (!isAway.value) queueMicrotask(loadSessions);
+});

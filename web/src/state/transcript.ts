@@ -1,0 +1,231 @@
+/**
+ * One session as this tab shows it: a view that was loaded once, and every event after it.
+ *
+ * Events may come twice (a second tab reads the feed again from an earlier place), so each is taken once: entries by
+ * their number, events of a run by their seq. Where something is missing the view is loaded again.
+ */
+import { batch, computed, effect, signal } from "@preact/signals";
+import { ApiError, api } from "../api";
+import { losses, watch } from "../connection";
+import type { FeedEvent, Message, OpenSession, Queued, Run, Session, Settlement } from "../types";
+import { LiveRun } from "./live";
+import { loadSessions, noteSession } from "./sessions";
+
+/** How a run ended, and where: with its message, or, where it said nothing, after the message that it was to answer. */
+export interface Ending {
+  runId: string;
+  messageId: string | null;
+  parentId: string | null;
+  model: string;
+  settlement: Settlement;
+  startedAt: string | null;
+  settledAt: string | null;
+  /** Milliseconds from the run's start to its first word, where this tab was watching. */
+  firstWordAfter: number | null;
+}
+
+export type Loading = "loading" | "ready" | "missing" | "failed";
+
+export class Transcript {
+  readonly loading = signal<Loading>("loading");
+  readonly problem = signal("");
+  readonly session = signal<Session | null>(null);
+  readonly messages = signal<Message[]>([]);
+  readonly live = signal<LiveRun | null>(null);
+  readonly queued = signal<Queued[]>([]);
+  readonly endings = signal<ReadonlyMap<string, Ending>>(new Map());
+  /** What this tab has sent and the feed has not yet told. */
+  readonly sending = signal<Message["content"]>(null);
+  readonly isRunning = computed(() => this.live.value !== null);
+  /** The last message of the branch that is shown. */
+  readonly head = computed(() => this.messages.value.at(-1) ?? null);
+
+  #n = 0;
+  #unwatch: () => void = () => {};
+  #isClosed = false;
+  #forgetLosses: () => void;
+
+  constructor(readonly id: string) {
+    let first = true;
+    this.#forgetLosses = effect(() => {
+      losses.value;
+      if (first) first = false;
+      else queueMicrotask(() => this.load());
+    });
+    this.load();
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#unwatch();
+    this.#forgetLosses();
+  }
+
+  async load(): Promise<void> {
+    try {
+      const view = await api.session(this.id);
+      if (this.#isClosed) return;
+      batch(() => this.#show(view));
+      this.#unwatch();
+      this.#unwatch = watch(this.id, view.feed, (events) => batch(() => this.#take(events)));
+      await this.#loadEndings();
+    } catch (error) {
+      if (this.loading.value === "ready" && !(error instanceof ApiError)) return;
+      this.loading.value = error instanceof ApiError && error.status === 404 ? "missing" : "failed";
+      this.problem.value = (error as Error).message;
+    }
+  }
+
+  /** How the newest runs ended: what they cost, and why those failed that left no message. */
+  async #loadEndings(): Promise<void> {
+    const { runs } = await api.runs({ session_id: this.id, limit: "60" });
+    const endings = new Map(this.endings.value);
+    for (const run of runs)
+      if (run.settlement && !endings.has(run.id)) endings.set(run.id, endingOf(run, run.settlement));
+    this.endings.value = endings;
+  }
+
+  /** Look up how one run ended that is not among the newest. */
+  async fetchEnding(runId: string): Promise<void> {
+    const run = await api.run(runId);
+    if (run.settlement) this.#noteEnding(endingOf(run, run.settlement));
+  }
+
+  #show(view: OpenSession): void {
+    const { messages, active_run, queued, feed, ...session } = view;
+    this.session.value = session;
+    this.messages.value = messages;
+    this.queued.value = queued;
+    this.#n = Number.parseInt(feed, 10);
+    if (!active_run) this.live.value = null;
+    else if (this.live.value?.id !== active_run.id) this.live.value = LiveRun.joined(active_run);
+    this.loading.value = "ready";
+    noteSession({ ...session, active_run: active_run?.id ?? null });
+  }
+
+  #take(events: FeedEvent[]): void {
+    for (const event of events) {
+      if (event.type === "session.deleted") this.loading.value = "missing";
+      else if (event.n !== undefined) this.#takeEntry(event);
+      else if (this.live.value?.id === event.run && !this.live.value!.take(event)) return void this.load();
+    }
+  }
+
+  #takeEntry(entry: FeedEvent): void {
+    if (entry.n! <= this.#n) return;
+    this.#n = entry.n!;
+    switch (entry.type) {
+      case "message.added":
+      case "message.changed":
+        return this.#addMessage(entry.message as Message);
+      case "run.queued":
+      case "queue.changed":
+        return this.#queue(entry);
+      case "run.started":
+        return this.#start(entry);
+      case "run.settled":
+        return this.#settle(entry);
+      case "session.changed":
+        return this.#change(entry);
+    }
+  }
+
+  #addMessage(message: Message): void {
+    const shown = this.messages.value;
+    const same = shown.findIndex((each) => each.id === message.id);
+    if (same >= 0) {
+      this.messages.value = shown.with(same, { ...shown[same], ...message });
+      return;
+    }
+    const parent = message.parent_id === null ? -1 : shown.findIndex((each) => each.id === message.parent_id);
+    if (message.parent_id !== null && parent < 0) return void this.load(); // on a branch that is not shown here
+    const instead = shown[parent + 1];
+    const known = instead?.role === message.role ? (instead.siblings ?? [instead.id]) : this.#replaced(message);
+    this.messages.value = [...shown.slice(0, parent + 1), { ...message, siblings: [...known, message.id] }];
+    if (message.role === "user") this.sending.value = null;
+    if (!this.session.value?.title) loadSessions();
+  }
+
+  /** The siblings of an answer that was taken off the page when the run began that answers anew. */
+  #replaced(message: Message): string[] {
+    const live = this.live.value;
+    return live && live.messageId === message.id ? live.siblings : [];
+  }
+
+  #queue(entry: FeedEvent): void {
+    const input = (entry.input as Message[]).at(-1)?.content ?? "";
+    const item: Queued = {
+      n: entry.queue_number,
+      run_id: entry.run_id,
+      input,
+      model: entry.model ?? "",
+      created_at: "",
+    };
+    const others = this.queued.value.filter((each) => each.run_id !== item.run_id);
+    this.queued.value = [...others, item].sort((a, b) => a.n - b.n);
+    if (entry.type === "run.queued") this.sending.value = null;
+  }
+
+  #start(entry: FeedEvent): void {
+    this.queued.value = this.queued.value.filter((each) => each.run_id !== entry.run_id);
+    const shown = this.messages.value;
+    const parent = shown.findIndex((each) => each.id === entry.parent_id);
+    const instead = shown[parent + 1];
+    const live = new LiveRun(entry.run_id, entry.message_id, entry.parent_id, entry.model);
+    if (instead?.role === "assistant" && instead.id !== entry.message_id)
+      live.siblings = instead.siblings ?? [instead.id];
+    if (parent >= 0 && instead && instead.id !== entry.message_id) this.messages.value = shown.slice(0, parent + 1);
+    this.live.value = live;
+    noteSession({ id: this.id, active_run: live.id });
+  }
+
+  #settle(entry: FeedEvent): void {
+    const live = this.live.value?.id === entry.run_id ? this.live.value : null;
+    this.queued.value = this.queued.value.filter((each) => each.run_id !== entry.run_id);
+    if (live) {
+      this.#noteEnding({
+        runId: live.id,
+        messageId: entry.message_id,
+        parentId: live.parentId,
+        model: live.model,
+        settlement: entry.settlement,
+        startedAt: null,
+        settledAt: null,
+        firstWordAfter: live.firstWordAfter,
+      });
+      live.end(entry.settlement);
+      this.live.value = null;
+      noteSession({ id: this.id, active_run: null });
+      api.run(live.id).then(
+        (run) =>
+          run.settlement && this.#noteEnding({ ...endingOf(run, run.settlement), firstWordAfter: live.firstWordAfter }),
+        () => {},
+      );
+    }
+  }
+
+  #noteEnding(ending: Ending): void {
+    this.endings.value = new Map(this.endings.value).set(ending.runId, ending);
+  }
+
+  #change({ n: _n, type: _type, ...changes }: FeedEvent): void {
+    const session = this.session.value;
+    if (!session) return;
+    this.session.value = { ...session, ...changes };
+    noteSession(this.session.value);
+    if ("head_id" in changes && changes.head_id !== this.head.value?.id) this.load();
+  }
+}
+
+function endingOf(run: Run, settlement: Settlement): Ending {
+  return {
+    runId: run.id,
+    messageId: run.message_id,
+    parentId: run.parent_id,
+    model: run.model,
+    settlement,
+    startedAt: run.started_at,
+    settledAt: run.settled_at,
+    firstWordAfter: null,
+  };
+}

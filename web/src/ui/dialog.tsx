@@ -1,0 +1,44 @@
+/** A native modal dialog: the browser keeps the focus inside and gives it back. */
+import { X } from "lucide";
+import type { ComponentChildren } from "preact";
+import { useEffect, useId, useRef } from "preact/hooks";
+import { Icon } from "./icon";
+
+interface DialogProps {
+  title: string;
+  onClose: () => void;
+  children: ComponentChildren;
+  class?: string;
+  isRequired?: boolean;
+}
+
+export function Dialog({ title, onClose, children, class: name = "", isRequired = false }: DialogProps) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  useEffect(() => {
+    dialog.current!.showModal();
+  }, []);
+  const onBackdrop = (event: MouseEvent) => {
+    if (event.target === dialog.current && !isRequired) dialog.current!.close();
+  };
+  return (
+    <dialog
+      ref={dialog}
+      class={name}
+      aria-labelledby={id}
+      onClose={onClose}
+      onClick={onBackdrop}
+      onCancel={(event) => isRequired && event.preventDefault()}
+    >
+      <header>
+        <h2 id={id}>{title}</h2>
+        {!isRequired && (
+          <button type="button" class="quiet icon-button" aria-label="Close" onClick={() => dialog.current!.close()}>
+            <Icon node={X} />
+          </button>
+        )}
+      </header>
+      {children}
+    </dialog>
+  );
+}

@@ -1,0 +1,22 @@
+/** Lucide's icons. They say nothing to a screen reader: the button around them does. */
+import type { IconNode } from "lucide";
+import { h } from "preact";
+
+export function Icon({ node, size = 18 }: { node: IconNode; size?: number }) {
+  return (
+    <svg
+      class="icon"
+      width={size}
+      height={size}
+      viewBox="0 0 24 24"
+      fill="none"
+      stroke="currentColor"
+      stroke-width="1.75"
+      stroke-linecap="round"
+      stroke-linejoin="round"
+      aria-hidden="true"
+    >
+      {node.map(([tag, attributes]) => h(tag, attributes as object))}
+    </svg>
+  );
+}

@@ -1,0 +1,84 @@
+/** A button with a menu: a native popover, placed beside its button, left with Escape, walked with the arrows. */
+import type { IconNode } from "lucide";
+import type { ComponentChildren } from "preact";
+import { useId, useRef } from "preact/hooks";
+import { Icon } from "./icon";
+
+interface MenuProps {
+  label: string;
+  icon: IconNode;
+  children: ComponentChildren;
+  class?: string;
+}
+
+export function Menu({ label, icon, children, class: name = "" }: MenuProps) {
+  const id = useId();
+  const button = useRef<HTMLButtonElement>(null);
+  const menu = useRef<HTMLDivElement>(null);
+  const onToggle = (event: Event) => {
+    if ((event as ToggleEvent).newState !== "open") return;
+    placeBeside(menu.current!, button.current!);
+    menu.current!.querySelector<HTMLElement>("[role=menuitem]")?.focus();
+  };
+  return (
+    <>
+      <button
+        type="button"
+        ref={button}
+        class={`quiet icon-button ${name}`}
+        popovertarget={id}
+        aria-haspopup="menu"
+        aria-label={label}
+        title={label}
+      >
+        <Icon node={icon} />
+      </button>
+      <div
+        id={id}
+        ref={menu}
+        popover="auto"
+        role="menu"
+        class="menu"
+        onToggle={onToggle}
+        onKeyDown={walk}
+        onClick={() => menu.current?.hidePopover()}
+      >
+        {children}
+      </div>
+    </>
+  );
+}
+
+interface ItemProps {
+  icon: IconNode;
+  onClick: () => void;
+  children: ComponentChildren;
+  kind?: "plain" | "bad";
+}
+
+export function MenuItem({ icon, onClick, children, kind = "plain" }: ItemProps) {
+  return (
+    <button type="button" role="menuitem" class={kind === "bad" ? "bad" : undefined} onClick={onClick}>
+      <Icon node={icon} size={16} />
+      <span>{children}</span>
+    </button>
+  );
+}
+
+export function placeBeside(popover: HTMLElement, anchor: HTMLElement): void {
+  const gap = 6;
+  const at = anchor.getBoundingClientRect();
+  const { offsetWidth: width, offsetHeight: height } = popover;
+  const below = at.bottom + gap + height <= innerHeight;
+  const left = at.left + width + gap <= innerWidth ? at.left : at.right - width;
+  popover.style.left = `${Math.max(gap, left)}px`;
+  popover.style.top = `${below ? at.bottom + gap : Math.max(gap, at.top - gap - height)}px`;
+}
+
+function walk(event: KeyboardEvent): void {
+  if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
+  event.preventDefault();
+  const items = [...(event.currentTarget as HTMLElement).querySelectorAll<HTMLElement>("[role=menuitem]")];
+  const at = items.indexOf(document.activeElement as HTMLElement);
+  items.at((at + (event.key === "ArrowDown" ? 1 : -1)) % items.length)?.focus();
+}

@@ -1,0 +1,16 @@
+import { PanelLeft } from "lucide";
+import { isSidebarHidden, isSidebarOpen, setSidebarHidden } from "../state/preferences";
+import { Icon } from "./icon";
+
+/** Opens the list of sessions: a drawer on a phone, a column on anything wider. */
+export function SidebarButton() {
+  const toggle = () => {
+    if (matchMedia("(max-width: 50rem)").matches) isSidebarOpen.value = !isSidebarOpen.value;
+    else setSidebarHidden(!isSidebarHidden.value);
+  };
+  return (
+    <button type="button" class="quiet icon-button" aria-label="Sessions" title="Sessions" onClick={toggle}>
+      <Icon node={PanelLeft} />
+    </button>
+  );
+}
