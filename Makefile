@@ -63,7 +63,7 @@ lock: setup-dev ## resolve every dependency again, to the newest versions
 	$(call compile,pyproject.toml --extra server --output-file requirements/server.txt)
 	$(call compile,pyproject.toml --extra local --constraints requirements/server.txt --output-file requirements/local.txt)
 	$(call compile,pyproject.toml --extra server --group dev --constraints requirements/server.txt --output-file requirements/dev.txt)
-	cd $(NODE) && PATH="$(CURDIR)/$(BIN):$$PATH" npm install openai@latest @anthropic-ai/sdk@latest @ag-ui/client@latest --save-exact --package-lock-only \
+	cd $(NODE) && PATH="$(CURDIR)/$(BIN):$$PATH" npm install openai@latest @anthropic-ai/sdk@latest @ag-ui/client@latest ai@latest @ai-sdk/react@latest @ai-sdk/workflow@latest react@latest react-test-renderer@latest zod@latest --save-exact --package-lock-only \
 		--omit-lockfile-registry-resolved --no-audit --no-fund
 	cd $(WEB) && PATH="$(CURDIR)/$(BIN):$$PATH" npm update --package-lock-only --omit-lockfile-registry-resolved \
 		--no-audit --no-fund

@@ -141,6 +141,12 @@ REQUIREMENTS: dict[str, str] = {
     "llama.stop": "DELETE stops the run of a name, tells every reader, and is harmless where nothing runs.",
     "llama.replace": "A new run under a name replaces the one before; of many at once only the last goes on.",
     "llama.lookup": "A lookup tells of the caller's own names whether they ended and how many bytes there are.",
+    # the AI SDK's UI message stream
+    "ui.shape": "Every part is one that the SDK's own schema takes, in the order in which its client needs them.",
+    "ui.resume": "A page that comes back gets the whole of what is going on, then live parts; 204 where nothing is.",
+    "ui.stop": "A stop ends the run, keeps the partial, and every reader is told by an abort part.",
+    "ui.history": "Of what a client sends only what is new enters; edits and new answers are branches of the session.",
+    "ui.start-index": "The rest from any part is exactly the rest, counted from the start or from the end.",
     # crash
     "crash.kill9": (
         "After kill -9 and a restart the run is settled within 20 s; the text that any subscriber saw is in "

@@ -202,6 +202,35 @@ def of_events(response: Response, frames: list[Frame]) -> Told:
     return told
 
 
+def of_parts(response: Response, frames: list[Frame]) -> Told:
+    """The AI SDK's UI message stream. What its clients see of a failure is `error`, of a stop `abort`."""
+    assert "[DONE]" == frames[-1].data
+    parts = [frame.json() for frame in frames[:-1]]
+    types = [part["type"] for part in parts]
+    last = parts[-1]
+    assert ("finish", 1) == (last["type"], types.count("finish")), "every ending is said, once"
+    told = last["messageMetadata"]["holdfast"]
+    failed, stopped = types.count("error"), types.count("abort")
+    word = "failed" if failed else "stopped" if stopped else _ENDS[last["finishReason"]]
+    assert word == told["outcome"], "the parts and the metadata agree"
+    errors = [{"message": part["errorText"], "type": "server_error"} for part in parts if part["type"] == "error"]
+    return Told(
+        status=response.status,
+        outcome=word,
+        text="".join(part["delta"] for part in parts if part["type"] == "text-delta"),
+        reasoning="".join(part["delta"] for part in parts if part["type"] == "reasoning-delta"),
+        finish_reason=last["finishReason"],
+        error={**errors[0], "code": told["code"]} if errors else None,
+        run_id=told["runId"],
+        done=True,
+        body=parts,
+        frames=frames,
+    )
+
+
+_ENDS = {"stop": "completed", "tool-calls": "completed", "length": "truncated", "content-filter": "truncated"}
+
+
 # The surfaces. Each asks a model once.
 
 Surface = Callable[[World, str], Awaitable[Told]]
@@ -509,6 +538,29 @@ async def ag_ui_watched(world: World, model: str) -> Told:
     return of_ag_ui(response, await response.all_events())
 
 
+# The AI SDK.
+
+
+def _ui_chat(model: str, chat_id: str | None) -> dict[str, Any]:
+    message = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": QUESTION}]}
+    return {"id": chat_id, "messages": [message], "trigger": "submit-message", "model": model}
+
+
+async def ui_chat(world: World, model: str) -> Told:
+    """The AI SDK's transport in a chat."""
+    response = await world.call("POST", "/api/chat", _ui_chat(model, f"ui {model}"))
+    return of_parts(response, await response.all_events())
+
+
+async def ui_chat_resumed(world: World, model: str) -> Told:
+    """Outside of any chat, left at once, and read from its start by the run's id."""
+    started = await world.call("POST", "/api/chat", _ui_chat(model, None))
+    started.leave()
+    run_id = started.headers["x-workflow-run-id"]
+    response = await world.call("GET", f"/api/chat/{run_id}/stream?startIndex=0")
+    return of_parts(response, await response.all_events())
+
+
 CHAT: dict[str, Surface] = {
     "chat-stream": chat_stream,
     "chat-object": chat_object,
@@ -542,7 +594,11 @@ RESPONSES: dict[str, Surface] = {
     "responses-polled": responses_polled,
     "responses-resumed": responses_resumed,
 }
-SURFACES = CHAT | NATIVE | WIRES | RESPONSES
+AI_SDK: dict[str, Surface] = {
+    "ui-chat": ui_chat,
+    "ui-chat-resumed": ui_chat_resumed,
+}
+SURFACES = CHAT | NATIVE | WIRES | RESPONSES | AI_SDK
 RESUMED = ("background-resumed", "named-resumed")
 STREAMS = ("chat-stream", "chat-stream-in-session", "background-stream", "named-stream", *RESUMED)
 OBJECTS = ("chat-object", "chat-object-in-session", "background-object")

@@ -20,6 +20,7 @@ from holdfast.server.app import create_app
 from holdfast.server.settings import ProviderSettings, Settings
 from holdfast.store.memory import MemoryStore
 from tests.acceptance.surfaces import (
+    AI_SDK,
     CHAT,
     NATIVE,
     NEXT_QUESTION,
@@ -278,6 +279,20 @@ async def test_a_chat_stream_ends_as_the_protocol_says(seen, surface):
         assert not any({"error", "holdfast"} & set(chunk) for chunk in chunks[:-1])
 
 
+@pytest.mark.parametrize("surface", AI_SDK)
+async def test_a_ui_message_stream_ends_with_a_finish_that_is_true(seen, surface):
+    """The SDK takes a stream that just ends for success, and its workflow transport asks for a finish for ever."""
+    row, told = seen.row, seen.told[surface]
+    types = [part["type"] for part in told.body]
+
+    assert (200, row.finish.replace("_", "-")) == (told.status, told.finish_reason)
+    assert ["start", "start-step"] == types[:2]
+    assert (row.outcome == "failed") is ("error" in types)
+    assert "abort" not in types
+    for kind in ("text", "reasoning"):
+        assert types.count(f"{kind}-start") == types.count(f"{kind}-end")
+
+
 @pytest.mark.parametrize("surface", OBJECTS)
 async def test_a_finished_object_says_it_by_its_status_too(seen, surface):
     """Most clients look at nothing but the status."""
@@ -369,7 +384,7 @@ async def test_what_is_told_of_a_run_names_it(seen):
 # What is kept.
 
 
-@pytest.mark.parametrize("surface", ["chat-stream-in-session", "chat-object-in-session", "run-stream"])
+@pytest.mark.parametrize("surface", ["chat-stream-in-session", "chat-object-in-session", "run-stream", "ui-chat"])
 async def test_the_answer_is_kept_once_and_the_next_turn_is_shown_it(seen, surface):
     """A failed turn leaves a clean transcript: the user's message once, the partial as the assistant's words."""
     row, world, run_id = seen.row, seen.world, seen.told[surface].run_id

@@ -977,6 +977,9 @@ class Upstream:
                 return [Status(200, {"requests": [recorded.summary() for recorded in self.requests]})]
             case "GET", "/_control/open":
                 return [Status(200, {"open": self.open_connections})]
+            case "POST", "/_control/gate":
+                self.open(request.query("name"))
+                return [Status(200, {})]
             case "POST", "/_control/forget":
                 self.forget()
                 return [Status(200, {})]

@@ -55,6 +55,8 @@ SIDEWAYS = {
     ("wire.openai_chat", "history"),
     ("wire.openai_responses_input", "history"),
     ("wire.ag_ui", "history"),
+    ("wire.ai_sdk", "history"),
+    ("wire.ai_sdk_messages", "history"),
     ("engine", "recovery"),
     ("engine", "run"),
     ("asgi", "run"),

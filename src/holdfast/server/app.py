@@ -22,6 +22,7 @@ from ..run import Limits, Run
 from ..store import Store
 from . import (
     ag_ui,
+    ai_sdk,
     batches,
     comparisons,
     completions,
@@ -62,6 +63,7 @@ ENDPOINTS: list[Endpoint] = [
     *sessions.ENDPOINTS,
     *comparisons.ENDPOINTS,
     *feed.ENDPOINTS,
+    *ai_sdk.ENDPOINTS,
     *llama_cpp.ENDPOINTS,
     *batches.ENDPOINTS,
     *models.ENDPOINTS,

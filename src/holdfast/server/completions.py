@@ -161,7 +161,7 @@ async def _start_in_session(
     if system:
         record.request["system"] = system
     input = [_stored(said) for said in new]
-    session = await _session(parts, record.owner, name)
+    session = await named_session(parts, record.owner, name)
     if begins and not await parts.store.messages(session.id):
         input = [_stored(said) for said in body.messages if said.role in ("user", "assistant", "tool")]
     if input[-1].role == "tool" and (key is None or await parts.store.find_repeated(key) is None):
@@ -173,7 +173,7 @@ async def _start_in_session(
     return await parts.engine.submit(record, input, if_busy=busy, idempotency=key)
 
 
-async def _session(parts: Parts, owner: str, name: str) -> Session:
+async def named_session(parts: Parts, owner: str, name: str) -> Session:
     """Return the owner's session of that name, or the one that is there from its first use on."""
     known = await parts.store.get_session(name)
     if known is not None and known.owner == owner and known.kind == "chat":

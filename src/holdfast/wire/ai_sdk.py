@@ -1,0 +1,269 @@
+"""The AI SDK's UI message stream, version 1: the parts of one assistant message, a pure function of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ..events import (
+    AnySettlement,
+    ApprovalDecided,
+    ApprovalRequested,
+    Completed,
+    Event,
+    Failed,
+    Interrupted,
+    Notice,
+    Reasoning,
+    RunStarted,
+    Settled,
+    Settlement,
+    Stopped,
+    Text,
+    ToolCall,
+    ToolDelta,
+    ToolProgress,
+    ToolResult,
+)
+from ..history import outcome
+from . import native, openai_chat, sse
+
+HEADER = "x-vercel-ai-ui-message-stream"
+VERSION = "v1"
+NOT_FINISHED = "The run ended before this call was written to its end."
+NO_RESULT = "The run ended before the tool gave a result."
+
+_encode = msgspec.json.Encoder().encode
+_WORDS = {"tool_calls": "tool-calls", "function_call": "tool-calls", "content_filter": "content-filter"}
+
+Part = dict[str, Any]
+
+
+def finish_reason(settled: Settlement) -> str:
+    """Return how an ending is called here: the one table from a settlement to a finish reason.
+
+    `other` stands for a run that was stopped: no version of the SDK has a word for it that all of them know. The
+    `abort` part before it says it.
+    """
+    if isinstance(settled, Stopped):
+        return "other"
+    word = openai_chat.finish_reason(settled)
+    return _WORDS.get(word, word)
+
+
+def verdict(settled: Settlement, run: str) -> Part:
+    """Return what the message's metadata tells of its run."""
+    told: Part = {"runId": run, "outcome": outcome(settled), "usage": native.usage(settled.usage)}
+    if isinstance(settled, (Failed, Interrupted)):
+        told["code"] = settled.error.code
+    elif isinstance(settled, Stopped):
+        told["code"] = f"stopped_by_{settled.by}"
+    if settled.answered_by:
+        told["answeredBy"] = settled.answered_by
+    return {"holdfast": told}
+
+
+class Parts:
+    """Renders one run as parts, in order from its first event: the same log always gives the same bytes.
+
+    A *step* is one answer of the model. The SDK wants text and reasoning in blocks that are opened and closed, and
+    what follows the results of tools in a step of its own.
+    """
+
+    def __init__(self, run: str, message_id: str | None = None) -> None:
+        self._run = run
+        self._message_id = message_id
+        self._open: str | None = None
+        self._blocks = 0
+        self._delta_head = b""
+        self._calls = _Calls()
+        self._has_results = False
+
+    def frames(self, events: Sequence[Event]) -> list[bytes]:
+        """Return the frames of the next events, one by one."""
+        out: list[bytes] = []
+        for event in events:
+            if type(event) is Text and self._open == "text" and event.choice == 0:
+                out.append(b"%b%b}\n\n" % (self._delta_head, _encode(event.text)))
+            else:
+                out.extend(map(_frame, self._parts(event)))
+                if isinstance(event, Settled):
+                    out.append(openai_chat.DONE)
+        return out
+
+    def _parts(self, event: Event) -> list[Part]:
+        if getattr(event, "choice", 0) != 0:
+            return []  # a message has one answer
+        match event:
+            case RunStarted():
+                return self._started(event)
+            case Text():
+                return [*self._begin("text"), {"type": "text-delta", "id": self._block, "delta": event.text}]
+            case Reasoning():
+                return [*self._begin("reasoning"), {"type": "reasoning-delta", "id": self._block, "delta": event.text}]
+            case ToolDelta():
+                return [*self._begin(None), *self._calls.grow(event)]
+            case ToolCall():
+                return [*self._begin(None), *self._calls.complete(event)]
+            case ToolResult():
+                self._has_results = True
+                return [*self._close(), *self._calls.answer(event)]
+            case Settled():
+                return self._ending(event.settlement)
+            case _:
+                return self._aside(event)
+
+    def _started(self, event: RunStarted) -> list[Part]:
+        metadata = {"holdfast": {"runId": self._run, "model": event.model}}
+        start: Part = {"type": "start", "messageMetadata": metadata}
+        message_id = self._message_id or event.message_id
+        if message_id is not None:
+            start["messageId"] = message_id
+        return [start, {"type": "start-step"}]
+
+    @property
+    def _block(self) -> str:
+        return f"{self._open}-{self._blocks}"
+
+    def _begin(self, kind: str | None) -> list[Part]:
+        """Open a block of a kind, where it is not open: what else was open is closed, and a step may be over."""
+        if kind is not None and self._open == kind:
+            return []
+        parts = self._close()
+        if self._has_results:
+            self._has_results = False
+            parts += [{"type": "finish-step"}, {"type": "start-step"}]
+        if kind is not None:
+            self._open = kind
+            self._blocks += 1
+            parts.append({"type": f"{kind}-start", "id": self._block})
+            self._delta_head = b'data: {"type":"text-delta","id":%b,"delta":' % _encode(self._block)
+        return parts
+
+    def _close(self) -> list[Part]:
+        if self._open is None:
+            return []
+        closed: Part = {"type": f"{self._open}-end", "id": self._block}
+        self._open = None
+        return [closed]
+
+    def _aside(self, event: Event) -> list[Part]:
+        """Return what is not part of the answer. Transient data is shown to the page and not kept in the message."""
+        match event:
+            case ToolProgress():
+                progress = {"toolCallId": event.id, "message": event.message, "fraction": event.fraction}
+                return [{"type": "data-tool-progress", "id": event.id, "data": progress, "transient": True}]
+            case Notice():
+                notice = {"code": event.code, "message": event.message, "model": event.model or None}
+                return [{"type": "data-notice", "data": notice, "transient": True}]
+            case ApprovalRequested():
+                return self._calls.ask(event)
+            case ApprovalDecided():
+                return self._calls.decide(event)
+            case _:
+                return []
+
+    def _ending(self, settled: AnySettlement) -> list[Part]:
+        parts = self._close()
+        if not isinstance(settled, Completed):
+            parts += self._calls.give_up()
+        if isinstance(settled, (Failed, Interrupted)):
+            parts.append({"type": "error", "errorText": settled.error.message})
+        elif isinstance(settled, Stopped):
+            parts.append({"type": "abort", "reason": settled.by})
+        else:
+            parts.append({"type": "finish-step"})
+        metadata = verdict(settled, self._run)
+        return [*parts, {"type": "finish", "finishReason": finish_reason(settled), "messageMetadata": metadata}]
+
+
+def _frame(part: Part) -> bytes:
+    return sse.data(_encode(part))
+
+
+class _Calls:
+    """The tool calls of a message, and how far each has come."""
+
+    def __init__(self) -> None:
+        self._writing: dict[int, _Call] = {}
+        self._waiting: dict[str, str] = {}
+        self._asked: dict[str, str] = {}
+
+    def grow(self, event: ToolDelta) -> list[Part]:
+        """Take in a piece of a call; it is shown from the moment on at which it has an id and a name."""
+        call = self._writing.get(event.index)
+        if call is None or (event.id and call.id and event.id != call.id):
+            call = self._writing[event.index] = _Call()
+        return call.grow(event)
+
+    def complete(self, event: ToolCall) -> list[Part]:
+        self._writing = {index: call for index, call in self._writing.items() if call.id != event.id}
+        part: Part = {"toolCallId": event.id, "toolName": event.name}
+        try:
+            arguments = msgspec.json.decode(event.arguments) if event.arguments.strip() else {}
+        except (msgspec.DecodeError, RecursionError):
+            told = {"input": event.arguments, "errorText": "The arguments are not valid JSON."}
+            return [{"type": "tool-input-error", **part, **told}]
+        self._waiting[event.id] = event.name
+        return [{"type": "tool-input-available", **part, "input": arguments}]
+
+    def answer(self, event: ToolResult) -> list[Part]:
+        """Return a result. The SDK knows results only of calls that it has seen."""
+        if self._waiting.pop(event.id, None) is None:
+            return []
+        if event.is_error:
+            return [{"type": "tool-output-error", "toolCallId": event.id, "errorText": event.output}]
+        return [{"type": "tool-output-available", "toolCallId": event.id, "output": event.output}]
+
+    def ask(self, event: ApprovalRequested) -> list[Part]:
+        """Ask for an approval, of the last call of the tool that waits."""
+        waiting = [id for id, name in self._waiting.items() if name == event.tool]
+        if not waiting:
+            return []
+        self._asked[event.id] = waiting[-1]
+        return [{"type": "tool-approval-request", "approvalId": event.id, "toolCallId": waiting[-1]}]
+
+    def decide(self, event: ApprovalDecided) -> list[Part]:
+        if event.id not in self._asked:
+            return []
+        decided: Part = {"type": "tool-approval-response", "approvalId": event.id}
+        decided["approved"] = event.decision == "allow"
+        return [{**decided, "reason": event.note} if event.note else decided]
+
+    def give_up(self) -> list[Part]:
+        """Settle what is left of a run that did not complete: the SDK would wait for it."""
+        unfinished = [call.give_up() for call in self._writing.values() if call.is_shown]
+        unanswered = [{"type": "tool-output-error", "toolCallId": id, "errorText": NO_RESULT} for id in self._waiting]
+        return [*unfinished, *unanswered]
+
+
+class _Call:
+    """A call while the model is still writing it."""
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.is_shown = False
+        self._name = ""
+        self._arguments: list[str] = []
+
+    def grow(self, event: ToolDelta) -> list[Part]:
+        self.id = self.id or event.id
+        self._name += event.name
+        self._arguments.append(event.arguments)
+        if self.is_shown:
+            return self._delta(event.arguments)
+        if not self.id or not self._name:
+            return []
+        self.is_shown = True
+        start: Part = {"type": "tool-input-start", "toolCallId": self.id, "toolName": self._name}
+        return [start, *self._delta("".join(self._arguments))]
+
+    def _delta(self, arguments: str) -> list[Part]:
+        return [{"type": "tool-input-delta", "toolCallId": self.id, "inputTextDelta": arguments}] if arguments else []
+
+    def give_up(self) -> Part:
+        written = "".join(self._arguments)
+        part: Part = {"type": "tool-input-error", "toolCallId": self.id, "toolName": self._name}
+        return {**part, "input": written, "errorText": NOT_FINISHED}
