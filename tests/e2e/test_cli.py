@@ -19,6 +19,7 @@ from typing import NamedTuple
 import pytest
 import pytest_asyncio
 
+from tests.support.http import Client
 from tests.support.native import Native
 from tests.support.server import UP_KEY, Server, clean_environment, free_port, provider
 from tests.support.upstream import (
@@ -156,6 +157,10 @@ class Terminal:
             asyncio.get_running_loop().remove_reader(self._keyboard)
         self.screen += data.decode(errors="replace")
         self._more.set()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def type(self, keys: str) -> None:
         os.write(self._keyboard, keys.encode())
@@ -464,6 +469,46 @@ async def test_ctrl_c_in_chat_stops_the_answer_and_then_only_the_line(shell, api
         await terminal.shows("still here")
         terminal.type("\r")
         await terminal.shows("\r\nstill here\r\n")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the server of another process in /proc")
+async def test_a_server_of_its_own_goes_on_while_a_person_types(alone):
+    """Other clients, leases and the end of runs must not wait for somebody who thinks about a question."""
+    async with Terminal(alone, "chat", "-m", "scripted/echo") as terminal:
+        await terminal.says("half a li")
+        await terminal.shows("half a li")
+        (port,) = await asyncio.to_thread(listening_ports, terminal.pid)
+        async with Client(f"http://127.0.0.1:{port}") as client:
+            answered = (await client.get("/health")).status
+        terminal.type("ne\r")
+        await terminal.shows("\r\nhalf a line\r\n")
+        await terminal.says("\x04")
+
+        assert 0 == await terminal.ended()
+    assert 200 == answered
+
+
+def listening_ports(pid: int) -> set[int]:
+    """The ports on which a process listens."""
+    links = [os.readlink(entry.path) for entry in os.scandir(f"/proc/{pid}/fd") if os.path.lexists(entry.path)]
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return {int(row[1].partition(":")[2], 16) for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in links}
+
+
+async def test_a_second_ctrl_c_leaves_a_chat_whose_server_does_not_answer(shell, up, server):
+    """Nobody is held by a server that has stopped listening."""
+    async with Terminal(shell, "chat", "-m", "up/hanging") as terminal:
+        await terminal.says("go\r")
+        await terminal.shows("so far")
+        server.send_signal(signal.SIGSTOP)
+        try:
+            terminal.type("\x03")
+            await asyncio.sleep(0.5)  # two at once would be taken for one
+            terminal.type("\x03")
+            assert 0 != await terminal.ended()
+        finally:
+            server.send_signal(signal.SIGCONT)
+    await up.requests[-1].wait_closed(timeout=20)
 
 
 async def test_chat_reads_a_pipe(shell):

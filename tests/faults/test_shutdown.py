@@ -241,8 +241,10 @@ async def test_a_second_signal_cuts_the_waiting_short_and_loses_nothing(tmp_path
                 await _closing(client)
                 ended = await _signalled(server, signal.SIGTERM)
                 last = (await reader.all_events())[-1].json()["settlement"]
+                told = server.log_text()
                 await server.restart()
 
+                assert "Traceback" not in told
                 assert (0, True) == (ended.code, ended.seconds < WITHIN)
                 assert ("stopped", "shutdown", "half an answer") == (last["outcome"], last["by"], last["text"])
                 assert [("user", "Hello"), ("partial", "half an answer")] == await api.transcript(session)

@@ -1,12 +1,15 @@
 """docs/cli.md names every command and every option that there is, and no command that there is not."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 
+from holdfast.cli import COMMANDS as AT
 from holdfast.cli import main
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "cli.md"
@@ -41,3 +44,30 @@ def test_every_documented_command_exists():
     named = set(re.findall(r"^## `(holdfast \w+)`$|^\| `(holdfast \w+ \w+)", text, re.MULTILINE))
 
     assert {"".join(pair) for pair in named} <= set(COMMANDS)
+
+
+def test_help_says_of_each_command_what_the_command_says_of_itself():
+    """It is written down twice so that help need not load them, and must not differ."""
+    context = click.Context(main)
+    own = {name: main.get_command(context, name).get_short_help_str(200) for name in main.list_commands(context)}
+
+    assert own == {name: does for name, (_, does) in AT.items()}
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
+def test_help_loads_no_command(arguments):
+    """A tenth of the time: no engine, no server, no client is needed to print a page."""
+    code = "import sys; from holdfast.cli import main; main(sys.argv[1:], standalone_mode=False); print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+
+    loaded = set(ran.stdout.splitlines()[-1].split())
+    assert "holdfast.cli.lazy" in loaded
+    assert set() == loaded & {"asyncio", "msgspec", "aiohttp", "rich", "starlette", "uvicorn", "holdfast.errors"}
+
+
+def test_as_a_module_it_is_called_by_what_was_typed():
+    """The usage line is copied."""
+    command = [sys.executable, "-m", "holdfast", "runs", "--help"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert ran.stdout.startswith("Usage: python -m holdfast runs ")

@@ -8,26 +8,29 @@ import sys
 import click
 
 from .. import __version__
-from .commands import LazyGroup
+from .lazy import LazyGroup
 
-_COMMANDS = {
-    "serve": "serve:serve",
-    "chat": "talk:chat",
-    "run": "talk:run",
-    "compare": "compare:compare",
-    "models": "look:models",
-    "runs": "look:runs",
-    "sessions": "look:sessions",
-    "doctor": "doctor:doctor",
-    "config": "admin:config",
-    "key": "admin:key",
-    "db": "admin:db",
+COMMANDS = {
+    "serve": ("serve:serve", "Start the server: the OpenAI API under /v1, our own under /api."),
+    "chat": ("talk:chat", "Talk to a model."),
+    "run": ("talk:run", "Ask one question and print the answer."),
+    "compare": ("compare:compare", "Ask several models the same, and see their answers side by side."),
+    "models": ("look:models", "List the models that can be asked."),
+    "runs": ("look:runs", "See, follow and stop runs."),
+    "sessions": ("look:sessions", "List, export, import and remove sessions."),
+    "doctor": (
+        "doctor:doctor",
+        "Check settings, data folder, database, providers, models and port, and say what to do.",
+    ),
+    "config": ("admin:config", "See the settings."),
+    "key": ("admin:key", "Make, list and revoke keys for the server."),
+    "db": ("admin:db", "Check, back up and migrate the database."),
 }
 
 
 @click.group(
     cls=LazyGroup,
-    commands_at=_COMMANDS,
+    commands_at=COMMANDS,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )

@@ -1,37 +1,15 @@
-"""Commands that are loaded when they are needed: each imports only what it works with."""
+"""What commands have in common: how they fail, and the options that say which server is meant."""
 
 from __future__ import annotations
 
 import functools
-import importlib
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import click
 
 from ..errors import HoldfastError
-
-
-class LazyGroup(click.Group):
-    """A group whose commands live in modules of their own, named as `module:command`."""
-
-    def __init__(self, *args: Any, commands_at: Mapping[str, str], **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._commands_at = commands_at
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands in the order in which a newcomer needs them."""
-        return list(self._commands_at)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Load a command."""
-        place = self._commands_at.get(cmd_name)
-        if place is None:
-            return None
-        module, _, name = place.partition(":")
-        command: click.Command = getattr(importlib.import_module(f".{module}", __package__), name)
-        return command
 
 
 def telling(command: Callable[..., Any]) -> Callable[..., Any]:

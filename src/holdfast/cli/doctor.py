@@ -45,7 +45,7 @@ MARKS = {"ok": "[green]ok[/]  ", "note": "[yellow]note[/]", "bad": "[red]bad[/] 
 @click.option("--config", type=click.Path(), help="Settings file (holdfast.toml).")
 @click.option("--data", type=click.Path(), help="Folder for everything that is kept.")
 def doctor(config: str | None, data: str | None) -> None:
-    """Check Python, settings, data folder, database, providers, models and port, and say what to do.
+    """Check settings, data folder, database, providers, models and port, and say what to do.
 
     Exit code: 0 where all is well, 1 where something is in the way.
     """

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import importlib
 import os
 import signal
 import sys
-from collections.abc import Generator
-from typing import Any
+import threading
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, cast
 
 import click
 import msgspec
@@ -240,21 +242,95 @@ def _told(settled: Object) -> str:
 @telling
 def chat(**what: Any) -> None:
     """Talk to a model. Ctrl-C stops an answer and keeps what was said; /help lists the commands."""
-    asyncio.run(_chat(**what))
-
-
-async def _chat(*, model: str | None, session: str | None, goes_on: bool, system: str | None, **where: Any) -> None:
-    async with connect(**where) as api:
-        prompt = _Prompt()
-        talk = _Talk(api, model, prompt)
-        await talk.begin(session or (await _latest(api) if goes_on else None), system)
-        while (said := prompt.ask()) is not None and said != "/quit":
+    with _Aside() as aside:
+        aside.do(lambda asked: _begin(aside, asked, **what))
+        talk = aside.talk
+        while (said := talk.prompt.ask()) is not None and said != "/quit":
             if said:
-                try:
-                    await talk.say(said)
-                except CallFailed as error:
-                    show.err.print(f"[red]{escape(str(error))}[/]")
+                aside.do(lambda asked, said=said: _answered(talk, said, asked))  # type: ignore[misc]
         _say_how_to_go_on(talk.session)
+
+
+async def _begin(
+    aside: _Aside,
+    asked: asyncio.Event,
+    *,
+    model: str | None,
+    session: str | None,
+    goes_on: bool,
+    system: str | None,
+    **where: Any,
+) -> None:
+    api = await aside.stack.enter_async_context(connect(**where))
+    aside.talk = _Talk(api, model, _Prompt())
+    await aside.talk.begin(session or (await _latest(api) if goes_on else None), system, asked)
+
+
+async def _answered(talk: _Talk, said: str, asked: asyncio.Event) -> None:
+    try:
+        await talk.say(said, asked)
+    except CallFailed as error:
+        show.err.print(f"[red]{escape(str(error))}[/]")
+
+
+class _Aside:
+    """A loop in a thread of its own, so that it goes on while a person types: a server of our own runs in it.
+
+    Ctrl-C comes to the main thread, which types or waits. All work is done by one task, as what is entered by a task
+    has to be left by the same.
+    """
+
+    talk: _Talk
+
+    def __init__(self) -> None:
+        self.stack = contextlib.AsyncExitStack()
+        self._work: asyncio.Queue[Callable[[], Awaitable[None]] | None] = asyncio.Queue()
+        self._began = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="holdfast-chat", daemon=True)
+
+    def __enter__(self) -> _Aside:
+        self._before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self._thread.start()
+        self._began.wait()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is under way has to be saved
+        self._loop.call_soon_threadsafe(self._work.put_nowait, None)
+        self._thread.join()
+        signal.signal(signal.SIGINT, self._before)
+
+    def do(self, work: Callable[[asyncio.Event], Awaitable[None]]) -> None:
+        """Wait for some work. The first Ctrl-C asks it to stop, the second gives it up."""
+        asked, done = asyncio.Event(), concurrent.futures.Future[None]()
+
+        async def doing() -> None:
+            try:
+                await work(asked)
+                done.set_result(None)
+            except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
+                done.set_exception(error)
+
+        self._loop.call_soon_threadsafe(self._work.put_nowait, doing)
+        try:
+            done.result()
+        except KeyboardInterrupt:
+            self._loop.call_soon_threadsafe(asked.set)
+            self._wait_no_longer_than_wanted(done)
+
+    def _wait_no_longer_than_wanted(self, done: concurrent.futures.Future[None]) -> None:
+        try:
+            done.result()
+        except KeyboardInterrupt:
+            self._loop.call_soon_threadsafe(self._task.cancel)
+            raise
+
+    async def _serve(self) -> None:
+        self._loop, self._task = asyncio.get_running_loop(), cast(asyncio.Task[None], asyncio.current_task())
+        self._began.set()
+        async with self.stack:
+            while (work := await self._work.get()) is not None:
+                await work()
 
 
 class _Prompt:
@@ -277,9 +353,8 @@ class _Prompt:
     def ask(self) -> str | None:
         """Read a line. None at the end of the input; nothing where Ctrl-C threw the line away.
 
-        The loop stands still meanwhile, since Ctrl-C has to reach the reading itself. No answer waits for it then.
+        Ctrl-C reaches the reading itself: it is the main thread that reads.
         """
-        handler = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             return well_formed(input(self._text())).strip()
         except EOFError:
@@ -288,8 +363,6 @@ class _Prompt:
         except KeyboardInterrupt:
             self._end_line("Ctrl-D leaves.")
             return "" if self._is_person else None
-        finally:
-            signal.signal(signal.SIGINT, handler)
 
     def _text(self) -> str:
         if self._is_person and not show.is_terminal():
@@ -307,10 +380,11 @@ class _Talk:
     def __init__(self, api: Api, model: str | None, prompt: _Prompt) -> None:
         self._api = api
         self._model = model
-        self._prompt = prompt
+        self.prompt = prompt
         self.session = ""
+        self._asked = asyncio.Event()
 
-    async def begin(self, session: str | None, system: str | None) -> None:
+    async def begin(self, session: str | None, system: str | None, asked: asyncio.Event | None = None) -> None:
         """Go on with a session, or start one."""
         if session is None:
             self.session = await _new_session(self._api, system, self._model)
@@ -320,16 +394,16 @@ class _Talk:
             return
         opened = await self._api.call("GET", f"/api/sessions/{session}")
         self.session = opened["id"]
-        self._prompt.remember(opened["messages"])
+        self.prompt.remember(opened["messages"])
         show.err.print(f"[dim]{escape(opened['title'] or 'Session')}, {len(opened['messages'])} messages[/]")
         for message in opened["messages"][-2:]:
             show.err.print(f"[dim]{message['role']}: {escape(show.line(str(message['content']), 200))}[/]")
         if opened["active_run"]:
-            with interruptible() as asked:
-                await follow(self._api, opened["active_run"]["id"], asked=asked)
+            await follow(self._api, opened["active_run"]["id"], asked=asked)
 
-    async def say(self, said: str) -> None:
-        """Send a message, or do what a command says."""
+    async def say(self, said: str, asked: asyncio.Event) -> None:
+        """Send a message, or do what a command says. What it starts is stopped where that is asked for."""
+        self._asked = asked
         if not said.startswith("/"):
             await self._start("runs", {"input": said})
             return
@@ -351,9 +425,8 @@ class _Talk:
 
     async def _start(self, how: str, body: Object) -> None:
         body = {**body, **({"model": self._model} if self._model else {})}
-        with interruptible() as asked:
-            started = await self._api.call("POST", f"/api/sessions/{self.session}/{how}", body)
-            await follow(self._api, started["id"], asked=asked)
+        started = await self._api.call("POST", f"/api/sessions/{self.session}/{how}", body)
+        await follow(self._api, started["id"], asked=self._asked)
 
     async def _help(self, rest: str) -> None:
         show.err.print(HELP)

@@ -62,6 +62,7 @@ class Server(uvicorn.Server):
         self._app = app
         self._on_ready = on_ready
         self._takes_signals = takes_signals
+        self._in_a_hurry = False
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -83,15 +84,19 @@ class Server(uvicorn.Server):
         parts = self._app.state.parts
         ending = asyncio.create_task(end(parts, parts.settings.drain))
         while not (await asyncio.wait({ending}, timeout=0.1))[0]:
-            if self.force_exit:
+            if self._in_a_hurry:
                 ending.cancel()
         if ending.cancelled():
             await end(parts, drain=0.0)
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Take a signal as a request to end. It is not raised again afterwards: ending well is no failure."""
-        self.force_exit = self.should_exit
+        """Take a signal as a request to end. It is not raised again afterwards: ending well is no failure.
+
+        uvicorn's own `force_exit` is never set: it would leave the store and the model's process unclosed, and say so
+        with a traceback.
+        """
+        self._in_a_hurry = self.should_exit
         self.should_exit = True
 
 

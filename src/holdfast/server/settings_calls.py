@@ -31,9 +31,10 @@ async def get_settings(parts: Parts, request: Request) -> Response:
 
 async def put_settings(parts: Parts, request: Request) -> Response:
     """Change what the UI may set. It counts at once, for every run that starts from then on."""
+    body = await read_body(parts, request)
     if not is_admin(request):
         raise AdminOnly
-    await parts.configured.change(decode(await read_body(parts, request), Change))
+    await parts.configured.change(decode(body, Change))
     return Json(parts.configured.shown(to_admin=True))
 
 

@@ -1,0 +1,41 @@
+"""Commands that are loaded when they are needed: help and completion load none of them."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+
+class LazyGroup(click.Group):
+    """A group whose commands live in modules of their own: `module:command` for each name, and what it does."""
+
+    def __init__(self, *args: Any, commands_at: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._commands_at = commands_at
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in the order in which a newcomer needs them."""
+        return list(self._commands_at)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load a command."""
+        if cmd_name not in self._commands_at:
+            return None
+        module, _, name = self._commands_at[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(f".{module}", __package__), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what each command does."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, does) for name, (_, does) in self._commands_at.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands and options that begin so."""
+        begin = [(name, does) for name, (_, does) in self._commands_at.items() if name.startswith(incomplete)]
+        commands = [CompletionItem(name, help=does) for name, does in begin]
+        return commands + click.Command.shell_complete(self, ctx, incomplete)
