@@ -23,6 +23,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 ENDLESS = "GET /api/sessions/{session_id}/events"
 DESTRUCTIVE = "DELETE /api/sessions/{session_id}"
+CHANGING = "PUT /api/settings"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -80,7 +81,7 @@ async def test_the_server_does_as_its_description_says_whatever_is_asked(server,
     """A thousand requests that nobody would write: no 5xx, no status, type or shape that is not described.
 
     At random about a session and a run that are there, and field by field about ones that are not. (What is endless,
-    and what would take the session away, is asked only of the ones that are not there.)
+    and what would take the session away, is asked only of the ones that are not there; what adds providers comes last.)
     """
     session_id = await api.new_session(model="up/m")
     run_id = await api.start(session_id, "hello", "up/m")
@@ -98,14 +99,17 @@ async def test_the_server_does_as_its_description_says_whatever_is_asked(server,
         schemathesis(
             server,
             tmp_path / "there",
-            *("--exclude-name", ENDLESS, "--exclude-name", DESTRUCTIVE, "--phases", "fuzzing"),
+            *(argument for name in (ENDLESS, DESTRUCTIVE, CHANGING) for argument in ("--exclude-name", name)),
+            *("--phases", "fuzzing"),
             config=config,
         ),
-        schemathesis(server, tmp_path / "not there", "--phases", "coverage"),
+        schemathesis(server, tmp_path / "not there", "--exclude-name", CHANGING, "--phases", "coverage"),
     )
+    changing = await schemathesis(server, tmp_path / "changing", "--include-name", CHANGING, "--phases", "coverage")
 
     assert cases(there) > 100
     assert cases(not_there) > 500
+    assert cases(changing) > 10
     assert await api.session(session_id)
     assert "Traceback" not in server.log_text()
 

@@ -51,6 +51,7 @@ ENDPOINTS = [
             403: "not an admin's key",
             404: "no such model",
             409: "a value is set elsewhere",
+            413: "too large",
             503: "the settings could not be saved",
         },
     ),
