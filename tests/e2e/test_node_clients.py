@@ -14,7 +14,11 @@ from tests.e2e.clients import KEY, SCRIPTS, setting
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 FOLDER = Path(__file__).parent / "node"
-PACKAGES = {"anthropic.test.mjs": "@anthropic-ai/sdk", "ag-ui.test.mjs": "@ag-ui/client"}
+PACKAGES = {
+    "anthropic.test.mjs": "@anthropic-ai/sdk",
+    "ag-ui.test.mjs": "@ag-ui/client",
+    "responses.test.mjs": "openai",
+}
 NODE = Path(sys.executable).parent / "node"
 NAMES = [
     (script, name)

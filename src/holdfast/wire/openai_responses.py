@@ -324,8 +324,9 @@ class Response:
     def add(self, events: Iterable[Event]) -> None:
         """Take in the next events."""
         for event in events:
-            if type(event) is Text and event.choice == 0 and type(self.output.writing) is _Message:
-                self.output.writing.pieces.append(event.text)
+            writing = self.output.writing
+            if type(event) is Text and event.choice == 0 and event.logprobs is None and type(writing) is _Message:
+                writing.pieces.append(event.text)
             elif isinstance(event, Settled):
                 self.output.end(event.settlement)
             else:
