@@ -191,6 +191,7 @@ REQUIREMENTS: dict[str, str] = {
     "set.secrets": "A key that was set is never shown again, and goes to no other address.",
     "set.admin": "Only an admin changes the settings.",
     "set.found": "A local server that starts later is found; one that went away is told as away.",
+    "wire.deterministic": "What was seen of a stream and what is resumed after it are the whole, wherever it was cut.",
     "wire.watch-any": "A run that was started on one wire can be watched on every other and stopped on a third.",
     "wire.ag-ui": (
         "AG-UI's clients get events that the protocol's own types know; RUN_FINISHED says success only for what "

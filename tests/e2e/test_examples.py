@@ -43,9 +43,14 @@ async def tell(client: Client) -> str:
 
 def test_every_example_is_run_by_a_test():
     """An example that nobody runs is the first thing to break, and the first thing that a newcomer tries."""
-    assert {"fastapi_app", "llama_cpp_client", "responses_client", "starlette_app"} == {
-        path.stem for path in EXAMPLES.glob("*.py")
-    }
+    assert {
+        "ag_ui_client",
+        "anthropic_client",
+        "fastapi_app",
+        "llama_cpp_client",
+        "responses_client",
+        "starlette_app",
+    } == {path.stem for path in EXAMPLES.glob("*.py")}
 
 
 @requirement("gone.detached", "sub.after-end")
@@ -171,3 +176,26 @@ async def test_responses_client_has_the_whole_answer_however_often_it_was_cut_of
     assert ["cancelled", "completed"] == [response["status"] for response in listed]
     assert text == listed[1]["output"][0]["content"][0]["text"]
     assert 100 == len(text.split())
+
+
+@requirement("wire.anthropic")
+async def test_anthropic_client_reads_a_whole_answer_and_is_told_of_a_stop(capsys):
+    """With Anthropic's own client: forty words, and then ten or a few more of an answer that someone stopped."""
+    app = create_app(Settings(providers=(ProviderSettings("scripted", dialect="scripted"),)), MemoryStore(), {})
+    async with Served(app) as served:
+        await load("anthropic_client").main(served.url, "scripted/lorem:40:100")
+    whole, stopped = capsys.readouterr().out.splitlines()
+
+    assert 40 == len(whole.split())
+    assert stopped.startswith("stopped_by_user: ")
+    assert 10 <= len(stopped.removeprefix("stopped_by_user: ").split()) < 40
+
+
+@requirement("wire.ag-ui")
+async def test_ag_ui_client_comes_back_to_its_run_and_stops_it(capsys):
+    """With the protocol's own types: every event must be one of them."""
+    app = create_app(Settings(providers=(ProviderSettings("scripted", dialect="scripted"),)), MemoryStore(), {})
+    async with Served(app) as served:
+        await load("ag_ui_client").main(served.url, "scripted/lorem:200:50")
+
+    assert "cancelled\n" == capsys.readouterr().out

@@ -51,7 +51,7 @@ def stream(
     waits for the first word, and what failed before it is answered for with a real status.
     """
     return EventStream(
-        RunFrames(run.log, _Skipping(rendering, skip).render),
+        RunFrames(run.log, Skipping(rendering, skip).render),
         parts.closing,
         headers=_encoded(answer_headers(run) if headers is None else headers),
         on_leave=run.leave if attached else on_leave,
@@ -79,7 +79,7 @@ def frames_seen(request: Request, name: str = "starting_after") -> int:
     return int(seen)
 
 
-class _Skipping:
+class Skipping:
     """Renders from the start, as it must, and leaves out the first frames."""
 
     def __init__(self, rendering: Rendering, skip: int) -> None:

@@ -1,0 +1,270 @@
+"""What holds for every wire: a rendering is a function of the log alone, cut and resumed anywhere, and tells the truth.
+
+The logs are random and seeded, with every event and every settlement in them.
+"""
+
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import ag_ui.core
+import pytest
+from pydantic import TypeAdapter
+
+from holdfast.events import (
+    AnySettlement,
+    ApprovalDecided,
+    ApprovalRequested,
+    Completed,
+    ErrorInfo,
+    Event,
+    Failed,
+    Interrupted,
+    Notice,
+    Reasoning,
+    RunStarted,
+    Settled,
+    Stopped,
+    Text,
+    ToolCall,
+    ToolDelta,
+    ToolProgress,
+    ToolResult,
+    Truncated,
+    Usage,
+)
+from holdfast.history import outcome
+from holdfast.server.answering import Rendering, Skipping
+from holdfast.wire import openai_chat
+from holdfast.wire.llama_cpp import FromByte
+from tests.requirements import requirement
+from tests.wires import CREATED, MODEL, RUN, WIRES, Wire, parsed
+
+CUTS = 10_000
+CUTS_OF_ONE_LOG = 10
+BY_NAME = {wire.name: wire for wire in WIRES}
+AG_UI_EVENT: TypeAdapter[ag_ui.core.Event] = TypeAdapter(ag_ui.core.Event)
+WORDS = [
+    "wave",
+    " sea",
+    "é",
+    "🌊",
+    "\n",
+    "\n\ndata: x\n\n",
+    "\u2028",
+    "\u0085",
+    "\r",
+    '"',
+    "\\",
+    "<think>",
+    ": ",
+    "\x00",
+]
+ERROR = ErrorInfo("upstream_broke", "It broke.\n\nevent: done", status=502)
+ENDINGS: list[Callable[[str], AnySettlement]] = [
+    lambda text: Completed(text=text, finish_reason="stop", usage=Usage(3, 5)),
+    lambda text: Completed(text=text, finish_reason="tool_calls", usage=Usage(3, 5)),
+    lambda text: Completed(text=text, finish_reason="eos_token", answered_by="up/other"),
+    lambda text: Truncated(text=text, finish_reason="length"),
+    lambda text: Truncated(text=text, finish_reason="content_filter"),
+    lambda text: Stopped(text=text, by="user"),
+    lambda text: Stopped(text=text, by="disconnect"),
+    lambda text: Failed(text=text, error=ERROR),
+    lambda text: Interrupted(text=text),
+]
+
+
+# Random logs.
+
+
+def random_log(rng: random.Random, ending: Callable[[str], AnySettlement] | None = None) -> list[Event]:
+    """A log as sources write them: what is said, thought and called, in any order, and one ending."""
+    events: list[Event] = [RunStarted(MODEL, rng.choice([None, "msg_1"]))]
+    for _ in range(rng.randrange(6)):
+        events += rng.choice([said, thought, called, answered, aside])(rng)
+    text = "".join(event.text for event in events if isinstance(event, Text) and event.choice == 0)
+    events.append(Settled((ending or rng.choice(ENDINGS))(text)))
+    return events
+
+
+def phrase(rng: random.Random) -> str:
+    return "".join(rng.choices(WORDS, k=rng.randrange(1, 4)))
+
+
+def said(rng: random.Random) -> list[Event]:
+    return [Text(phrase(rng), rng.choice([0, 0, 0, 0, 1])) for _ in range(rng.randrange(1, 6))]
+
+
+def thought(rng: random.Random) -> list[Event]:
+    return [Reasoning(phrase(rng)) for _ in range(rng.randrange(1, 4))]
+
+
+def called(rng: random.Random) -> list[Event]:
+    """One or two calls, whole or in pieces, one after the other or mixed with the other and with text."""
+    calls = [ToolCall(f"call_{rng.randrange(10**9)}", "add", '{"a":[1,{"b":"}"}]}') for _ in range(rng.randrange(1, 3))]
+    pieces: list[Event] = []
+    for index, call in enumerate(calls):
+        cut = rng.randrange(len(call.arguments) + 1)
+        begin = ToolDelta(index, call.id, call.name, call.arguments[:cut])
+        pieces += [begin, ToolDelta(index, arguments=call.arguments[cut:])] if rng.random() < 0.8 else []
+    if rng.random() < 0.4 and len(pieces) == 4:
+        pieces = [pieces[0], pieces[2], *rng.sample([pieces[1], pieces[3]], 2)]
+    if rng.random() < 0.2:
+        pieces.insert(rng.randrange(len(pieces) + 1), Text(phrase(rng)))
+    return [*pieces, *(calls if rng.random() < 0.8 else [])]
+
+
+def answered(rng: random.Random) -> list[Event]:
+    call = ToolCall(f"call_{rng.randrange(10**9)}", "add", "{}")
+    return [call, ToolResult(call.id, phrase(rng), is_error=rng.random() < 0.3)]
+
+
+def aside(rng: random.Random) -> list[Event]:
+    return [
+        rng.choice(
+            [
+                Notice("retry", phrase(rng)),
+                Usage(1, 2),
+                ToolProgress("call_1", phrase(rng), 0.5),
+                ApprovalRequested("apr_1", "add", "{}"),
+                ApprovalDecided("apr_1", "allow"),
+            ]
+        )
+    ]
+
+
+def batches(rng: random.Random, events: Sequence[Event]) -> Iterator[Sequence[Event]]:
+    """The same events as a reader may get them: a few at a time."""
+    place = 0
+    while place < len(events):
+        size = rng.randrange(1, 8)
+        yield events[place : place + size]
+        place += size
+
+
+def rendered(rendering: Rendering, events: Sequence[Event]) -> list[bytes]:
+    return rendering.frames(events)
+
+
+# Cutting and coming back.
+
+
+@requirement("wire.deterministic")
+@pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
+def test_any_prefix_and_what_is_resumed_after_it_are_the_whole(wire: Wire):
+    """A connection breaks at any byte; the client has the frames that were whole, and asks for what follows them."""
+    rng = random.Random(wire.name)
+    for _ in range(CUTS // len(WIRES) // CUTS_OF_ONE_LOG + 1):
+        log = random_log(rng)
+        frames = rendered(wire.render(), log)
+        whole = b"".join(frames)
+        for _ in range(CUTS_OF_ONE_LOG):
+            seen = whole[: rng.randrange(len(whole) + 1)]
+            kept = seen[: seen.rfind(b"\n\n") + 2] if b"\n\n" in seen else b""
+            skipping = Skipping(wire.render(), len(parsed(kept)))
+
+            rest = b"".join(skipping.render(0, batch) for batch in batches(rng, log))
+
+            assert whole == kept + rest
+
+
+@requirement("wire.deterministic")
+def test_byte_offsets_hold_in_llama_cpps_dialect():
+    """There a client comes back with the number of bytes that it has seen, in the middle of a frame too."""
+    rng = random.Random("bytes")
+    for _ in range(CUTS // len(WIRES) // CUTS_OF_ONE_LOG + 1):
+        log = random_log(rng)
+        whole = b"".join(openai_chat.Chunks(RUN, MODEL, CREATED).frames(log))
+        for _ in range(CUTS_OF_ONE_LOG):
+            cut = rng.randrange(len(whole) + 1)
+            from_there = FromByte(openai_chat.Chunks(RUN, MODEL, CREATED).render, cut)
+
+            rest = b"".join(from_there.render(0, batch) for batch in batches(rng, log))
+
+            assert whole == whole[:cut] + rest
+
+
+# Truth.
+
+
+@requirement("wire.truth", "wire.watch-any")
+@pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: f"{outcome(ending(''))} {ending('').finish_reason}")
+def test_every_wire_has_every_word_and_only_completed_looks_like_success(ending):
+    """Whatever a run said before it ended: all text, all reasoning, and an ending that nobody can take for another."""
+    rng = random.Random(0)
+    for _ in range(100):
+        log = random_log(rng, ending)
+        settled = log[-1].settlement
+        reasoning = "".join(event.text for event in log if isinstance(event, Reasoning))
+
+        told = {wire.name: wire.read(parsed(b"".join(rendered(wire.render(), log)))) for wire in WIRES}
+
+        assert dict.fromkeys(told, (settled.text, reasoning)) == {
+            name: (reading.text, reading.reasoning) for name, reading in told.items()
+        }
+        assert dict.fromkeys(told, isinstance(settled, Completed)) == {
+            name: reading.success for name, reading in told.items()
+        }
+        said = {reading.outcome for reading in told.values()} - {None}
+        assert said <= {outcome(settled)}
+        assert isinstance(settled, Completed) or all(reading.outcome for reading in told.values())
+
+
+@requirement("wire.ag-ui")
+def test_every_event_of_ag_ui_is_one_that_its_own_types_know():
+    """Whatever happens in a run. The types refuse fields that they do not know."""
+    rng = random.Random(1)
+    for _ in range(100):
+        frames = parsed(b"".join(rendered(BY_NAME["AG-UI"].render(), random_log(rng))))
+
+        for frame in frames:
+            AG_UI_EVENT.validate_python(frame.json())
+
+
+# The table in the documents.
+
+PAGE = Path(__file__).parents[2] / "docs" / "wires" / "README.md"
+COLUMNS = ["completed", "truncated", "stopped", "failed, interrupted"]
+
+
+def table() -> dict[str, dict[str, str]]:
+    """The cells under the second heading, by wire and outcome."""
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in PAGE.read_text(encoding="utf-8").partition("## How each settlement looks")[2].splitlines()
+        if line.startswith("|")
+    ]
+    assert ["wire", *COLUMNS] == rows[0]
+    return {
+        re.sub(r"\[(.*?)\]\(.*?\)", r"\1", name): dict(zip(COLUMNS, cells, strict=True)) for name, *cells in rows[2:]
+    }
+
+
+def words_of(wire: Wire, column: str) -> set[str]:
+    """All words that a wire uses for the endings of a column, with text before them and without a tool call."""
+    endings = [make("wave") for make in ENDINGS if not make("").answered_by]
+    found: set[str] = set()
+    for ending in endings:
+        if outcome(ending) in column.split(", "):
+            is_call = ending.finish_reason == "tool_calls"
+            before: list[Event] = [ToolCall("call_1", "add", "{}")] if is_call else []
+            log: list[Event] = [RunStarted(MODEL), Text("wave"), *before, Settled(ending)]
+            found |= wire.read(parsed(b"".join(rendered(wire.render(), log)))).words
+    return found
+
+
+@requirement("wire.truth")
+@pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
+@pytest.mark.parametrize("column", COLUMNS)
+def test_the_table_of_settlements_says_what_the_wires_say(wire: Wire, column: str):
+    """The words in code type are exactly those of the ending as it is rendered, no more and no fewer."""
+    cell = table()[wire.name][column]
+
+    assert words_of(wire, column) == set(re.findall(r"`([^`]+)`", cell))
+
+
+@requirement("wire.truth")
+def test_the_table_of_settlements_has_every_wire():
+    """A wire that is not in it may say anything."""
+    assert {wire.name for wire in WIRES} | {"llama.cpp's resumable dialect"} == set(table())
