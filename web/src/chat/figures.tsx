@@ -27,7 +27,7 @@ export function LiveFigures({ live }: { live: LiveRun; transcript: Transcript })
   const parts = [
     live.model,
     live.firstWordAfter !== null && `first word ${seconds(live.firstWordAfter)}`,
-    live.firstWordAt > 0 && !live.wasJoined && writing > 1 && `${(live.deltas / writing).toFixed(0)} pieces/s`,
+    live.firstWordAt > 0 && !live.wasJoined && writing > 1 && `≈ ${(estimate(live) / writing).toFixed(0)} tokens/s`,
     !live.firstWordAt && now - live.beganAt > 1_500 && `waiting for ${seconds(now - live.beganAt)}`,
   ];
   return <Figures parts={parts} />;
@@ -44,12 +44,19 @@ function Figures({ parts, title }: { parts: (string | false | null | undefined)[
 }
 
 function speed({ settlement, startedAt, settledAt, firstWordAfter }: Ending): string | null {
-  if (!startedAt || !settledAt || settlement.usage.source !== "provider") return null;
+  if (!startedAt || !settledAt) return null;
+  const about = settlement.usage.source === "estimated" ? "≈ " : "";
   const took = Date.parse(settledAt) - Date.parse(startedAt) - (firstWordAfter ?? 0);
   if (took < 200 || settlement.usage.output_tokens < 5) return null;
-  return `${((settlement.usage.output_tokens / took) * 1_000).toFixed(0)} tokens/s`;
+  return `${about}${((settlement.usage.output_tokens / took) * 1_000).toFixed(0)} tokens/s`;
+}
+
+/** Four characters to a token, as the server estimates where nobody counted. */
+function estimate({ text, reasoning }: LiveRun): number {
+  return (text.length + reasoning.length) / 4;
 }
 
 export function seconds(milliseconds: number): string {
+  if (milliseconds < 950) return `${Math.round(milliseconds)} ms`;
   return milliseconds < 9_950 ? `${(milliseconds / 1_000).toFixed(1)} s` : `${Math.round(milliseconds / 1_000)} s`;
 }

@@ -39,8 +39,12 @@ export function ModelDialog({ title, chosen, onChoose, onClose }: ModelDialogPro
   const [text, setText] = useState("");
   const [at, setAt] = useState(0);
   const list = useRef<HTMLDivElement>(null);
+  const box = useRef<HTMLInputElement>(null);
   const found = search(text);
-  useEffect(() => void loadModels(), []);
+  useEffect(() => {
+    box.current!.focus();
+    loadModels();
+  }, []);
   useEffect(() => setAt(Math.max(0, text ? 0 : found.indexOf(chosen ?? ""))), [text, models.value]);
   useEffect(() => list.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" }), [at]);
   const choose = (model: string | undefined) => {
@@ -64,7 +68,7 @@ export function ModelDialog({ title, chosen, onChoose, onClose }: ModelDialogPro
         <Icon node={Search} size={16} />
         <input
           type="text"
-          autofocus
+          ref={box}
           list={undefined}
           role="combobox"
           aria-expanded="true"

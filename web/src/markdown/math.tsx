@@ -1,4 +1,4 @@
-/** Mathematics, as MathML: the browser draws it with its own fonts, and screen readers can read it. */
+/** A formula. Until KaTeX and its fonts have come, and where it is none, it is shown as it was written. */
 import { useEffect, useRef } from "preact/hooks";
 
 export function Formula({ text, isBlock = false }: { text: string; isBlock?: boolean }) {
