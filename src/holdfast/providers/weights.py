@@ -198,6 +198,7 @@ def _environment(work: Path) -> dict[str, str]:
     What a user may have set for other installs, and what would forbid this one, is switched off; the index is not.
     """
     ours = {"TMPDIR": str(work), "PIP_NO_CACHE_DIR": "1", "UV_CACHE_DIR": str(work / "cache"), "PIP_RETRIES": "2"}
+    ours["PIP_RESUME_RETRIES"] = "10"  # a connection that breaks is gone on with; pip before 25.1 does not know it
     off = {"PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0", "PIP_REQUIRE_HASHES": "0", "UV_REQUIRE_HASHES": "0"}
     return {**os.environ, **ours, **off, "UV_PYTHON": sys.executable, "UV_NO_WRAP": "1", "NO_COLOR": "1"}
 
