@@ -72,7 +72,7 @@ def gated(*texts: str, gate: str, then: str) -> list[Step]:
     return [*saying(*texts), Gate(gate), Delta(then), Finish(), Done()]
 
 
-# The three ways to be the client of an attached run. Each returns the connection by which the run lives.
+# The ways to be the client of an attached run. Each returns the connection by which the run lives.
 
 
 async def completion(world: World, session_id: str, model: str, *, stream: bool) -> Response:
@@ -88,6 +88,25 @@ async def waiting(world: World, session_id: str, model: str) -> Response:
     return await completion(world, session_id, model, stream=False)
 
 
+async def message(world: World, session_id: str, model: str, *, stream: bool) -> Response:
+    body = {"model": model, "stream": stream, "session_id": session_id, "messages": [{"role": "user", "content": "Hi"}]}
+    return await world.client.send("POST", "/v1/messages", json=body)
+
+
+async def message_streaming(world: World, session_id: str, model: str) -> Response:
+    return await message(world, session_id, model, stream=True)
+
+
+async def message_waiting(world: World, session_id: str, model: str) -> Response:
+    return await message(world, session_id, model, stream=False)
+
+
+async def ag_ui(world: World, session_id: str, model: str) -> Response:
+    messages = [{"id": "1", "role": "user", "content": "Hi"}]
+    body = {"threadId": session_id, "runId": "r", "messages": messages, "forwardedProps": {"model": model}}
+    return await world.client.send("POST", "/ag-ui", json=body)
+
+
 async def native(world: World, session_id: str, model: str) -> Response:
     body = {"input": "Hi", "model": model, "lifetime": "attached"}
     return await world.client.send("POST", f"/api/sessions/{session_id}/runs", json=body, headers=EVENTS)
@@ -98,7 +117,7 @@ async def native_in_two_steps(world: World, session_id: str, model: str) -> Resp
     return await world.api.events(run_id)
 
 
-CLIENTS = [streaming, waiting, native, native_in_two_steps]
+CLIENTS = [streaming, waiting, native, native_in_two_steps, message_streaming, message_waiting, ag_ui]
 BEGINNINGS: dict[str, list[Step]] = {
     "before the headers": [],
     "before the first token": [Headers(), Role()],

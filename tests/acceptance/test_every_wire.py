@@ -65,16 +65,25 @@ async def start_ag_ui(client: Client, model: str) -> str:
     return await _post(client, "/ag-ui", ag_ui_input(f"thread of {model}", model, forwardedProps=props))
 
 
+async def start_ai_sdk(client: Client, model: str) -> str:
+    parts = [{"type": "text", "text": QUESTION}]
+    body = {"id": f"chat of {model}", "model": model, "messages": [{"id": "m1", "role": "user", "parts": parts}]}
+    return await _post(client, "/api/chat", body)
+
+
 STARTS: dict[str, Callable[[Client, str], Awaitable[str]]] = {
     "native": start_native,
     "chat completions": start_chat,
     "responses": start_response,
     "Anthropic's messages": start_message,
     "AG-UI": start_ag_ui,
+    "the AI SDK": start_ai_sdk,
 }
 STOPS: dict[str, str] = dict.fromkeys(STARTS, "/api/runs/{run}/stop") | {
     "native": "/v1/responses/resp_{suffix}/cancel",
     "chat completions": "/v1/responses/resp_{suffix}/cancel",
+    "responses": "/api/chat/{run}/stop",
+    "Anthropic's messages": "/api/chat/{run}/stop",
 }
 """A run is stopped on another wire than the one that it was started on."""
 

@@ -1,0 +1,190 @@
+"""Anthropic's wire beyond its SDKs: what reaches which upstream, sessions, the background, a stop, and bad input."""
+
+import json
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.requirements import requirement
+from tests.support.native import Native
+from tests.support.server import Server, provider
+from tests.support.upstream import Delta, Hang, Headers, Raw, Role, ToolDelta, Upstream
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+USER = {"role": "user", "content": "Hi"}
+SEARCH = {"type": "web_search_20250305", "name": "web_search"}
+PDF = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}}
+
+
+def _events(*events: dict[str, Any]) -> bytes:
+    return b"".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events)
+
+
+ANTHROPICS_ANSWER = _events(
+    {"type": "message_start", "message": {"usage": {"input_tokens": 4, "output_tokens": 0}}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hello."}},
+    {"type": "content_block_stop", "index": 0},
+    {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 2}},
+    {"type": "message_stop"},
+)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def up():
+    async with Upstream() as up:
+        up.models |= {
+            "hanging": [Headers(), Role(), Delta("so far"), Hang()],
+            "hanging-call": [
+                *(Headers(), Role(), Delta("so far"), ToolDelta(id="call_1", name="add", arguments='{"a":')),
+                Hang(),
+            ],
+            "claude": [Headers(), Raw(ANTHROPICS_ANSWER)],
+        }
+        yield up
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def client(up, tmp_path_factory):
+    base_url = up.base_url.removesuffix("/v1")
+    claude = {
+        "name": "ant",
+        "dialect": "anthropic",
+        "base_url": base_url,
+        "api_key_env": "UP_KEY",
+        "models": ["claude"],
+    }
+    providers = [provider(up.base_url, models=None), claude]
+    async with Server(tmp_path_factory.mktemp("messages"), providers) as server:
+        async with server.client() as client:
+            yield client
+
+
+async def ask(client, model: str, messages: list[dict[str, Any]] | None = None, **more: Any):
+    headers = more.pop("headers", None)
+    body = {"model": model, "max_tokens": 50, "messages": messages or [USER], **more}
+    return await client.post("/v1/messages", body, headers=headers)
+
+
+def shown(up: Upstream, model: str) -> dict[str, Any]:
+    return [request for request in up.requests if request.model == model][-1].body
+
+
+@requirement("wire.anthropic")
+async def test_what_only_anthropic_understands_reaches_only_anthropic(client, up):
+    """An OpenAI upstream refuses fields that it does not know; Anthropic's own would be missed."""
+    cached = [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]
+    more = {"system": cached, "thinking": {"type": "enabled", "budget_tokens": 1024}, "top_k": 3, "temperature": 1.0}
+    thinking = {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": ""}]}
+    messages = [USER, thinking, {"role": "user", "content": [{"type": "text", "text": "Read this."}, PDF]}]
+    whole = await (await ask(client, "ant/claude", messages, tools=[SEARCH], **more)).json()
+    await (await ask(client, "up/echo:brief", **more)).json()
+
+    theirs, others = shown(up, "claude"), shown(up, "echo:brief")
+    assert [{"type": "text", "text": "Hello."}] == whole["content"]
+    assert (cached, more["thinking"], 3, [SEARCH]) == tuple(
+        theirs[name] for name in ("system", "thinking", "top_k", "tools")
+    )
+    assert PDF in theirs["messages"][-1]["content"]
+    assert "hm" not in json.dumps(theirs)
+    assert {"thinking", "top_k"}.isdisjoint(others)
+    assert {"role": "system", "content": "Be brief."} == others["messages"][0]
+
+
+@requirement("wire.anthropic")
+async def test_a_session_keeps_the_conversation(client, up):
+    """By its header, as on chat completions: only what is new is taken from the request."""
+    headers = {"X-Session-Id": "a chat with claude"}
+    await (await ask(client, "up/echo:one", headers=headers)).json()
+    messages = [USER, {"role": "assistant", "content": "something else"}, {"role": "user", "content": "And?"}]
+    await (await ask(client, "up/echo:two", messages, headers=headers)).json()
+
+    assert [("user", "Hi"), ("assistant", "one"), ("user", "And?")] == [
+        (said["role"], said["content"]) for said in shown(up, "echo:two")["messages"]
+    ]
+
+
+@requirement("wire.anthropic", "gone.detached", "wire.deterministic")
+async def test_in_the_background_a_message_is_polled_and_its_stream_resumed(client):
+    """The client has an id at once, and all of the answer whenever it comes."""
+    started = await ask(client, "up/echo:it went on", background=True)
+    first = await started.json()
+    path = f"/v1/messages/{first['id']}"
+    frames = [(frame.event, frame.data) for frame in await (await client.get(f"{path}?stream=true")).all_events()]
+    rest = [
+        [
+            (frame.event, frame.data)
+            for frame in await (await client.get(f"{path}?stream=true&starting_after={n}")).all_events()
+        ]
+        for n in range(len(frames))
+    ]
+    whole = await (await client.get(path)).json()
+
+    assert (202, f"msg_{started.headers['x-run-id']}", None) == (started.status, first["id"], first["stop_reason"])
+    assert [frames[n:] for n in range(len(frames))] == rest
+    assert ("end_turn", "it went on") == (whole["stop_reason"], whole["content"][0]["text"])
+
+
+@requirement("wire.anthropic", "wire.truth")
+async def test_a_whole_message_that_was_stopped_is_no_success_and_is_not_tried_again(client):
+    """409, in words, with the partial beside it; the SDKs' own retries are told to keep still."""
+    started = await (await ask(client, "up/hanging", background=True)).json()
+    run_id = started["id"].removeprefix("msg_")
+    await Native(client).shown(run_id, "so far")
+    await Native(client).stop(run_id)
+    response = await client.get(f"/v1/messages/{started['id']}")
+    body = await response.json()
+
+    assert (409, "false") == (response.status, response.headers["x-should-retry"])
+    assert ("error", "stopped", "stopped_by_user") == (body["type"], body["error"]["type"], body["error"]["code"])
+    assert ("so far", None) == (body["partial"]["content"][0]["text"], body["partial"]["stop_reason"])
+
+
+@requirement("wire.anthropic", "wire.truth")
+async def test_a_call_that_was_half_written_is_not_closed(client):
+    """A program runs a tool when its block ends."""
+    response = await ask(client, "up/hanging-call", stream=True)
+    seen = []
+    async for frame in response.events(comments=False):
+        seen.append(frame.json())
+        if seen[-1].get("delta", {}).get("type") == "input_json_delta":
+            await Native(client).stop(response.headers["x-run-id"])
+
+    assert ["content_block_stop"] == [event["type"] for event in seen if event["type"] == "content_block_stop"]  # text
+    assert ("error", "stopped") == (seen[-1]["type"], seen[-1]["error"]["type"])
+
+
+@requirement("wire.anthropic", "start.bad-input")
+@pytest.mark.parametrize(
+    ("change", "param"),
+    [
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "user", "content": ""}]}, "messages[0].content"),
+        ({"messages": [{"role": "robot", "content": "x"}]}, "messages[0].role"),
+        ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content"),
+        ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, "messages[0].content"),
+        ({"messages": [{"role": "user", "content": [PDF]}]}, "messages[0].content"),
+        ({"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, "messages[0].content"),
+        ({"messages": [{"role": "user", "content": [{"type": "tool_result"}]}]}, "messages[0].content"),
+        ({"messages": [{"role": "assistant", "content": [{"type": "tool_use"}]}, USER]}, "messages[0].content"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"tools": [SEARCH]}, "tools[0]"),
+        ({"tools": [{"name": "a", "input_schema": {}}], "tool_choice": {"type": "all"}}, "tool_choice"),
+        ({"model": ""}, "model"),
+    ],
+)
+async def test_bad_input_is_refused_in_anthropics_shape_and_asks_nobody(client, up, change, param):
+    """Before anything is started: the client learns what to mend."""
+    before = len(up.requests)
+    response = await client.post("/v1/messages", {"model": "up/echo:never", "messages": [USER]} | change)
+    body = await response.json()
+
+    assert (400, "error", "invalid_request_error", param) == (
+        response.status,
+        body["type"],
+        body["error"]["type"],
+        body["error"]["param"],
+    )
+    assert before == len(up.requests)
