@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from holdfast.server import app as server_app
-from holdfast.server import provided
 from holdfast.server.app import create_app
 from holdfast.server.settings import load_with_sources
 from holdfast.store.memory import MemoryStore
@@ -46,7 +44,7 @@ def made(data: Path, environ: dict[str, str], file: str) -> Any:
     path = data / "holdfast.toml"
     path.write_text(file)
     settings, sources = load_with_sources({"data": str(data)}, environ, path)
-    return create_app(settings, MemoryStore(), environ, sources=sources)
+    return create_app(settings, MemoryStore(), environ, sources=sources, look_every=0.05)
 
 
 async def put(client: Client, body: Any, **options: Any) -> tuple[int, Any]:
@@ -337,13 +335,6 @@ async def test_only_an_admins_key_changes_the_settings_and_sees_where_the_upstre
 # what listens on this machine
 
 
-@pytest.fixture
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looks every moment instead of every five seconds."""
-    monkeypatch.setattr(server_app, "LOOK_EVERY", 0.05)
-    monkeypatch.setattr(provided, "NEAR", 0.05)
-
-
 async def until(client: Client, is_so: Callable[[Any], bool]) -> Any:
     """Ask for the models until they are as wanted."""
     async with asyncio.timeout(20):
@@ -358,7 +349,7 @@ def state(models: Any, name: str) -> bool | None:
 
 
 @requirement("set.found")
-async def test_a_local_server_that_starts_later_is_found_and_one_that_leaves_is_away(up, tmp_path, often):
+async def test_a_local_server_that_starts_later_is_found_and_one_that_leaves_is_away(up, tmp_path):
     """Nobody restarts Holdfast because Ollama was updated; and a model that is away is not the one that is chosen."""
     up.listed = ["qwen3"]
     up.refuse()
@@ -381,7 +372,7 @@ async def test_a_local_server_that_starts_later_is_found_and_one_that_leaves_is_
 
 
 @requirement("set.found")
-async def test_what_is_set_up_by_hand_stands_before_what_was_found(up, tmp_path, often):
+async def test_what_is_set_up_by_hand_stands_before_what_was_found(up, tmp_path):
     """Whoever gives an address for Ollama means that one."""
     async with served(tmp_path, {"LMSTUDIO_URL": f"http://127.0.0.1:{up.port}"}) as client:
         await until(client, lambda models: state(models, "lmstudio"))

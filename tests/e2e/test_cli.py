@@ -790,6 +790,26 @@ async def test_config_says_where_each_value_comes_from_and_shows_no_secret(alone
     assert "s3cret" not in shown.out + shown.err
 
 
+async def test_what_was_set_while_the_server_ran_is_shown_and_looked_after(alone):
+    """It holds keys, so that nobody else may read it; and whoever wonders where a value comes from is told."""
+    saved = alone.home / "data" / "holdfast" / "settings.json"
+    saved.parent.mkdir(parents=True)
+    mine = {"name": "mine", "base_url": "http://127.0.0.1:9/v1", "api_key": "sk-canary-saved", "models": ["m"]}
+    saved.write_text(json.dumps({"default_model": "mine/m", "providers": [mine]}))
+    saved.chmod(0o644)
+    readable = await alone("doctor")
+    saved.chmod(0o600)
+    private = await alone("doctor")
+    shown = await alone("config", "show", "--sources")
+
+    assert (1, True) == (readable.code, "others can read" in readable.out)
+    assert "set while the server ran: mine" in private.out
+    assert "provider mine: http://127.0.0.1:9/v1 cannot be reached" in private.out
+    assert "default_model\tmine/m\tui\n" in shown.out
+    assert "mine (openai)" in shown.out
+    assert "sk-canary-saved" not in readable.out + private.out + shown.out
+
+
 async def test_a_backup_made_while_the_server_runs_is_a_whole_database(shell, api, server, alone):
     """Restoring is copying it back. It can be written while answers are."""
     session = await api.new_session(title="kept")

@@ -44,14 +44,12 @@ from .context import Endpoint, Parts
 from .errors import Json, on_any_error, on_holdfast_error, on_http_error
 from .keys import KeyFile, Keys
 from .panes import PaneSources
+from .provided import NEAR
 from .rounds import Rounds
 from .settings import Settings, SettingsError, data_folder
 from .sources import ChatSources
 
 logger = logging.getLogger("holdfast")
-
-LOOK_EVERY = 5.0
-"""Seconds after which is looked again for what listens on this machine."""
 
 # The most used first: routes are tried in order.
 ENDPOINTS: list[Endpoint] = [
@@ -79,14 +77,17 @@ def create_app(
     *,
     keys: Keys | None = None,
     sources: Mapping[str, str] | None = None,
+    look_every: float = NEAR,
 ) -> Starlette:
     """Return the server as an ASGI application. Its lifespan starts and ends the engine.
 
-    `sources` says where the settings come from, as `load_with_sources` does.
+    `sources` says where the settings come from, as `load_with_sources` does. Where they name no providers, what listens
+    on this machine is looked for, every `look_every` seconds.
     """
     keys = keys if keys is not None else Keys(settings, environ, KeyFile(data_folder(settings, environ)))
     check_bind(settings, keys)
-    configured = Configured(settings, sources or {}, environ, SavedFile(data_folder(settings, environ)))
+    saved = SavedFile(data_folder(settings, environ))
+    configured = Configured(settings, sources or {}, environ, saved, look_every=look_every)
     chats = ChatSources(store, configured.providers, settings.retry_patience, lambda: configured.fallbacks)
     panes = PaneSources(chats)
     engine = Engine(store, sources=sources_of({"pane": panes}, chats), again=chats.again, limits=limits_of(settings))
@@ -166,7 +167,7 @@ async def _read_keys(keys: Keys) -> None:
 async def _look_around(parts: Parts) -> None:
     """Find the servers that were started on this machine in the meantime."""
     while parts.configured.looks:
-        await asyncio.sleep(LOOK_EVERY)
+        await asyncio.sleep(parts.configured.look_every)
         await parts.configured.look()
 
 

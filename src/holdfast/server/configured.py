@@ -22,7 +22,7 @@ from ..errors import BadRequest, HoldfastError
 from ..providers import Provider, Providers
 from ..providers.profiles import ProfileName
 from .discovery import PLACES, listening
-from .provided import Provided
+from .provided import NEAR, Provided
 from .settings import PREFIX, ProviderSettings, Settings, SettingsError, data_folder
 
 logger = logging.getLogger("holdfast")
@@ -116,12 +116,20 @@ class SavedFile:
 class Configured:
     """The settings as they are now, and the providers that follow from them.
 
-    `sources` says where each of the given settings comes from, as `load_with_sources` does.
+    `sources` says where each of the given settings comes from, as `load_with_sources` does. `look_every` is how many
+    seconds what is on this machine counts as seen.
     """
 
     def __init__(
-        self, settings: Settings, sources: Mapping[str, str], environ: Mapping[str, str], file: SavedFile
+        self,
+        settings: Settings,
+        sources: Mapping[str, str],
+        environ: Mapping[str, str],
+        file: SavedFile,
+        *,
+        look_every: float = NEAR,
     ) -> None:
+        self.look_every = look_every
         self._given = settings
         self._sources = sources
         self._environ = environ
@@ -129,7 +137,7 @@ class Configured:
         self._changing = asyncio.Lock()
         self._saved = file.read()
         self._found: tuple[ProviderSettings, ...] = ()
-        self._provided = Provided(settings, environ)
+        self._provided = Provided(settings, environ, look_every)
         self.looks = sources.get("providers") == "discovered"
         """Whether what listens on this machine is taken in: it is, where no settings name providers."""
         self.providers = Providers(self._provided.keep(self._provided.made(self._described())))

@@ -28,14 +28,18 @@ NEAR, FAR = 5.0, 60.0
 class Provided:
     """The providers that were made, each with what it was made from."""
 
-    def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
+    def __init__(self, settings: Settings, environ: Mapping[str, str], near: float = NEAR) -> None:
+        self._near = near
         self._settings = settings
         self._environ = environ
         self._made: list[tuple[ProviderSettings, Provider]] = []
 
     def made(self, described: Sequence[ProviderSettings]) -> list[tuple[ProviderSettings, Provider]]:
         """Return a provider for each description: the one that is there, where nothing has changed, or a new one."""
-        return [(each, self._known(each) or make_provider(each, self._settings, self._environ)) for each in described]
+        return [
+            (each, self._known(each) or make_provider(each, self._settings, self._environ, near=self._near))
+            for each in described
+        ]
 
     def keep(self, made: list[tuple[ProviderSettings, Provider]]) -> list[Provider]:
         """Remember what is used from now on."""
@@ -46,7 +50,9 @@ class Provided:
         return next((provider for known, provider in self._made if known == described), None)
 
 
-def make_provider(described: ProviderSettings, settings: Settings, environ: Mapping[str, str]) -> Provider:
+def make_provider(
+    described: ProviderSettings, settings: Settings, environ: Mapping[str, str], *, near: float = NEAR
+) -> Provider:
     """Return the provider that a table of the settings describes."""
     if described.dialect == "local":
         model = pathlib.Path(settings.model).expanduser() if settings.model else None
@@ -58,21 +64,21 @@ def make_provider(described: ProviderSettings, settings: Settings, environ: Mapp
             linger=LINGER,
             slots=described.max_runs or LOCAL_RUNS,
         )
-    provider = _upstream(described, environ)
+    provider = _upstream(described, environ, near)
     return InTurns(provider, described.max_runs) if described.max_runs else provider
 
 
-def _upstream(described: ProviderSettings, environ: Mapping[str, str]) -> Provider:
+def _upstream(described: ProviderSettings, environ: Mapping[str, str], near: float) -> Provider:
     match described.dialect:
         case "scripted":
             return Scripted(described.name)
         case "anthropic":
             return _anthropic(described, environ)
         case _:
-            return _openai_compatible(described, environ)
+            return _openai_compatible(described, environ, near)
 
 
-def _openai_compatible(described: ProviderSettings, environ: Mapping[str, str]) -> Provider:
+def _openai_compatible(described: ProviderSettings, environ: Mapping[str, str], near: float) -> Provider:
     known = described.behaviour()
     try:
         return OpenAICompatible(
@@ -88,7 +94,7 @@ def _openai_compatible(described: ProviderSettings, environ: Mapping[str, str]) 
             think=known.think,
             usage=known.usage,
             attaches=known.attaches,
-            models_fresh=NEAR if _is_near(known.base_url) else FAR,
+            models_fresh=near if _is_near(known.base_url) else FAR,
         )
     except ValueError as error:
         raise SettingsError(f"Provider {described.name!r}: {error}.") from None
