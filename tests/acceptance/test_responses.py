@@ -215,11 +215,13 @@ async def test_what_was_asked_is_repeated_and_what_was_not_has_openais_form(worl
         "tool_choice": "auto",
         "parallel_tool_calls": False,
         "reasoning": {"effort": "low"},
+        "text": {"verbosity": "low"},
     }
     body = await done(await world.respond("up/end:completed", **asked))
     plain = await done(await world.respond("up/end:completed", store=False))
 
-    assert asked | {"reasoning": {"effort": "low", "summary": None}} == {name: body[name] for name in asked}
+    said = {"reasoning": {"effort": "low", "summary": None}, "text": {"format": {"type": "text"}, "verbosity": "low"}}
+    assert asked | said == {name: body[name] for name in asked}
     assert ("response", "completed", None, None, True) == tuple(
         body[name] for name in ("object", "status", "error", "incomplete_details", "store")
     )
@@ -382,6 +384,7 @@ REFUSED: list[tuple[dict[str, Any], str, str | None]] = [
     ({"input": [{"type": "function_call", "name": "x"}]}, "invalid_request", "input[0].call_id"),
     ({"input": [{"type": "function_call_output", "call_id": "x", "output": 7}]}, "invalid_request", "input[0].output"),
     ({"input": [{"type": "function_call_output", "call_id": "x", "output": "7"}]}, "invalid_request", "input"),
+    ({"input": [{"type": "reasoning", "summary": []}], "instructions": "x"}, "invalid_request", "input"),
     ({"model": ""}, "invalid_request", "model"),
     ({"model": "up/none", "tools": [{"type": "web_search"}]}, "unsupported", "tools[0].type"),
     ({"tools": [{"type": "function"}]}, "invalid_request", "tools[0].name"),

@@ -127,7 +127,7 @@ async def test_a_listener_that_fails_is_told_again_and_is_not_followed_elsewhere
     """A redirect could lead anywhere. The id stays, so that one who was told twice can see it."""
     ears = Ears(500, 302, 200)
     async with Upstream() as up, Served(ears.app) as listener:
-        config = told_to(f"{listener.url}/hook")
+        config = told_to(f"{listener.url}/hook?key=s3cret")
         async with (
             Server(tmp_path, [provider(up.base_url, models=None)], config=config, env={"HOOK": SECRET}) as server,
             server.client() as client,
@@ -136,6 +136,7 @@ async def test_a_listener_that_fails_is_told_again_and_is_not_followed_elsewhere
             heard = [await ears.next() for _ in range(3)]
 
     assert ["/hook"] * 3 == [path for path, _, _ in heard]
+    assert "s3cret" not in server.log_text()
     assert 1 == len({headers["webhook-id"] for _, headers, _ in heard})
     assert [response_id] * 3 == [unwrap(headers, body).data.id for _, headers, body in heard]
 
@@ -194,9 +195,10 @@ BAD: list[tuple[Callable[[], WebhookSettings], str]] = [
     (lambda: WebhookSettings("https://example.com", "UNSET"), "UNSET is not set"),
     (lambda: WebhookSettings("https://example.com", ""), "secret_env is not set"),
     (lambda: WebhookSettings("https://example.com", "BROKEN"), "not base64"),
-    (lambda: WebhookSettings("ftp://example.com", "HOOK"), "not an http or https address"),
-    (lambda: WebhookSettings("example.com/hook", "HOOK"), "not an http or https address"),
-    (lambda: WebhookSettings("http://[", "HOOK"), "not an http or https address"),
+    (lambda: WebhookSettings("ftp://example.com", "HOOK"), "is an http or https address"),
+    (lambda: WebhookSettings("example.com/hook", "HOOK"), "is an http or https address"),
+    (lambda: WebhookSettings("https://me:pass@example.com", "HOOK"), "without a user's name"),
+    (lambda: WebhookSettings("http://[", "HOOK"), "is an http or https address"),
 ]
 
 

@@ -775,6 +775,7 @@ async def test_config_says_where_each_value_comes_from_and_shows_no_secret(alone
     """A flag, the environment, the file, the default."""
     (alone.home / "holdfast.toml").write_text(
         'grace = 2\ndrain = 3\n[[providers]]\nname = "up"\nbase_url = "http://127.0.0.1/v1"\napi_key = "s3cret"\n'
+        '[[webhooks]]\nurl = "https://example.com/hook?key=s3cret"\nsecret_env = "HOOK"\n'
     )
     shown = await alone(
         "config", "show", "--sources", "--host", "::1", HOLDFAST_API_KEY="s3cret-too", HOLDFAST_DRAIN="4"
@@ -786,6 +787,7 @@ async def test_config_says_where_each_value_comes_from_and_shows_no_secret(alone
     assert ["4.0", "environment"] == rows["drain"]
     assert ["2.0", "holdfast.toml"] == rows["grace"]
     assert ["120.0", "default"] == rows["idle_limit"]
+    assert ["example.com", "holdfast.toml"] == rows["webhooks"]
     assert ["(set)", "environment"] == rows["api_key"]
     assert "s3cret" not in shown.out + shown.err
 

@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 import msgspec
@@ -58,6 +59,8 @@ def _shown(name: str, value: Any, settings: Settings) -> str:
         return ", ".join(f"{provider.name} ({provider.dialect})" for provider in settings.providers)
     if name == "keys":
         return ", ".join(key.name for key in settings.keys)
+    if name == "webhooks":  # an address may hold a secret; the name of its machine does not
+        return ", ".join(urlsplit(webhook.url).hostname or "" for webhook in settings.webhooks)
     if isinstance(value, dict):
         return ", ".join(f"{model} = {other}" for model, other in value.items())
     return ", ".join(value) if isinstance(value, tuple) else str(value)

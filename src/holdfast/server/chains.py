@@ -48,6 +48,8 @@ async def conversation(store: Store, record: RunRecord) -> list[dict[str, Any]]:
     new = messages_of(asked["input"])
     shown = for_model([*said, *new], asked.get("instructions"))
     _check_results(new, shown)
+    if all(message["role"] == "system" for message in shown):
+        raise BadRequest("Nothing in the input can be shown to a model.", param="input")
     return alternating(shown)
 
 

@@ -154,13 +154,13 @@ def _limit_of(parts: Parts, provider: str) -> str:
 def _asked(body: ResponseBody, decoded: dict[str, Any], items: list[Item]) -> dict[str, Any]:
     """Return what is kept of a request: its input, and what its response repeats."""
     repeated = {name: decoded[name] for name in ECHOED if decoded.get(name) is not None}
-    text = {"format": {"type": "text"}, **msgspec.to_builtins(body.text)} if body.text else ECHOED["text"]
+    text = msgspec.to_builtins(body.text or TextOptions())
     return {
         **repeated,
         "input": items,
         "store": body.is_stored,
         "reasoning": msgspec.to_builtins(body.reasoning or ReasoningOptions()),
-        "text": {name: value for name, value in text.items() if value is not None} or ECHOED["text"],
+        "text": ECHOED["text"] | {name: value for name, value in text.items() if value is not None},
     }
 
 

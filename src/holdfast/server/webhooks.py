@@ -47,11 +47,13 @@ class Listener:
     """Who is told, and of what."""
 
     def __init__(self, described: WebhookSettings, environ: Mapping[str, str]) -> None:
-        self.url = described.url
+        self.url = _checked(described.url)
+        self.place = urlsplit(described.url).netloc
+        """What is said of it: the rest of an address may hold a secret."""
         self.name = hashlib.sha256(described.url.encode()).hexdigest()[:16]
         self._events = frozenset(described.events)
         self._key = _key(described, environ)
-        self._connections = Connections(_checked(described.url), keep=False)
+        self._connections = Connections(described.url, keep=False)
 
     def wants(self, event: str) -> bool:
         """Tell whether it is to be told of such events."""
@@ -69,19 +71,19 @@ def _checked(url: str) -> str:
     try:
         parts = urlsplit(url)
         sound = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and url.isprintable()
+        sound = sound and "@" not in parts.netloc and " " not in url
     except ValueError:
         sound = False
-    if not sound or " " in url:
-        raise SettingsError(f"In webhooks: {url!r} is not an http or https address.")
+    if not sound:
+        raise SettingsError("In webhooks: a url is an http or https address without a user's name.")
     return url
 
 
 def _key(described: WebhookSettings, environ: Mapping[str, str]) -> bytes:
     secret = environ.get(described.secret_env, "") if described.secret_env else ""
     if not secret:
-        raise SettingsError(
-            f"The webhook {described.url} has no secret: {described.secret_env or 'secret_env'} is not set."
-        )
+        place, named = urlsplit(described.url).netloc, described.secret_env or "secret_env"
+        raise SettingsError(f"The webhook at {place} has no secret: {named} is not set.")
     try:
         return webhooks.key_of(secret)
     except ValueError as error:
@@ -186,7 +188,7 @@ class Webhooks:
         pause = PAUSE
         while not await self._is_heard(listener, webhooks.event_id(run_id), body):
             if self._engine.now() > at + GIVE_UP:
-                logger.error("webhook %s was not told of %s: given up", listener.url, run_id)
+                logger.error("webhook %s was not told of %s: given up", listener.place, run_id)
                 return
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))
             pause = min(pause * 2, LONGEST_PAUSE)
@@ -196,12 +198,12 @@ class Webhooks:
             async with self._room, asyncio.timeout(TIMEOUT):
                 status = await listener.tell(id, body, int(self._engine.now()))
         except (Broken, NotThere, TimeoutError) as error:
-            logger.warning("webhook %s cannot be told of %s yet: %r", listener.url, id, error.__cause__ or error)
+            logger.warning("webhook %s cannot be told of %s yet: %r", listener.place, id, error.__cause__ or error)
             return False
         if status == GONE:
-            logger.warning("webhook %s does not want to be told of %s", listener.url, id)
+            logger.warning("webhook %s does not want to be told of %s", listener.place, id)
         elif not 200 <= status < 300:
-            logger.warning("webhook %s answered %d to %s", listener.url, status, id)
+            logger.warning("webhook %s answered %d to %s", listener.place, status, id)
         return 200 <= status < 300 or status == GONE
 
     async def _insist(self, ask: Callable[[], Awaitable[T]]) -> T:
