@@ -170,6 +170,7 @@ REQUIREMENTS: dict[str, str] = {
     "cmp.failed-pane": "A failed pane is shown failed; it is never fastest, never winner by default.",
     "cmp.reroll-fresh": "A reroll starts fresh.",
     "cmp.sequential": "In sequence, one upstream call is open at a time.",
+    "cmp.crash": "A comparison whose server was killed or ended is settled, with the text that was shown.",
     "cmp.scores": "Votes give scores.",
     # batches
     "batch.once": "Every prompt of a set is asked of every model, and each answer is kept and counted once.",

@@ -60,7 +60,7 @@ class NewComparison(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     system: str | None = None
     params: dict[str, Any] = {}
     kind: Annotated[str, msgspec.Meta(max_length=64)] = "general"
-    timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    timeout: Annotated[float, msgspec.Meta(gt=0, le=86_400)] | None = None
     """Seconds that each pane may take."""
 
 
@@ -102,7 +102,7 @@ async def create_comparison(parts: Parts, request: Request) -> Response:
     models = [await _model(parts, name) for name in wanted.models]
     if wanted.blind:
         _shuffled(models)
-    _take_starts(parts, request, len(models))
+    _take_starts(parts, request, len(models), at_once=wanted.order == "parallel")
     comparison = Comparison(
         id=new_id("cmp"),
         owner=owner_of(request),
@@ -137,9 +137,9 @@ def _pane(number: int, model: str) -> Pane:
     return Pane(pane=number, model=model, session_id=new_id("ses"), run_id=new_id("run"))
 
 
-def _take_starts(parts: Parts, request: Request, runs: int) -> None:
+def _take_starts(parts: Parts, request: Request, runs: int, *, at_once: bool) -> None:
     """Refuse now what could not start: a comparison begins with all of its panes or not at all."""
-    parts.engine.require_room(owner_of(request), runs)
+    parts.engine.require_room(owner_of(request), runs if at_once else 1)
     parts.starts.take(owner_of(request), runs)
 
 
@@ -174,7 +174,7 @@ async def _next_round(
 ) -> Response:
     async with parts.rounds.lock(kept.id):
         change(await parts.rounds.read(kept.id, kept.owner))  # refused before it counts as a start
-        _take_starts(parts, request, len(panes))
+        _take_starts(parts, request, len(panes), at_once=kept.order == "parallel")
         after = await parts.rounds.change(kept.id, kept.owner, change)
         going_on = parts.rounds.begin(after, panes, afresh=afresh)
     return _answering(parts, request, going_on)

@@ -1,0 +1,214 @@
+"""Comparisons whose server is killed, ended or loses its store; and those of somebody else."""
+
+import asyncio
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.errors import StoreUnavailable
+from holdfast.server.app import create_app
+from holdfast.server.settings import ProviderSettings, Settings
+from holdfast.store.memory import MemoryStore
+from tests.requirements import requirement
+from tests.support.compare import EVENTS, Compare, Watched
+from tests.support.http import Incomplete
+from tests.support.native import Native
+from tests.support.served import Served
+from tests.support.server import Server, provider
+from tests.support.upstream import Delta, Done, Finish, Gate, Hang, Headers, Role, Upstream, UsageChunk
+
+HANGING = [Headers(), Role(), Delta("half an answer"), Hang()]
+
+
+def tables(folder: Path) -> dict[str, int]:
+    """How many rows each table has that a comparison could have left something in."""
+    with sqlite3.connect(folder / "holdfast.db") as db:
+        names = ("sessions", "messages", "feed", "runs", "events", "documents", "search")
+        return {name: db.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in names}
+
+
+def outcomes(kept: dict[str, Any]) -> list[str]:
+    return [pane["settlement"]["outcome"] for pane in kept["panes"]]
+
+
+async def settled(compare: Compare, comparison_id: str) -> dict[str, Any]:
+    """Wait until the server has found what was left."""
+    async with asyncio.timeout(20):
+        while (kept := await compare.get(comparison_id))["status"] == "running":  # noqa: ASYNC110 - in another process
+            await asyncio.sleep(0.02)
+    return kept
+
+
+@requirement("cmp.crash")
+@pytest.mark.parametrize("blind", [False, True])
+async def test_a_comparison_whose_server_was_killed_is_settled_with_what_was_shown(tmp_path, blind):
+    """Its panes are interrupted, those that waited too; what was seen is kept, and it can be gone on with."""
+    async with Upstream() as up, Server(tmp_path, [provider(up.base_url, models=None)]) as server:
+        up.models["hangs"] = HANGING
+        async with server.client() as client:
+            body = {"prompt": "Hi", "models": ["up/hangs"] * 3, "blind": blind, "order": "sequential"}
+            watched = Watched(await client.post("/api/comparisons", body, headers=EVENTS))
+            started = await watched.until("comparison.started")
+            await watched.said(0, "half an answer")
+            await server.kill9()
+            with pytest.raises((Incomplete, ConnectionError)):
+                await watched.end()
+        await server.restart()
+        async with server.client() as client:
+            compare = Compare(client)
+            kept = await settled(compare, started["comparison"]["id"])
+
+            assert ["interrupted"] * 3 == outcomes(kept)
+            assert ["half an answer", "", ""] == [pane["text"] for pane in kept["panes"]]
+            assert [blind] * 3 == [pane["model"] is None for pane in kept["panes"]]
+            path = f"/api/comparisons/{kept['id']}"
+            assert (409, "pane_cannot_win") == await compare.refused(f"{path}/vote", {"winner": 0})
+            up.models["hangs"] = [Headers(), Role(), Delta("whole"), Finish(), Done()]
+            again = await compare.post(f"{path}/panes/1/reroll")
+            assert ["interrupted", "completed", "interrupted"] == outcomes(again)
+            assert 1 == (await compare.vote(again, 1))["vote"]["winner"]
+
+
+@requirement("cmp.crash")
+async def test_the_ends_that_nobody_wrote_down_are_written_down_after_a_crash(tmp_path):
+    """Whoever counts panes reads documents, and finds none that goes on for ever."""
+    async with Upstream() as up, Server(tmp_path, [provider(up.base_url, models=None)]) as server:
+        up.models["hangs"] = HANGING
+        async with server.client() as client:
+            watched = await Compare(client).begin(["up/hangs", "up/echo:done"])
+            await watched.said(0, "half an answer")
+            await watched.until("run.settled", pane=1)
+            await server.kill9()
+        await server.restart()
+        async with asyncio.timeout(20):
+            while "running" in statuses(tmp_path):  # noqa: ASYNC110 - in another process
+                await asyncio.sleep(0.02)
+        await server.terminate()
+
+    assert ["settled"] == statuses(tmp_path)
+
+
+def statuses(folder: Path) -> list[str]:
+    with sqlite3.connect(folder / "holdfast.db") as db:
+        return [
+            status for (status,) in db.execute("SELECT body ->> '$.status' FROM documents WHERE kind = 'comparison'")
+        ]
+
+
+@requirement("cmp.crash", "crash.sigterm")
+async def test_a_server_that_is_asked_to_end_settles_its_comparisons_first(tmp_path):
+    """The client is told how each pane ended, and the next server has it written down."""
+    async with Upstream() as up, Server(tmp_path, [provider(up.base_url, models=None)], config="drain = 0") as server:
+        up.models["hangs"] = HANGING
+        async with server.client() as client:
+            watched = await Compare(client).begin(["up/hangs", "up/never"], order="sequential")
+            await watched.said(0, "half an answer")
+            ended = asyncio.create_task(server.terminate())
+            kept = await watched.end()
+            assert 0 == (await ended).code
+
+        assert [("stopped", "shutdown")] * 2 == [
+            (p["settlement"]["outcome"], p["settlement"]["by"]) for p in kept["panes"]
+        ]
+        await server.restart()
+        async with server.client() as client:
+            assert kept == await Compare(client).get(kept["id"])
+
+
+async def test_a_deleted_comparison_leaves_no_row(tmp_path):
+    """Not of its sessions, messages, feeds, runs, logs, nor in the search."""
+    async with Upstream() as up, Server(tmp_path, [provider(up.base_url, models=None)]) as server:
+        async with server.client() as client:
+            before = tables(tmp_path)
+            compare = Compare(client)
+            kept = await compare.whole(["up/echo:one", "up/echo:two"])
+            await compare.post(f"/api/comparisons/{kept['id']}/panes/0/reroll")
+            await compare.post(f"/api/comparisons/{kept['id']}/panes/1/swap", {"model": "up/echo:three"})
+            await compare.post(f"/api/comparisons/{kept['id']}/turns", {"prompt": "And?"})
+            assert before["runs"] + 6 == tables(tmp_path)["runs"]
+
+            assert 204 == (await client.request("DELETE", f"/api/comparisons/{kept['id']}")).status
+            assert before == tables(tmp_path)
+
+
+@requirement("safe.owner-404")
+async def test_the_comparison_of_somebody_else_is_not_there(tmp_path):
+    """Not to look at, not to stop, not to vote on."""
+    keys = 'keys = [{name = "ada", key_env = "ADA"}, {name = "bob", key_env = "BOB"}]'
+    env = {"ADA": "ada-key-0123456789", "BOB": "bob-key-0123456789"}
+    async with Upstream() as up:
+        async with Server(tmp_path, [provider(up.base_url, models=None)], config=keys, env=env) as server:
+            ada = server.client(authorization=f"Bearer {env['ADA']}")
+            bob = server.client(authorization=f"Bearer {env['BOB']}")
+            async with ada, bob:
+                kept = await Compare(ada).whole(["up/echo:one", "up/echo:two"])
+                path, theirs = f"/api/comparisons/{kept['id']}", Compare(bob)
+
+                missing = (404, "comparison_not_found")
+                for call, body in (("turns", {"prompt": "x"}), ("stop", {}), ("vote", {"winner": 0}), ("reveal", {})):
+                    assert missing == await theirs.refused(f"{path}/{call}", body)
+                for call, body in (("reroll", {}), ("swap", {"model": "up/echo:x"}), ("continue", {})):
+                    assert missing == await theirs.refused(f"{path}/panes/0/{call}", body)
+                for method in ("GET", "DELETE"):
+                    assert missing == await theirs.refused(path, method=method)
+                assert [] == (await Native(bob).get("/api/comparisons"))["data"]
+                assert kept == await Compare(ada).get(kept["id"])
+
+
+@requirement("safe.run-limit")
+async def test_a_comparison_begins_with_all_of_its_panes_or_not_at_all(tmp_path):
+    """Where there is no room for all of them it is 429, and nothing is left; in sequence one place is enough."""
+    async with Upstream() as up:
+        config = "max_runs = 3"
+        async with Server(tmp_path, [provider(up.base_url, models=None)], config=config) as server:
+            async with server.client() as client:
+                compare = Compare(client)
+                before = tables(tmp_path)
+                body = {"prompt": "Hi", "models": ["up/echo:x"] * 4}
+                response = await client.post("/api/comparisons", body)
+
+                assert (429, "run_limit") == (response.status, (await response.json())["error"]["code"])
+                assert "retry-after" in response.headers
+                assert before == tables(tmp_path)
+                kept = await compare.whole(["up/echo:x"] * 4, order="sequential")
+                assert ["completed"] * 4 == outcomes(kept)
+
+
+class Away(MemoryStore):
+    """A store that can be away for documents."""
+
+    is_away = False
+    tries = 0
+
+    async def put_document(self, document, expected_version=None):
+        if self.is_away:
+            self.tries += 1
+            raise StoreUnavailable("away")
+        return await super().put_document(document, expected_version)
+
+
+async def test_an_answer_is_written_down_when_the_store_is_back():
+    """Nobody is told that a comparison has settled before that is kept."""
+    async with Upstream() as up:
+        up.models["gated"] = [Headers(), Role(), Delta("x"), Gate(), Finish(), UsageChunk(1, 1), Done()]
+        store = Away()
+        described = ProviderSettings("up", base_url=up.base_url, models=("gated",))
+        app = create_app(Settings(providers=(described,), allowed_hosts=("127.0.0.1",)), store, {})
+        async with Served(app) as served, served.client() as client:
+            watched = await Compare(client).begin(["up/gated"])
+            await watched.said(0, "x")
+            store.is_away = True
+            up.open()
+            await watched.until("run.settled", pane=0)
+            async with asyncio.timeout(10):
+                while store.tries < 2:  # noqa: ASYNC110 - the server's own pace
+                    await asyncio.sleep(0.01)
+            assert "running" == (await Compare(client).get(watched.comparison["id"]))["status"]
+            store.is_away = False
+            kept = await watched.end()
+
+            assert ["completed"] == outcomes(kept)
+            (document,) = await store.list_documents("comparison")
+            assert "settled" == document.body["status"]
