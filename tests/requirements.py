@@ -155,6 +155,7 @@ REQUIREMENTS: dict[str, str] = {
     "crash.resume": (
         "A client that reconnects with its cursor gets the missing events and the terminal one; no gap, no repeat."
     ),
+    "crash.goes-on": "A run whose upstream did not stop goes on after a restart: no word lost, repeated or made again.",
     "crash.no-repeat": "No tool call is repeated by itself.",
     "crash.sigterm": "On SIGTERM new starts get 503 with Retry-After; runs drain, or settle with their partial.",
     "crash.store-away": "With the store gone for 30 s runs go on, settle late, and settle once.",

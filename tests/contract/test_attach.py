@@ -12,6 +12,7 @@ from holdfast.events import Failed, Finish, Reasoning, Stopped, Text
 from holdfast.providers import Attaching, ChatRequest, Provider
 from holdfast.server.provided import make_provider
 from holdfast.server.settings import ProviderSettings, Settings
+from tests.requirements import requirement
 from tests.support.native import Native
 from tests.support.server import Server
 from tests.support.server import provider as entry
@@ -270,6 +271,7 @@ async def test_in_turns_an_answer_can_be_attached_to_as_well(up):
 # the server
 
 
+@requirement("crash.goes-on")
 @pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
 async def test_a_killed_server_goes_on_with_what_it_can_find_and_says_so_where_it_cannot(up, tmp_path, known):
     """The text that was shown stays as it was in both cases."""

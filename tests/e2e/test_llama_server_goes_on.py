@@ -15,6 +15,7 @@ import pytest_asyncio
 
 from holdfast.providers.local_child import Order, Ready
 from holdfast.providers.weights import fetch_now
+from tests.requirements import requirement
 from tests.support.http import Client
 from tests.support.native import Native
 from tests.support.server import UP_KEY, Server, provider
@@ -94,6 +95,7 @@ async def seen_of(api: Native, run_id: str, deltas: int) -> list[Any]:
     return seen
 
 
+@requirement("crash.goes-on")
 async def test_a_killed_server_goes_on_with_the_answer_of_a_llama_server(llama, tmp_path):
     """Not a token is lost, told twice or computed again: the model wrote on while nobody listened."""
     params = {**EXACT, "max_tokens": 80, "ignore_eos": True}
@@ -116,6 +118,7 @@ async def test_a_killed_server_goes_on_with_the_answer_of_a_llama_server(llama, 
         assert whole["usage"] == settlement["usage"]
 
 
+@requirement("crash.goes-on")
 async def test_stop_frees_a_llama_server_that_would_write_on_without_a_reader(llama, tmp_path):
     """Closing the connection no longer stops it: it has to be told, also after a restart, and by the deadline."""
     async with Server(tmp_path, [llama.as_provider()], config="deadline = 3.0") as server, server.client() as client:

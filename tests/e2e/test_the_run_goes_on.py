@@ -5,6 +5,7 @@ import importlib.util
 import pytest
 
 from holdfast.providers.weights import fetch_now
+from tests.requirements import requirement
 from tests.support.native import Native
 from tests.support.server import Server
 
@@ -28,6 +29,7 @@ def data(tmp_path_factory):
     return folder
 
 
+@requirement("crash.goes-on")
 async def test_a_run_whose_server_was_killed_goes_on_where_it_was_without_a_lost_or_repeated_word(data):
     """The model had not stopped talking: what it says while nobody listens belongs to the answer too."""
     params = {"max_tokens": 160, "temperature": 0, "seed": 1}
