@@ -172,7 +172,7 @@ REQUIREMENTS: dict[str, str] = {
     "cmp.reroll-fresh": "A reroll starts fresh.",
     "cmp.sequential": "In sequence, one upstream call is open at a time.",
     "cmp.crash": "A comparison whose server was killed or ended is settled, with the text that was shown.",
-    "cmp.scores": "Votes give scores.",
+    "cmp.scores": "Blind votes between panes that completed give scores, and ratings with intervals.",
     # batches
     "batch.once": "Every prompt of a set is asked of every model, and each answer is kept and counted once.",
     "batch.crash": (
@@ -228,7 +228,6 @@ LATER: frozenset[str] = frozenset(
         "nodes.any",
         "nodes.fence",
         "nodes.takeover",
-        "cmp.scores",
         "safe.markdown",
     }
 )

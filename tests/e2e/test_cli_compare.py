@@ -13,7 +13,7 @@ import pytest_asyncio
 from tests.e2e.test_cli import Shell, Terminal, ended
 from tests.support.native import Native
 from tests.support.server import Server, free_port, provider
-from tests.support.upstream import Gate, Status, Upstream, answer
+from tests.support.upstream import Delta, Gate, Hang, Headers, Pause, Role, Status, Upstream, answer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -28,6 +28,10 @@ async def up():
             "b": answer("I think it is 41."),
             "held": [Gate("held"), *answer("It is 42.")],
             "refusing": [Status(400)],
+            "slow": [Pause(0.3), *answer("late")],
+            "cut": answer("and so on", finish="length"),
+            "hanging": [Headers(), Role(), Delta("so far"), Hang()],
+            "rude": answer("\x1b]0;owned\x07red"),
         }
         yield up
 
@@ -155,3 +159,66 @@ async def test_a_person_sees_a_bar(shell):
         await terminal.shows("3/3")
         assert 0 == await terminal.ended()
     assert "model" in terminal.screen
+
+
+# one prompt
+
+
+async def test_answers_come_one_after_the_other_in_a_pipe(shell):
+    """Each whole, under its name, in the order in which the models were named; the numbers stand aside."""
+    told = await shell("compare", "What", "is", "it?", "-m", "up/slow", "-m", "up/a")
+
+    assert (0, "== A  up/slow\n\nlate\n\n== B  up/a\n\nIt is 42.\n\n") == (told.code, told.out)
+    assert re.search(r"B +up/a +completed .*\(fastest\)", told.err)
+
+
+async def test_the_worst_pane_is_the_exit_code(shell):
+    """A failure beside three answers is a failure, and it says which."""
+    told = await shell("compare", "?", "-m", "up/a", "-m", "up/refusing", "-m", "up/cut", "--sequential", "--json")
+    comparison = json.loads(told.out)
+
+    assert 1 == told.code
+    outcomes = [pane["settlement"]["outcome"] for pane in comparison["panes"]]
+    assert ["completed", "failed", "truncated"] == outcomes
+    assert "sequential" == comparison["order"]
+
+
+async def test_panes_are_side_by_side_and_a_blind_vote_reveals(shell):
+    """No name is on the screen before the vote; then both are, and the vote counts."""
+    async with Terminal(shell, "compare", "--blind", "What is it?", "-m", "up/a", "-m", "up/b") as terminal:
+        await terminal.shows("Which is best?")
+        before = terminal.screen
+        terminal.type("x\n")
+        await terminal.shows("none of them")
+        terminal.type("B\n")
+        await terminal.shows("best")
+        assert 0 == await terminal.ended()
+
+    assert "It is 42." in before
+    assert "I think it is 41." in before
+    assert "up/" not in before
+    assert "up/a" in terminal.screen
+    assert "up/b" in terminal.screen
+
+
+async def test_ctrl_c_stops_every_pane_and_keeps_what_there_is(shell, up):
+    """One key for all of them; what was said stays on the screen, and the upstreams are closed."""
+    before = len(up.requests)
+    async with Terminal(shell, "compare", "?", "-m", "up/a", "-m", "up/hanging") as terminal:
+        await terminal.shows("so far")
+        await terminal.shows("completed")
+        terminal.type("\x03")
+        assert 4 == await terminal.ended()
+
+    assert "stopped" in terminal.screen
+    [hanging] = [request for request in up.requests[before:] if request.model == "hanging"]
+    await hanging.wait_closed()
+
+
+async def test_what_a_model_says_does_not_command_the_terminal(shell):
+    """Escape codes are taken out where a person looks."""
+    async with Terminal(shell, "compare", "?", "-m", "up/rude") as terminal:
+        assert 0 == await terminal.ended()
+
+    assert "]0;owned" in terminal.screen
+    assert "\x1b]0;owned" not in terminal.screen

@@ -44,6 +44,7 @@ LAYERS: dict[str, int] = {
     "ids": 0,
     "ratings": 0,
     "batches": 0,
+    "scores": 2,
 }
 
 # Beyond "down only": who may look sideways, and who may not look down.

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar, cast
 
 import msgspec
 
 from ..batches import UNANSWERED, Batch, Cell, Outcome, Prompt, State, agrees
+from ..comparisons import Price, cost
 from ..engine import Engine
 from ..errors import HoldfastError, ShuttingDown, StaleDocument, StoreUnavailable
 from ..events import AnySettlement, Failed, Interrupted, Reasoning, Stopped, Text, ToolCall, ToolDelta
@@ -35,6 +36,8 @@ PROMPTS_TOGETHER = 100
 """Prompts in one document."""
 AGAIN = 0.5
 """Seconds between two tries at what is not possible just now."""
+MEASURABLE = 0.001
+"""Seconds between the first and the last word below which there is no speed: all came at once."""
 LAST_WORDS = 1.0
 """Seconds that answers which are there may take to be kept when the server ends."""
 
@@ -57,10 +60,13 @@ def cell_id(batch_id: str, prompt: int, model: int) -> str:
 class BatchRunner:
     """Every batch of a server. A batch that is being worked on costs a task for each answer that it waits for."""
 
-    def __init__(self, store: Store, engine: Engine, admit: Callable[[str], None]) -> None:
+    def __init__(
+        self, store: Store, engine: Engine, admit: Callable[[str], None], prices: Mapping[str, Price] | None = None
+    ) -> None:
         self._store = store
         self._engine = engine
         self._admit = admit
+        self._prices = prices or {}
         self._patterns = Patterns()
         self._works: dict[str, Work] = {}
         self._chores: set[asyncio.Task[None]] = set()
@@ -278,7 +284,9 @@ class BatchRunner:
         assert settled is not None
         if isinstance(settled, Stopped) and (settled.by == "shutdown" or work.is_stopping):
             return  # nobody has heard its answer: it stays open
-        cell = await self._judged(work, _cell(prompt, model, run.id, settled, timing, self._engine.now()))
+        cell = _cell(prompt, model, run.id, settled, timing, self._engine.now())
+        price = self._prices.get(work.batch.models[model])
+        cell = await self._judged(work, msgspec.structs.replace(cell, cost=cost(price, settled.usage)))
         await self._keep(work, cell)
 
     async def _begin(self, work: Work, prompt: int, model: int) -> Run | None:
@@ -460,7 +468,9 @@ def _messages(work: Work, prompt: int) -> list[dict[str, Any]]:
 
 class _Timing(msgspec.Struct, frozen=True):
     first: float | None
-    """Seconds to the first word, thought or call."""
+    """Seconds to the first word, thought or call, and..."""
+    last: float
+    """...to the last of them."""
     all: float
     reasoning: str
 
@@ -468,21 +478,22 @@ class _Timing(msgspec.Struct, frozen=True):
 async def _follow(run: Run, began: float) -> _Timing:
     """Read a run to its end, and note when it began to speak."""
     first: float | None = None
+    last = 0.0
     thoughts: list[str] = []
     async with aclosing(run.read()) as events:
         async for _, event in events:
-            if first is None and isinstance(event, (Text, Reasoning, ToolDelta, ToolCall)):
-                first = time.monotonic() - began
+            if isinstance(event, (Text, Reasoning, ToolDelta, ToolCall)):
+                last = time.monotonic() - began
+                first = last if first is None else first
             if isinstance(event, Reasoning):
                 thoughts.append(event.text)
     await run.settled()
-    return _Timing(first, time.monotonic() - began, "".join(thoughts))
+    return _Timing(first, last, time.monotonic() - began, "".join(thoughts))
 
 
 def _cell(prompt: int, model: int, run_id: str, settled: AnySettlement, timing: _Timing, now: float) -> Cell:
     used = settled.usage
-    speaking = timing.all - (timing.first or 0.0)
-    speaks = timing.first is not None and speaking > 0 and used.output_tokens > 1
+    speaking = timing.last - (timing.first or 0.0)
     return Cell(
         prompt=prompt,
         model=model,
@@ -495,7 +506,7 @@ def _cell(prompt: int, model: int, run_id: str, settled: AnySettlement, timing: 
         answered_by=settled.answered_by,
         ttft_ms=None if timing.first is None else round(timing.first * 1000, 3),
         duration_ms=round(timing.all * 1000, 3),
-        tokens_per_second=round(used.output_tokens / speaking, 3) if speaks else None,
+        tokens_per_second=round(used.output_tokens / speaking, 3) if speaking > MEASURABLE else None,
         input_tokens=used.input_tokens,
         output_tokens=used.output_tokens,
         usage_source=used.source,

@@ -56,7 +56,7 @@ class Parts:
         self.closing = Closing()
         self.starts = StartRate(settings.starts_per_minute)
         self.webhooks = Webhooks(settings, environ or {}, store, engine)
-        self.batches = BatchRunner(store, engine, self.starts.take)
+        self.batches = BatchRunner(store, engine, self.starts.take, settings.prices)
 
 
 class TooManyStarts(HoldfastError):
