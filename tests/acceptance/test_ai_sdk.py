@@ -11,9 +11,13 @@ from typing import Any, NamedTuple
 import pytest
 import pytest_asyncio
 
+from holdfast.server.app import create_app
+from holdfast.server.settings import ProviderSettings, Settings
+from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.http import Client, Response
 from tests.support.native import Native
+from tests.support.served import Served
 from tests.support.server import Server, provider
 from tests.support.upstream import (
     Delta,
@@ -484,3 +488,32 @@ async def test_a_run_is_watched_on_three_wires_and_stopped_on_a_fourth(world):
     assert "abort" == told[0][-3].json()["type"] == told[3][-3].json()["type"]
     assert ("stopped", "Half") == tuple(told[1][-1].json()["settlement"][name] for name in ("outcome", "text"))
     assert "cancelled" == json.loads(told[2][-2].data)["choices"][0]["finish_reason"]
+
+
+@requirement("sub.gap-410", "ui.resume")
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/api/chat/{run}/stream", 410),
+        ("/api/chat/{run}/stream?startIndex=3", 410),
+        ("/api/chat/{run}/stream?startIndex=-3", 410),
+        ("/v1/chat/completions/{completion}?stream=true", 410),
+        ("/v1/messages/msg_{run}?stream=true", 410),
+        ("/ag-ui/{run}", 410),
+        ("/v1/stream?conv_id=trimmed", 404),
+    ],
+)
+async def test_of_a_log_that_was_trimmed_no_wire_begins_a_stream(path, status):
+    """A wire renders from the first event on. Half of a message, or a 200 that breaks off, would be a lie."""
+    store = MemoryStore()
+    app = create_app(Settings(providers=(ProviderSettings("scripted", dialect="scripted"),)), store, {})
+    async with Served(app) as served, served.client() as client:
+        body = {"model": "scripted/echo", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
+        started = await client.post("/v1/chat/completions", body, headers={"X-Conversation-Id": "trimmed"})
+        run = started.headers["x-run-id"]
+        await started.body()
+        await store.trim_logs(1e12)
+        completion = run.replace("run_", "chatcmpl-")
+        trimmed = await client.get(path.format(run=run, completion=completion))
+
+    assert status == trimmed.status

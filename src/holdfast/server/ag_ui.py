@@ -103,7 +103,12 @@ ENDPOINTS = [
             "messages": "true for the messages before the run",
             "protocolVersion": "the version that the client speaks",
         },
-        answers={200: "events, live to the end of the run", 400: "a bad query", 404: "no such run"},
+        answers={
+            200: "events, live to the end of the run",
+            400: "a bad query",
+            404: "no such run",
+            410: "the log was trimmed",
+        },
         streams=True,
     ),
 ]

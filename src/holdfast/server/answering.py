@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ..asgi import Client, EventStream, Header, RunFrames, finish
-from ..errors import BadRequest
+from ..errors import BadRequest, ResumeGap
 from ..events import Event, Failed, Interrupted, Notice, RunStarted, Settled
 from ..run import Run
 from ..wire import sse
@@ -48,8 +48,11 @@ def stream(
     """Return a run as an event stream, from the first frame or after `skip` of them.
 
     Where `attached`, the client's leaving stops the run; else it does what `on_leave` does. With `refuse`, the status
-    waits for the first word, and what failed before it is answered for with a real status.
+    waits for the first word, and what failed before it is answered for with a real status. A wire renders from the
+    first event on: where that was trimmed there is nothing to begin with.
     """
+    if run.log.oldest > 1:
+        raise ResumeGap(run.log.oldest)
     return EventStream(
         RunFrames(run.log, Skipping(rendering, skip).render),
         parts.closing,

@@ -317,7 +317,13 @@ ENDPOINTS = [
         "/v1/chat/completions/{completion_id}",
         get_completion,
         query={"stream": "true for chunks", "starting_after": "data frames to leave out"},
-        answers={200: "the completion", 202: "not finished yet", 400: "a bad query", 404: "no such completion"},
+        answers={
+            200: "the completion",
+            202: "not finished yet",
+            400: "a bad query",
+            404: "no such completion",
+            410: "the log was trimmed",
+        },
         streams=True,
     ),
 ]

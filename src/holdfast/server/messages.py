@@ -146,6 +146,7 @@ ENDPOINTS = [
             202: "not finished yet",
             400: "a bad query",
             404: "no such message",
+            410: "the log was trimmed",
             **_FAILURES,
         },
         streams=True,
