@@ -46,7 +46,9 @@ export interface CallOptions {
 }
 
 export async function call<T>(method: string, path: string, options: CallOptions = {}): Promise<T> {
+  const used = key.value;
   const response = await send(method, path, options);
+  if (response.status === 401 && used !== key.value) return call(method, path, options); // one has come meanwhile
   if (response.status === 204) return undefined as T;
   const answer = await response.json().catch(() => null);
   if (response.ok && answer !== null) return answer as T;

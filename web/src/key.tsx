@@ -1,28 +1,31 @@
 /** Asks for the server's key. */
-import { useState } from "preact/hooks";
-import { ApiError, api, key, needsKey, setKey } from "./api";
-import { current } from "./state/current";
+import { useEffect, useState } from "preact/hooks";
+import { ApiError, call, key, setKey } from "./api";
 import { Dialog } from "./ui/dialog";
 
+/** Another tab may have the key, and hands it on in a moment. */
+const PATIENCE = 300;
+const UNKNOWN = "The server does not know this key.";
+
 export function KeyDialog() {
+  const [isDue, setDue] = useState(false);
+  useEffect(() => {
+    const timer = setTimeout(() => setDue(true), PATIENCE);
+    return () => clearTimeout(timer);
+  }, []);
+  return isDue ? <AskForKey /> : null;
+}
+
+function AskForKey() {
   const [text, setText] = useState("");
-  const [problem, setProblem] = useState(key.value ? "The server does not know this key." : "");
+  const [problem, setProblem] = useState(key.value ? UNKNOWN : "");
   const submit = async (event: Event) => {
     event.preventDefault();
-    const before = key.value;
-    key.value = text.trim();
     try {
-      await api.me();
+      await call("GET", "/api/me", { headers: { authorization: `Bearer ${text.trim()}` } });
       setKey(text.trim());
-      current.value?.load();
     } catch (error) {
-      key.value = before;
-      needsKey.value = true;
-      setProblem(
-        error instanceof ApiError && error.status === 401
-          ? "The server does not know this key."
-          : (error as Error).message,
-      );
+      setProblem(error instanceof ApiError && error.status === 401 ? UNKNOWN : (error as Error).message);
     }
   };
   return (

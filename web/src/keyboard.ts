@@ -56,7 +56,9 @@ function isTyping(): boolean {
 function focusSearch(): void {
   setSidebarHidden(false);
   isSidebarOpen.value = matchMedia("(max-width: 50rem)").matches;
-  requestAnimationFrame(() => document.querySelector<HTMLInputElement>("#search")?.select());
+  const focus = () => document.querySelector<HTMLInputElement>("#search")?.select();
+  focus();
+  requestAnimationFrame(focus); // where the list was hidden a moment ago
 }
 
 export function newChat(): void {

@@ -1,6 +1,6 @@
 /** The list of sessions: search, pinned ones first, then by date; the ones with a run going on say so. */
 import { Columns2, Ellipsis, Pencil, Pin, PinOff, Search, Settings, SquarePen, Trash2 } from "lucide";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { newChat } from "./keyboard";
 import { navigate, place } from "./router";
 import { grouped } from "./state/dates";
@@ -166,7 +166,7 @@ function SessionLine({ session }: { session: ListedSession }) {
 
 function Rename({ session, onDone }: { session: ListedSession; onDone: () => void }) {
   const input = useRef<HTMLInputElement>(null);
-  useEffect(() => input.current!.select(), []);
+  useLayoutEffect(() => input.current!.select(), []);
   const save = () => {
     const title = input.current!.value.trim();
     if (title && title !== session.title) rename(session.id, title).catch(complain);
@@ -182,11 +182,10 @@ function Rename({ session, onDone }: { session: ListedSession; onDone: () => voi
         defaultValue={session.title}
         onBlur={save}
         onKeyDown={(event) => {
-          if (event.key === "Enter") save();
-          if (event.key === "Escape") {
-            event.preventDefault();
-            onDone();
-          }
+          if (event.key === "Escape") event.currentTarget.value = session.title;
+          if (event.key !== "Enter" && event.key !== "Escape") return;
+          event.preventDefault();
+          event.currentTarget.blur();
         }}
       />
     </li>

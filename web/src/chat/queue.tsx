@@ -42,11 +42,10 @@ function QueuedLine({ item, session }: { item: Queued; session: string }) {
           ref={(input) => input?.focus()}
           onBlur={(event) => save(event.currentTarget.value)}
           onKeyDown={(event) => {
-            if (event.key === "Enter") save(event.currentTarget.value);
-            if (event.key === "Escape") {
-              event.preventDefault();
-              setEditing(false);
-            }
+            if (event.key === "Escape") event.currentTarget.value = text;
+            if (event.key !== "Enter" && event.key !== "Escape") return;
+            event.preventDefault();
+            event.currentTarget.blur();
           }}
         />
       </li>

@@ -2,27 +2,28 @@
 import katex from "katex";
 import "katex/dist/katex.css";
 
+const OPTIONS = { throwOnError: true, strict: "ignore", trust: false, maxExpand: 200, maxSize: 20 } as const;
+
 export function drawMath(text: string, place: HTMLElement, isBlock: boolean): void {
   const drawn = document.createElement("span");
   try {
-    katex.render(text, drawn, {
-      displayMode: isBlock,
-      throwOnError: true,
-      strict: "ignore",
-      trust: false,
-      maxExpand: 200,
-      maxSize: 20,
-    });
-    takeStyles(drawn);
+    withStylesAsProperties(() => katex.render(text, drawn, { ...OPTIONS, displayMode: isBlock }));
     place.replaceChildren(drawn);
   } catch {
     place.replaceChildren(text); // half a formula, or none
   }
 }
 
-/** The page's policy lets no style in by attribute. A few of KaTeX's come that way, and are taken over one by one. */
-function takeStyles(drawn: HTMLElement): void {
-  for (const element of drawn.querySelectorAll<HTMLElement>("[style]")) {
-    if (!element.style.length) element.style.cssText = element.getAttribute("style") ?? "";
+/** KaTeX sets a few styles by attribute, which the page's policy refuses. While it draws they are set as properties. */
+function withStylesAsProperties(draw: () => void): void {
+  const { setAttribute } = Element.prototype;
+  Element.prototype.setAttribute = function (this: HTMLElement, name: string, value: string) {
+    if (name === "style") this.style.cssText = value;
+    else setAttribute.call(this, name, value);
+  };
+  try {
+    draw();
+  } finally {
+    Element.prototype.setAttribute = setAttribute;
   }
 }

@@ -1,6 +1,6 @@
 /** The session that this tab shows, and the one that is about to be made. */
 import { effect, signal, untracked } from "@preact/signals";
-import { ApiError, api, type IfBusy, isAway, Unreachable } from "../api";
+import { ApiError, api, type IfBusy, isAway, key, Unreachable } from "../api";
 import { navigate, place } from "../router";
 import type { Content, Session } from "../types";
 import { modelForNew, rememberModel } from "./models";
@@ -20,8 +20,9 @@ effect(() => {
   untracked(() => show(id));
 });
 
-// What could not be loaded while the server was away is loaded when it is back.
+// What could not be loaded while the server was away, or without a key, is loaded when it is back, or there is one.
 effect(() => {
+  key.value;
   if (isAway.value) return;
   untracked(() => {
     if (current.value?.loading.value === "failed") current.value.load();
