@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from holdfast.events import Event
 from holdfast.server.answering import Rendering
@@ -23,6 +24,8 @@ class Reading:
     """What a stranger's client takes it for, who knows nothing of ours."""
     words: set[str] = field(default_factory=set)
     """The words of the ending, as the table in docs/wires has them."""
+    calls: dict[str, str] | None = None
+    """The arguments of each tool call, as far as they were written; None where that is not read here."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,16 @@ def _read_anthropic(frames: list[Frame]) -> Reading:
         elif event["type"] in ("content_block_delta", "content_block_stop"):
             assert (True, opened) == (running, event["index"])
             running = event["type"] == "content_block_delta"
+    blocks = [event["content_block"] for event in events if event["type"] == "content_block_start"]
+    calls = {
+        block["id"]: "".join(
+            event["delta"]["partial_json"]
+            for event in events
+            if event["type"] == "content_block_delta" and event["index"] == index
+        )
+        for index, block in enumerate(blocks)
+        if block["type"] == "tool_use"
+    }
     deltas = [event["delta"] for event in events if event["type"] == "content_block_delta"]
     ends = [event for event in events if event["type"] == "message_delta"]
     told = (ends or events[-1:])[0]
@@ -140,15 +153,40 @@ def _read_anthropic(frames: list[Frame]) -> Reading:
         words={word for word in (reason, "holdfast" if "holdfast" in told else None) if word}
         | ({"message_stop"} if delivered else {"error"})
         | ({"stopped"} if events[-1].get("error", {}).get("type") == "stopped" else set()),
+        calls=calls,
     )
 
 
 # AG-UI.
 
 
+def _check_ag_ui(events: list[dict[str, Any]]) -> None:
+    """What is begun is ended once, before the run finishes; nothing is said while the model thinks."""
+    open: list[tuple[str, str]] = []
+    for event in events:
+        kind, _, step = event["type"].rpartition("_")
+        id = event.get("toolCallId") or event.get("messageId", "")
+        if step == "START":
+            assert (kind, id) not in open
+            open.append((kind, id))
+        elif step == "END":
+            open.remove((kind, id))
+        elif step in ("CONTENT", "ARGS"):
+            assert (kind, id) in open
+            assert kind != "TEXT_MESSAGE" or not any(other.startswith("REASONING") for other, _ in open)
+    half_written = [id for kind, id in open if kind == "TOOL_CALL"]
+    assert len(half_written) == len(open)
+    assert not half_written or events[-1]["type"] == "RUN_ERROR"
+
+
 def _read_ag_ui(frames: list[Frame]) -> Reading:
     events = [frame.json() for frame in frames]
+    _check_ag_ui(events)
     last = events[-1]
+    calls = {event["toolCallId"]: "" for event in events if event["type"] == "TOOL_CALL_START"}
+    for event in events:
+        if event["type"] == "TOOL_CALL_ARGS":
+            calls[event["toolCallId"]] += event["delta"]
     told = last.get("metadata", {}).get("holdfast", {})
     outcome = last.get("outcome", {}).get("type")
     return Reading(
@@ -158,6 +196,7 @@ def _read_ag_ui(frames: list[Frame]) -> Reading:
         success=last["type"] == "RUN_FINISHED" and outcome == "success",
         words={last["type"], *filter(None, [outcome]), *(["metadata.holdfast"] if told else [])}
         | ({last["code"]} if told.get("outcome") == "truncated" else set()),
+        calls=calls,
     )
 
 

@@ -81,7 +81,7 @@ ENDINGS: list[Callable[[str], AnySettlement]] = [
 def random_log(rng: random.Random, ending: Callable[[str], AnySettlement] | None = None) -> list[Event]:
     """A log as sources write them: what is said, thought and called, in any order, and one ending."""
     events: list[Event] = [RunStarted(MODEL, rng.choice([None, "msg_1"]))]
-    for _ in range(rng.randrange(6)):
+    for _ in range(rng.randrange(14)):
         events += rng.choice([said, thought, called, answered, aside])(rng)
     text = "".join(event.text for event in events if isinstance(event, Text) and event.choice == 0)
     events.append(Settled((ending or rng.choice(ENDINGS))(text)))
@@ -112,7 +112,9 @@ def called(rng: random.Random) -> list[Event]:
         pieces = [pieces[0], pieces[2], *rng.sample([pieces[1], pieces[3]], 2)]
     if rng.random() < 0.2:
         pieces.insert(rng.randrange(len(pieces) + 1), Text(phrase(rng)))
-    return [*pieces, *(calls if rng.random() < 0.8 else [])]
+    if pieces and rng.random() < 0.3:
+        return pieces[: rng.randrange(1, len(pieces) + 1)]  # the model was cut off
+    return [*pieces, *calls]
 
 
 def answered(rng: random.Random) -> list[Event]:
@@ -141,6 +143,19 @@ def batches(rng: random.Random, events: Sequence[Event]) -> Iterator[Sequence[Ev
         size = rng.randrange(1, 8)
         yield events[place : place + size]
         place += size
+
+
+def arguments_in(log: Sequence[Event]) -> dict[str, str]:
+    """The arguments of each call, as far as they were written."""
+    found: dict[str, str] = {}
+    by_index: dict[int, str] = {}
+    for event in log:
+        if isinstance(event, ToolDelta):
+            id = by_index[event.index] = event.id or by_index[event.index]
+            found[id] = found.get(id, "") + event.arguments
+        elif isinstance(event, ToolCall):
+            found[event.id] = event.arguments
+    return {id: arguments for id, arguments in found.items() if arguments}
 
 
 def rendered(rendering: Rendering, events: Sequence[Event]) -> list[bytes]:
@@ -206,6 +221,8 @@ def test_every_wire_has_every_word_and_only_completed_looks_like_success(ending)
         assert dict.fromkeys(told, isinstance(settled, Completed)) == {
             name: reading.success for name, reading in told.items()
         }
+        written = {name: reading.calls for name, reading in told.items() if reading.calls is not None}
+        assert dict.fromkeys(written, arguments_in(log)) == written
         said = {reading.outcome for reading in told.values()} - {None}
         assert said <= {outcome(settled)}
         assert isinstance(settled, Completed) or all(reading.outcome for reading in told.values())
@@ -220,6 +237,22 @@ def test_every_event_of_ag_ui_is_one_that_its_own_types_know():
 
         for frame in frames:
             AG_UI_EVENT.validate_python(frame.json())
+
+
+@requirement("wire.anthropic", "wire.ag-ui")
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_only_a_call_that_nobody_has_answered_is_left_to_the_client(is_answered):
+    """A tool that was run here, by an agent, must not be run again by whoever watches."""
+    result = [ToolResult("call_1", "3")] if is_answered else []
+    ending = Completed(text="", finish_reason="stop" if is_answered else "tool_calls")
+    log: list[Event] = [RunStarted(MODEL), ToolCall("call_1", "add", "{}"), *result, Settled(ending)]
+    frames = {
+        name: parsed(b"".join(rendered(BY_NAME[name].render(), log))) for name in ("AG-UI", "Anthropic's messages")
+    }
+    pending = frames["AG-UI"][-1].json()["outcome"].get("pendingToolCallIds", [])
+    stop_reason = frames["Anthropic's messages"][-2].json()["delta"]["stop_reason"]
+
+    assert (([], "end_turn") if is_answered else (["call_1"], "tool_use")) == (pending, stop_reason)
 
 
 # The table in the documents.

@@ -26,6 +26,7 @@ from ..events import (
     Text,
     ToolCall,
     ToolDelta,
+    ToolResult,
     Truncated,
     Usage,
 )
@@ -124,8 +125,12 @@ class Blocks:
         self._count = 0
         self._held: list[tuple[str, CallPiece | str]] = []
         self._seen: set[str] = set()
-        self.calls = False
-        """A tool was called."""
+        self._unanswered: set[str] = set()
+
+    @property
+    def calls(self) -> bool:
+        """Whether the client is to run a tool: one was called, and nobody here has given its result."""
+        return bool(self._unanswered)
 
     @property
     def text_index(self) -> int | None:
@@ -140,8 +145,10 @@ class Blocks:
         elif isinstance(event, (ToolDelta, ToolCall)) and event.choice == 0:
             piece = self._calls.piece(event) if isinstance(event, ToolDelta) else self._calls.whole(event)
             if piece is not None:
-                self.calls = True
+                self._unanswered.add(piece.id)
                 yield from self._add(f"call {piece.id}", piece)
+        elif isinstance(event, ToolResult):
+            self._unanswered.discard(event.id)
 
     def end(self, *, close: bool) -> Iterator[dict[str, Any]]:
         """Return what was held back, and where `close` the end of the last block."""
