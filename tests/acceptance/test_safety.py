@@ -93,6 +93,8 @@ async def _alices_things(api: Native) -> dict[str, str]:
     asked = {"models": ["up/echo:secret"], "prompts": [{"prompt": "a secret"}]}
     batch = (await (await api.client.post("/api/batches", asked)).json())["id"]
     await (await api.client.get(f"/api/batches/{batch}/events")).all_events()
+    panes = {"models": ["up/echo:secret", "up/echo:another secret"], "prompt": "a secret"}
+    comparison = (await (await api.client.post("/api/comparisons", panes)).json())["id"]
     return {
         "session_id": session,
         "run_id": run,
@@ -103,6 +105,8 @@ async def _alices_things(api: Native) -> dict[str, str]:
         "n": "1",
         "approval_id": "apr_1",
         "batch_id": batch,
+        "comparison_id": comparison,
+        "chat_id": session,
         "conv_id": "a-secret-name",
         "model": "up/m",
     }
@@ -111,8 +115,8 @@ async def _alices_things(api: Native) -> dict[str, str]:
 # Any endpoint, with something in each of its places.
 
 
-QUERIES = {"/v1/stream": "?conv_id={conv_id}"}
-"""What a path cannot be asked without."""
+QUERIES = {"/v1/stream": "?conv_id={conv_id}", "/api/events": "?session={session_id}"}
+"""What an endpoint insists on in its query."""
 
 
 def filled(path: str, things: Mapping[str, str]) -> str:
@@ -133,6 +137,7 @@ def body_for(endpoint: Endpoint, things: Mapping[str, str]) -> dict[str, Any] | 
         "models": ["up/echo:hi"],
         "prompts": [{"prompt": "Hi"}],
         "prompt": "Hi",
+        "winner": 0,
         "threadId": "t",
         "runId": "r",
     }
@@ -141,12 +146,8 @@ def body_for(endpoint: Endpoint, things: Mapping[str, str]) -> dict[str, Any] | 
     return body or {"title": "Hi"}
 
 
-QUERIES = {"/api/events": "?session={session_id}"}
-"""What an endpoint insists on in its query."""
-
-
 async def call(client: Client, endpoint: Endpoint, things: Mapping[str, str], **options: Any) -> Response:
-    path = filled(endpoint.path, things) + QUERIES.get(endpoint.path, "").format(**things)
+    path = filled(endpoint.path, things)
     return await client.request(endpoint.method, path, json=body_for(endpoint, things), **options)
 
 
