@@ -369,7 +369,7 @@ async def test_instructions_come_first_as_the_system_prompt(world):
 
 REFUSED: list[tuple[dict[str, Any], str, str | None]] = [
     ({"input": []}, "invalid_request", "input"),
-    ({"input": "  "}, "invalid_request", "input[0].content"),
+    ({"input": "  "}, "invalid_request", "input"),
     ({"input": 7}, "invalid_request", "input"),
     ({"input": [7]}, "invalid_request", "input[0]"),
     ({"input": [{"role": "wizard", "content": "x"}]}, "invalid_request", "input[0].role"),
@@ -385,6 +385,10 @@ REFUSED: list[tuple[dict[str, Any], str, str | None]] = [
     ({"input": [{"type": "function_call_output", "call_id": "x", "output": 7}]}, "invalid_request", "input[0].output"),
     ({"input": [{"type": "function_call_output", "call_id": "x", "output": "7"}]}, "invalid_request", "input"),
     ({"input": [{"type": "reasoning", "summary": []}], "instructions": "x"}, "invalid_request", "input"),
+    ({"input": [{"type": "reasoning", "role": "user", "content": "x"}]}, "invalid_request", "input"),
+    ({"input": [{"role": "user", "content": [{"type": "input_text", "text": " "}]}]}, "invalid_request", "input"),
+    ({"input": [{"role": "user", "content": []}]}, "invalid_request", "input"),
+    ({"input": [{"type": "reasoning", "id": 7}]}, "invalid_request", "input[0].id"),
     ({"model": ""}, "invalid_request", "model"),
     ({"model": "up/none", "tools": [{"type": "web_search"}]}, "unsupported", "tools[0].type"),
     ({"tools": [{"type": "function"}]}, "invalid_request", "tools[0].name"),

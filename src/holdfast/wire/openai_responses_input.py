@@ -60,16 +60,22 @@ def items_of(input: str | Sequence[Any]) -> list[Item]:
     items = [_checked(item, f"input[{place}]") for place, item in enumerate(input)]
     if not items:
         raise BadRequest("input is empty.", param="input")
-    messages_of(items)  # whatever cannot be shown to a model is refused now
-    last = items[-1]
-    if last.get("role") == "user" and not any(part.get("text", "x").strip() for part in last["content"]):
-        raise BadRequest("The last message is empty.", param=f"input[{len(items) - 1}].content")
+    messages = messages_of(items)  # whatever cannot be shown to a model is refused now
+    if messages and messages[-1].role == "user" and not _says_something(messages[-1].content):
+        raise BadRequest("The last message is empty.", param="input")
     return items
+
+
+def _says_something(content: str | list[Any] | None) -> bool:
+    parts = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
+    return any(part["type"] != "text" or part["text"].strip() for part in parts)
 
 
 def _checked(item: Any, param: str) -> Item:
     if not isinstance(item, dict):
         raise BadRequest("An item of the input is an object.", param=param)
+    if not isinstance(item.get("id", ""), str | None):
+        raise BadRequest("The id of an item is text.", param=f"{param}.id")
     kind = item.get("type") or ("message" if "role" in item else "item_reference" if "id" in item else None)
     if kind == "message":
         return _checked_message(item, param)
@@ -105,7 +111,8 @@ def _checked_message(item: Item, param: str) -> Item:
 def listed(items: Sequence[Item], suffix: str) -> list[Item]:
     """Return the items as they are listed: each has an id."""
     return [
-        {"id": f"{_PREFIXES.get(item['type'], 'item')}_{suffix}_in{place}", **item} for place, item in enumerate(items)
+        {**item, "id": item.get("id") or f"{_PREFIXES.get(item['type'], 'item')}_{suffix}_in{place}"}
+        for place, item in enumerate(items)
     ]
 
 
