@@ -395,6 +395,7 @@ REFUSED: list[tuple[dict[str, Any], str, str | None]] = [
     ({"tools": [ADD], "tool_choice": {"type": "mcp"}}, "unsupported", "tool_choice"),
     ({"conversation": "conv_1"}, "unsupported", "conversation"),
     ({"prompt": {"id": "p"}}, "unsupported", "prompt"),
+    ({"session_id": "s"}, "unsupported", "session_id"),
     ({"truncation": "auto"}, "unsupported", "truncation"),
     ({"text": {"format": {"type": "grammar"}}}, "unsupported", "text.format.type"),
     ({"text": {"format": "json"}}, "invalid_request", "text.format"),

@@ -150,6 +150,8 @@ class _Message(_Written):
         super().__init__(suffix, place)
         self.more = {"annotations": [], "logprobs": []}
         self.in_events = {"logprobs": []}
+        self.head = _TEXT_OF % (self.id.encode(), place)
+        """What every event of its text says of it, ready to be sent."""
 
     def say_with(self, text: str, logprobs: Any) -> Step:
         """Take in more text and how likely it was."""
@@ -415,7 +417,7 @@ class Frames:
         """Render the event that nearly all are, without a dict for each."""
         message.pieces.append(text)
         number, self.said = self.said, self.said + 1
-        return _TEXT % (number, message.id.encode(), message.place, _encode(text))
+        return _TEXT % (number, message.head, _encode(text))
 
     def _beginning(self) -> Iterable[Step]:
         """Say what was asked. Whoever started it in the background is told that it waits, as it might have."""
@@ -432,6 +434,6 @@ class Frames:
 
 _TEXT = (
     b"event: response.output_text.delta\n"
-    b'data: {"type":"response.output_text.delta","sequence_number":%d,"item_id":"%b","output_index":%d,'
-    b'"content_index":0,"delta":%b,"logprobs":[]}\n\n'
+    b'data: {"type":"response.output_text.delta","sequence_number":%d,%b%b,"logprobs":[]}\n\n'
 )
+_TEXT_OF = b'"item_id":"%b","output_index":%d,"content_index":0,"delta":'

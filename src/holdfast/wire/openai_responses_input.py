@@ -41,8 +41,8 @@ OURS = frozenset(
     }
 )
 """What of a request is read here; everything else has the same name and meaning in a chat, and is passed on."""
-WITHOUT = ("conversation", "prompt", "context_management", "moderation")
-"""What OpenAI does on its own machines: refused, since leaving it out would change the answer without a word."""
+WITHOUT = ("conversation", "prompt", "context_management", "moderation", "session_id", "if_busy")
+"""What OpenAI does on its own machines, and what only our other calls do: leaving it out would change the answer."""
 
 
 def unsupported(what: str, param: str, instead: str = "") -> BadRequest:
