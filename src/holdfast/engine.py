@@ -438,7 +438,7 @@ class Engine:
         run._log.seal()
         self._call_interrupt(run, cause.by if isinstance(cause, StopIntent) else cause.code)
         run._pump.cancel()
-        run._set_timer(self.limits.grace, self._abandon)
+        run._set_timer(run.grace, self._abandon)
 
     def _call_interrupt(self, run: Run, reason: str) -> None:
         hook, run._interrupt = run._interrupt, None
@@ -448,7 +448,7 @@ class Engine:
     def _abandon(self, run: Run) -> None:
         """Settle although the source has ignored its cancel: the sealed log refuses whatever it still says."""
         assert run._pump is not None
-        logger.warning("run %s: its source ignored the stop for %g s and is abandoned", run.id, self.limits.grace)
+        logger.warning("run %s: its source ignored the stop for %g s and is abandoned", run.id, run.grace)
         self._set_aside(run._pump)
         self._call_keeper(run)
 
@@ -511,6 +511,7 @@ class Engine:
             input_tokens=run._input_tokens,
             closed_at=run._closed_at,
             now=now,
+            refused=run.refused,
         )
 
     async def _settle(self, run: Run, settlement: AnySettlement, now: float) -> AnySettlement | None:
@@ -753,13 +754,15 @@ class Engine:
     async def close(self, *, drain: float = 0.0, within: float = 10.0) -> None:
         """Start nothing new, give runs `drain` seconds to end by themselves, stop the rest, see all of them settled.
 
-        What cannot be settled `within` that many seconds (the store is away) is left to the next process. Twice
-        is harmless.
+        What cannot be settled `within` that many seconds (the store is away) is left to the next process, and so
+        is what only waits for a person. Twice is harmless.
         """
         if self._closed:
             return
         self.closing = True
+        self._leave_waiting()
         await self._all_settled(drain)
+        self._leave_waiting()
         for run in self.live():
             self._end(run, StopIntent("shutdown", self._clock()))
         await self._all_settled(within)
@@ -773,6 +776,12 @@ class Engine:
             with contextlib.suppress(StoreUnavailable):  # then the lease ends by itself
                 await self.store.renew(self.keeper, 0.0)
         self._closed = True
+
+    def _leave_waiting(self) -> None:
+        """Leave the runs that only wait for a person as they are: the next process goes on waiting."""
+        for run in self.live():
+            if run.waits and run.kept and run.record.lifetime == "detached":
+                self._lose(run)
 
     async def _all_settled(self, within: float) -> None:
         """Wait for what goes on, and for what is about to."""

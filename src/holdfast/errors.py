@@ -14,6 +14,8 @@ Every error that this package raises on purpose.
     - StaleView                  409  stale_view           the session has moved on since the caller looked
     - IdempotencyConflict        409  idempotency_conflict the key was used for another request
     - StaleDocument              409  stale_document       someone else has changed the document meanwhile
+    - StaleApproval              409  stale_approval       the approval was decided, or its run has ended
+    - CannotSteer                409  cannot_steer         the run takes no message now
   + ResumeGap                    410  resume_gap           the log no longer reaches back that far
   + RunLimitReached              429  run_limit            too many runs at once
   + StoreUnavailable             503  store_unavailable    the store did not answer; it may come back
@@ -27,6 +29,7 @@ Every error that this package raises on purpose.
     - SourceStalled              504  upstream_stalled     silent for longer than the idle limit
     - DeadlineExceeded           504  deadline_exceeded    the run took longer than it may
   + StaleEpoch                   409  stale_epoch          someone else owns the run now (internal)
+* BudgetSpent                                              a source has used what it may: its run is stopped, not failed
 """
 
 from __future__ import annotations
@@ -167,6 +170,21 @@ class StaleDocument(Conflict):
         super().__init__(f"The {kind} {id!r} has changed since it was read. Read it again.")
 
 
+class StaleApproval(Conflict):
+    """The approval was decided by someone else, has expired, or its run has ended."""
+
+    code = "stale_approval"
+
+    def __init__(self, approval_id: str) -> None:
+        super().__init__(f"Approval {approval_id} waits for no answer any more.")
+
+
+class CannotSteer(Conflict):
+    """The run takes no message now, and the message says why."""
+
+    code = "cannot_steer"
+
+
 class ResumeGap(HoldfastError):
     """The log was trimmed and no longer reaches back to the caller's cursor."""
 
@@ -276,6 +294,10 @@ class DeadlineExceeded(SourceFailed):
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"The run took longer than its limit of {seconds:g} s.")
+
+
+class BudgetSpent(Exception):
+    """A source has used up what it may. Sources raise this, and their run is stopped by `budget`, not failed."""
 
 
 class StaleEpoch(HoldfastError):

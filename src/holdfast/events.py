@@ -44,6 +44,8 @@ class Receipt(msgspec.Struct, frozen=True):
     stop_requested_at: float
     upstream_closed_at: float | None
     settled_at: float
+    refused: tuple[str, ...] = ()
+    """What did not end when it was told to, in words: a process that had to be killed, a thread that goes on."""
 
 
 # How a run ended. Each ending has only the fields that are true of it.
@@ -148,19 +150,23 @@ class ToolProgress(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, ta
 
 
 class ToolResult(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="tool.result"):
-    """What a tool gave back."""
+    """What a tool gave back, and after how many seconds; `cut` where the output was too long to be kept whole."""
 
     id: str
     output: str
     is_error: bool = False
+    seconds: float | None = None
+    cut: bool = False
 
 
 class ApprovalRequested(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="approval.requested"):
-    """The run waits for a person to allow a tool call."""
+    """The run waits for a person to allow a tool call, until a time (Unix seconds) if it has to be by then."""
 
     id: str
     tool: str
     arguments: str
+    call: str = ""
+    expires_at: float | None = None
 
 
 class ApprovalDecided(
@@ -171,6 +177,26 @@ class ApprovalDecided(
     id: str
     decision: Literal["allow", "deny"]
     note: str = ""
+
+
+class StepStarted(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="step.started"):
+    """An agent asks its model, for the nth time in this run."""
+
+    step: int
+
+
+class StepFinished(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="step.finished"):
+    """The model has answered and every tool that it called has ended: what was done up to here is never done again."""
+
+    step: int
+    seconds: float
+
+
+class Steered(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="run.steered"):
+    """A person has put a message into the run: the model sees it at its next boundary."""
+
+    id: str
+    text: str
 
 
 class Notice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="notice"):
@@ -207,6 +233,9 @@ Event: TypeAlias = (
     | ToolResult
     | ApprovalRequested
     | ApprovalDecided
+    | StepStarted
+    | StepFinished
+    | Steered
     | Usage
     | Notice
     | Snapshot

@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from .events import Completed, Settlement, ToolCall
+from .events import Completed, Failed, Interrupted, Settlement, Stopped, ToolCall
 from .log import Log
+from .steps import Step
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
@@ -28,6 +29,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     name: str | None = None
+    steps: tuple[Step, ...] = ()
+    """What an agent did on the way to this answer: their texts together are its content."""
     created_at: float = 0.0
 
 
@@ -67,8 +70,9 @@ def answer(
     A tool call that the model did not finish writing is no call, so only a completed run leaves calls.
     """
     completed = isinstance(settlement, Completed)
-    calls = tuple(call for call in log.tool_calls if call.choice == 0) if completed else ()
-    if not settlement.text and not calls:
+    steps = log.steps.settled(_why_unanswered(settlement)) if log.steps is not None else ()
+    calls = tuple(call for call in log.tool_calls if call.choice == 0) if completed and not steps else ()
+    if not settlement.text and not calls and not any(step.calls or step.inputs for step in steps):
         return None
     return Message(
         id=id,
@@ -81,8 +85,20 @@ def answer(
         outcome=outcome(settlement),
         reasoning=log.reasoning or None,
         tool_calls=calls,
+        steps=steps,
         created_at=at,
     )
+
+
+def _why_unanswered(settlement: Settlement) -> str:
+    """Return why a tool call has no result, in words that are true and that a model understands."""
+    if isinstance(settlement, Stopped):
+        return "The run was stopped before this call finished."
+    if isinstance(settlement, Interrupted):
+        return "The server ended before this call finished."
+    if isinstance(settlement, Failed):
+        return "The run failed before this call finished."
+    return "The run ended before this call finished."
 
 
 def outcome(settlement: Settlement) -> str:
@@ -98,10 +114,37 @@ def for_model(messages: Sequence[Message], system: str | None = None) -> list[di
 
     A partial answer is shown as what it is, the assistant's words; how its run ended is never shown.
     """
-    shown = [plain(message) for message in _answered_calls_only(messages) if not _is_empty(message)]
+    told = _answered_calls_only(_step_by_step(messages))
+    shown = [plain(message) for message in told if not _is_empty(message)]
     if system:
         shown.insert(0, {"role": "system", "content": system})
     return shown
+
+
+def told(steps: Sequence[Step]) -> list[dict[str, Any]]:
+    """Return an agent's steps in OpenAI's shape."""
+    message = Message(id="", role="assistant", content="", steps=tuple(steps))
+    return for_model([message]) if steps else []
+
+
+def _step_by_step(messages: Sequence[Message]) -> list[Message]:
+    """Tell an agent's answer as it came about: its words, its calls, their results, and what was put in between."""
+    told: list[Message] = []
+    for message in messages:
+        told += _steps_of(message) if message.steps else [message]
+    return told
+
+
+def _steps_of(message: Message) -> list[Message]:
+    told: list[Message] = []
+    for step in message.steps:
+        told.append(Message(id=message.id, role="assistant", content=step.text, tool_calls=step.calls))
+        told += [
+            Message(id=message.id, role="tool", content=result.output, tool_call_id=result.id)
+            for result in step.results
+        ]
+        told += [Message(id=message.id, role="user", content=text) for text in step.inputs]
+    return told
 
 
 def plain(message: Message) -> dict[str, Any]:

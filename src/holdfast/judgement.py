@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from .errors import AnswerLost, HoldfastError
+from .errors import AnswerLost, BudgetSpent, HoldfastError
 from .events import (
     AnySettlement,
     Completed,
@@ -34,7 +34,7 @@ from .log import Log
 
 logger = logging.getLogger("holdfast")
 
-TRUNCATED = frozenset({"length", "max_tokens", "content_filter", "safety", "refusal"})
+TRUNCATED = frozenset({"length", "max_tokens", "max_steps", "content_filter", "safety", "refusal"})
 FAILED = frozenset({"error", "failed", "abort", "insufficient_system_resource"})
 
 _MAY_YIELD = frozenset((*get_args(Event), Finish)) - {RunStarted, Snapshot, Settled}
@@ -107,6 +107,7 @@ def judge(
     input_tokens: int,
     closed_at: float | None,
     now: float,
+    refused: Sequence[str] = (),
 ) -> AnySettlement:
     """Decide how a run ended: by what the source said of its end, else by who ended it, else by what broke."""
     said: dict[str, Any] = {
@@ -117,7 +118,9 @@ def judge(
     if 0 in finish:
         return _as_said(finish, said)
     if isinstance(cause, StopIntent):
-        return Stopped(**said, by=cause.by, receipt=Receipt(cause.at, closed_at, now))
+        return Stopped(**said, by=cause.by, receipt=Receipt(cause.at, closed_at, now, tuple(refused)))
+    if isinstance(cause, BudgetSpent):
+        return Stopped(**said, by="budget", receipt=Receipt(closed_at or now, closed_at, now, tuple(refused)))
     if isinstance(cause, AnswerLost):
         return Interrupted(**said)
     if cause is not None:

@@ -6,7 +6,8 @@ from array import array
 from collections.abc import Callable, Sequence
 
 from .errors import ResumeGap, RunSettled
-from .events import Event, Notice, Reasoning, Settled, Snapshot, Text, ToolCall, Usage
+from .events import Event, Notice, Reasoning, Settled, Snapshot, StepStarted, Text, ToolCall, Usage
+from .steps import Steps
 
 _SLICE = 512  # events handed to a reader at once, so that a long replay never holds the loop
 
@@ -34,6 +35,7 @@ class Log:
         "run_id",
         "sealed",
         "seq",
+        "steps",
         "tool_calls",
         "usage",
     )
@@ -48,6 +50,8 @@ class Log:
         self.answered_by: str | None = None
         """The model that answers, where it is not the one that was asked."""
         self.tool_calls: list[ToolCall] = []
+        self.steps: Steps | None = None
+        """What an agent has done; None for a run that is none."""
         self._events: list[Event] = []
         self._times: tuple[array[int], array[float]] | None = None
         self._trimmed = 0
@@ -122,6 +126,10 @@ class Log:
                 self.tool_calls.append(event)
             elif isinstance(event, Notice) and event.model:
                 self.answered_by = event.model
+            elif isinstance(event, StepStarted) and self.steps is None:
+                self.steps = Steps()
+            if self.steps is not None:
+                self.steps.take_in(event)
 
     def _trim(self) -> None:
         """Forget the older half: trimming event by event would move the list each time."""

@@ -53,6 +53,8 @@ class Ender(Protocol):
 
     async def times_of(self, run_id: str) -> list[tuple[int, float]]: ...
 
+    async def _saved(self, run: Run) -> None: ...
+
 
 class StoredLog:
     """The log of a run that does not go on here, read the same way as a live one.
@@ -120,12 +122,15 @@ class Run:
         "_timer",
         "_touched",
         "deadline",
+        "grace",
         "idle",
         "kept",
         "log",
         "record",
+        "refused",
         "settlement",
         "status",
+        "waits",
     )
 
     def __init__(
@@ -145,6 +150,11 @@ class Run:
         self.log: Log | StoredLog = self._log
         self.idle = engine.limits.idle
         self.deadline = engine.limits.deadline
+        self.grace = engine.limits.grace
+        self.waits = False
+        """It only waits for a person: a server that ends leaves it to the next one, to wait on."""
+        self.refused: list[str] = []
+        """What did not end when it was told to: the source says so, and the receipt of a stop tells."""
         self._engine = engine
         self._done = asyncio.Event()
         self._source = source
@@ -201,6 +211,10 @@ class Run:
         if self.kept:
             return await self._engine.times_of(self.id)
         return self._log.times()
+
+    async def saved(self) -> None:
+        """Wait until all that the source has said is saved: what it does next cannot be forgotten by a crash."""
+        await self._engine._saved(self)
 
     async def stop(self, by: StoppedBy = "user") -> AnySettlement:
         """End the run, even in the middle of an await, and wait for the settlement.

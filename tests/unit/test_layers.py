@@ -38,6 +38,7 @@ LAYERS: dict[str, int] = {
     "records": 2,
     "comparisons": 1,
     "log": 1,
+    "steps": 1,
     "reasoning": 1,
     "events": 0,
     "errors": 0,
@@ -50,6 +51,7 @@ LAYERS: dict[str, int] = {
 # Beyond "down only": who may look sideways, and who may not look down.
 SIDEWAYS = {
     ("errors", "events"),  # an error carries what its event says
+    ("log", "steps"),  # a log knows what it tells of an agent's steps
     ("store", "history"),  # the Protocol speaks of sessions and messages
     ("wire.native", "history"),  # a wire renders what the lower half of its layer describes
     ("wire.native", "store"),

@@ -13,9 +13,13 @@ async def weather(city: str, days: int = 1) -> str:
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import contextvars
 import inspect
 import re
+import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, Protocol, get_args, get_type_hints, overload, runtime_checkable
 
 import msgspec
@@ -147,9 +151,35 @@ class FunctionTool:
 
     async def _in_thread(self, given: dict[str, Any], context: ToolContext) -> Any:
         context.lingers = f"{self.name} runs in a thread, which cannot be stopped: it goes on until it returns"
-        result = await asyncio.to_thread(self._function, **given)
+        result = await _threaded(partial(self._function, **given))
         context.lingers = ""
         return result
+
+
+async def _threaded(function: Callable[[], Any]) -> Any:
+    """Call a function in a thread of its own, which keeps nobody from ending: not other tools, not the server."""
+    loop, current = asyncio.get_running_loop(), contextvars.copy_context()
+    returned: asyncio.Future[Any] = loop.create_future()
+
+    def give(result: Any, error: BaseException | None) -> None:
+        if returned.done():
+            return  # nobody waits for it any more
+        if error is None:
+            returned.set_result(result)
+        else:
+            returned.set_exception(error)
+
+    def run() -> None:
+        result, error = None, None
+        try:
+            result = current.run(function)
+        except BaseException as raised:  # noqa: BLE001 - it is the caller's to judge
+            error = raised if not isinstance(raised, StopIteration) else RuntimeError(repr(raised))
+        with contextlib.suppress(RuntimeError):  # the loop may have ended meanwhile
+            loop.call_soon_threadsafe(give, result, error)
+
+    threading.Thread(target=run, name="tool", daemon=True).start()
+    return await returned
 
 
 @overload

@@ -98,6 +98,7 @@ class Providers:
 
     def __init__(self, providers: Sequence[Provider]) -> None:
         self.all: tuple[Provider, ...] = ()
+        self._added: tuple[Provider, ...] = ()
         self._by_name: dict[str, Provider] = {}
         self._users: Counter[int] = Counter()
         self._closing: set[asyncio.Task[None]] = set()
@@ -105,10 +106,16 @@ class Providers:
 
     def change(self, providers: Sequence[Provider]) -> None:
         """Let these answer from now on. One that is left out is closed when the last run that uses it has ended."""
-        before, self.all = self.all, tuple(providers)
-        self._by_name = {provider.name: provider for provider in providers}
+        before, self.all = self.all, (*providers, *self._added)
+        self._by_name = {provider.name: provider for provider in self.all}
         for provider in before:
             self._let_go(provider)
+
+    def add(self, provider: Provider) -> None:
+        """Let one more answer, after all others, whatever changes among them."""
+        others = self.all[: len(self.all) - len(self._added)]
+        self._added = (*self._added, provider)
+        self.change(others)
 
     @contextmanager
     def using(self, provider: Provider) -> Iterator[None]:
@@ -136,7 +143,7 @@ class Providers:
             return await self._checked(provider, rest, asked=model)
         offering = [provider for provider, models in zip(self.all, await self._lists(), strict=True) if model in models]
         if not offering and (open_ended := [provider for provider in self.all if provider.models is None]):
-            offering = open_ended if len(open_ended) == len(self.all) == 1 else []
+            offering = open_ended if len(open_ended) == len(self.all) - len(self._added) == 1 else []
         if len(offering) == 1:
             return offering[0], model
         raise ModelNotFound(self._ambiguous(model, offering) if offering else await self._unknown(model))

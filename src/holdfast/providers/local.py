@@ -63,6 +63,7 @@ class Local:
 
     prefills = True
     attaches = True
+    tools = False  # so small a model cannot choose one
 
     def __init__(
         self,

@@ -60,6 +60,7 @@ class OpenAICompatible:
         prefill_mark: Mapping[str, Any] | None = None,
         usage: bool = True,
         attaches: bool = False,
+        tools: bool = True,
         max_event: int = MAX_EVENT,
         max_text: int = MAX_TEXT,
     ) -> None:
@@ -83,6 +84,7 @@ class OpenAICompatible:
         self._prefill_params = dict(prefill_params or {})
         self._prefill_mark = dict(prefill_mark or {})
         self._asks_for_usage = usage
+        self.tools = tools
         self._catalogue = Catalogue(self._look_up_models, models_timeout, models_fresh)
 
     # answering

@@ -26,6 +26,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """The field in which it sends reasoning apart. Both are always read; this is for people."""
     usage: bool = True
     """Takes `stream_options`, and counts the tokens where they ask for it."""
+    tools: bool = True
+    """Its models can call tools, or those that cannot say so themselves."""
     alternate: bool = False
     """Refuses neighbouring messages of one role, or some of its models do."""
     prefills: bool = False

@@ -28,6 +28,7 @@ class InTurns:
         self.models = provider.models
         self.prefills = provider.prefills
         self.attaches = isinstance(provider, Attaching) and provider.attaches
+        self.tools = getattr(provider, "tools", True)
         self._provider = provider
         self._most = most
         self._turns = asyncio.Semaphore(most)

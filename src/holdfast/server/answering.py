@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..asgi import Client, EventStream, Header, RunFrames, finish
 from ..errors import BadRequest, ResumeGap
-from ..events import Event, Failed, Interrupted, Notice, RunStarted, Settled
+from ..events import Event, Failed, Interrupted, Notice, RunStarted, Settled, StepStarted
 from ..run import Run
 from ..wire import sse
 from .context import Parts, run_headers
@@ -114,14 +114,14 @@ class _Hold:
 
     async def _first_word(self) -> None:
         async for _, event in self._run.read():
-            if not isinstance(event, (RunStarted, Notice)):
+            if not isinstance(event, (RunStarted, Notice, StepStarted)):
                 return
 
 
 async def is_bare(run: Run) -> bool:
     """Tell whether a settled run has shown nothing but its failure."""
     async for _, event in run.read():
-        if not isinstance(event, (RunStarted, Notice)):
+        if not isinstance(event, (RunStarted, Notice, StepStarted)):
             return isinstance(event, Settled)
     return True
 

@@ -39,6 +39,7 @@ from . import (
     settings_calls,
     web,
 )
+from .agents import AGENT, AgentSources, agents_of
 from .auth import Gate, check_bind
 from .configured import Configured, SavedFile
 from .context import Endpoint, Parts
@@ -92,9 +93,16 @@ def create_app(
     configured = Configured(settings, sources or {}, environ, saved, look_every=look_every)
     chats = ChatSources(store, configured.providers, settings.retry_patience, lambda: configured.fallbacks)
     panes = PaneSources(chats)
-    engine = Engine(store, sources=sources_of({"pane": panes}, chats), again=chats.again, limits=limits_of(settings))
+    agents = AgentSources(agents_of(settings, environ), chats, store, configured.providers)
+    engine = Engine(
+        store,
+        sources=sources_of({"pane": panes, AGENT: agents}, chats),
+        again=agents.again_or(chats.again),
+        limits=limits_of(settings),
+    )
+    agents.engine = engine
     rounds = Rounds(engine, store, panes, settings.prices)
-    parts = Parts(settings, store, configured, engine, rounds, environ)
+    parts = Parts(settings, store, configured, engine, rounds, agents, environ)
     app = Starlette(
         routes=[*(endpoint.route(parts) for endpoint in ENDPOINTS), _description().route(parts), *web.routes()],
         middleware=[Middleware(Gate, settings=settings, keys=keys)],

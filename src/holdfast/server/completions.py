@@ -123,6 +123,7 @@ async def start_chat(
         owner=owner_of(request),
         message_id=new_id("msg"),
         model=model,
+        kind=parts.agents.kind_of(model),
         lifetime="detached" if body.background or conversation else "attached",
         request={
             "params": {field: value for field, value in decoded.items() if field not in OURS},

@@ -20,6 +20,7 @@ from ..ids import new_id
 from ..run import Run
 from ..store import Idempotency, Store
 from ..wire import native
+from .agents import AgentSources
 from .auth import ADMIN, OWNER
 from .batch_runner import BatchRunner
 from .configured import Configured
@@ -45,6 +46,7 @@ class Parts:
         configured: Configured,
         engine: Engine,
         rounds: Rounds,
+        agents: AgentSources,
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self.settings = settings
@@ -53,6 +55,7 @@ class Parts:
         self.providers = configured.providers
         self.engine = engine
         self.rounds = rounds
+        self.agents = agents
         self.closing = Closing()
         self.starts = StartRate(settings.starts_per_minute)
         self.webhooks = Webhooks(settings, environ or {}, store, engine)

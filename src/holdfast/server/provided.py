@@ -94,6 +94,7 @@ def _openai_compatible(described: ProviderSettings, environ: Mapping[str, str], 
             think=known.think,
             usage=known.usage,
             attaches=known.attaches,
+            tools=known.tools,
             models_fresh=near if _is_near(known.base_url) else FAR,
         )
     except ValueError as error:

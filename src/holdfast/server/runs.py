@@ -9,9 +9,10 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ..agent import desk as desks
 from ..asgi import EventStream, events
-from ..errors import BadRequest, Conflict, NotFound, StoreUnavailable
-from ..events import StoppedBy
+from ..errors import BadRequest, CannotSteer, NotFound, StaleApproval, StoreUnavailable
+from ..events import ApprovalRequested, StoppedBy
 from ..run import Run
 from ..wire import native
 from .context import Endpoint, Parts, decode, own_run, owner_of, read_body, run_headers, shown, whole_number
@@ -25,6 +26,7 @@ class Decision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     decision: Literal["allow", "deny"]
     note: str = ""
+    scope: Literal["once", "session", "always"] = "once"
 
 
 class Steering(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -93,17 +95,51 @@ async def stop_within(run: Run, by: StoppedBy = "user") -> None:
 
 
 async def steer_run(parts: Parts, request: Request) -> Response:
-    """Refuse: a chat run has no boundary at which it could take a message."""
+    """Put a message into a running agent: its model sees it at its next boundary."""
     run = await own_run(parts, request)
-    decode(await read_body(parts, request), Steering)
-    raise Conflict(f"Run {run.id} is a chat run, which takes no messages while it runs. Queue it or interrupt instead.")
+    wanted = decode(await read_body(parts, request), Steering)
+    return await steer(parts, run, wanted.input)
+
+
+async def steer(parts: Parts, run: Run, text: str) -> Response:
+    """Put a message into a run, and answer when it is saved."""
+    if not text.strip():
+        raise BadRequest("The input is empty.", param="input")
+    await parts.agents.desk(run).steer(text)
+    return Json(shown(run), status_code=202, headers={**run_headers(run), "location": f"/api/runs/{run.id}"})
 
 
 async def decide(parts: Parts, request: Request) -> Response:
-    """Refuse: a chat run asks for no approvals."""
+    """Answer a tool approval, once, for the session, or for good."""
     run = await own_run(parts, request)
-    decode(await read_body(parts, request), Decision)
-    raise NotFound(f"Run {run.id} has not asked for an approval {request.path_params['approval_id']!r}.")
+    wanted = decode(await read_body(parts, request), Decision)
+    _check_scope(run, wanted)
+    approval_id = request.path_params["approval_id"]
+    if not await _has_asked(run, approval_id):
+        raise NotFound(f"Run {run.id} has not asked for an approval {approval_id!r}.")
+    try:
+        desk = parts.agents.desk(run)
+    except CannotSteer:
+        raise StaleApproval(approval_id) from None
+    await desk.decide(approval_id, desks.Decision(wanted.decision, wanted.note, wanted.scope))
+    return Json(shown(run), headers=run_headers(run))
+
+
+def _check_scope(run: Run, wanted: Decision) -> None:
+    if wanted.scope != "once" and wanted.decision == "deny":
+        raise BadRequest("Only an allow can be for longer than once.", param="scope")
+    if wanted.scope == "session" and run.record.session_id is None:
+        raise BadRequest("This run is in no session: allow it once, or always.", param="scope")
+
+
+async def _has_asked(run: Run, approval_id: str) -> bool:
+    after = run.log.oldest - 1
+    while events := await run.log.batch(after):
+        if any(isinstance(event, ApprovalRequested) and event.id == approval_id for event in events):
+            return True
+        after += len(events)
+        await asyncio.sleep(0)
+    return False
 
 
 ENDPOINTS = [
@@ -135,13 +171,25 @@ ENDPOINTS = [
         "/api/runs/{run_id}/steer",
         steer_run,
         takes=Steering,
-        answers={400: "bad input", 404: "no such run", 409: "it cannot be steered", 413: "too large"},
+        answers={
+            202: "the run; it has the message",
+            400: "bad input",
+            404: "no such run",
+            409: "it cannot be steered, and why",
+            413: "too large",
+        },
     ),
     Endpoint(
         "POST",
         "/api/runs/{run_id}/approvals/{approval_id}",
         decide,
         takes=Decision,
-        answers={400: "bad input", 404: "no such run or approval", 413: "too large"},
+        answers={
+            200: "the run; the answer is saved",
+            400: "bad input",
+            404: "no such run or approval",
+            409: "it waits for no answer any more",
+            413: "too large",
+        },
     ),
 ]

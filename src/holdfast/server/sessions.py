@@ -32,7 +32,7 @@ from .context import (
     whole_number,
 )
 from .errors import Json
-from .runs import events_of, stop_within
+from .runs import events_of, steer, stop_within
 from .sources import default_model
 
 CLIENT_PATIENCE = 10.0  # seconds in which the client of an attached run has to come for its events
@@ -78,6 +78,7 @@ class Regenerate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     message_id: str
     last_message_id: str | None = None
     model: str | None = None
+    kind: Literal["chat", "agent"] = "chat"
     lifetime: Literal["detached", "attached"] = "detached"
     if_busy: Busy = "reject"
     params: dict[str, Any] = {}
@@ -217,11 +218,22 @@ async def start_run(parts: Parts, request: Request) -> Response:
     session = await own_session(parts, request)
     body = await read_body(parts, request)
     wanted = decode(body, NewRun)
-    if wanted.kind == "agent":
-        raise BadRequest("Agents are not part of this version: use kind chat.", param="kind", code="unsupported")
     said = user_message(wanted.input)
+    if wanted.if_busy == "steer" and (active := _active(parts, session)):
+        return await _steered(parts, active, wanted.input)
     run = await _submit(parts, request, session, wanted, [said], body=body)
     return await _started(parts, request, run)
+
+
+def _active(parts: Parts, session: Session) -> Run | None:
+    return next((run for run in parts.engine.of_session(session.id) if run.status == "running"), None)
+
+
+async def _steered(parts: Parts, active: Run, input: Content) -> Response:
+    """Put the message into the run that is on, or say why it takes none."""
+    if not isinstance(input, str):
+        raise BadRequest("A running agent takes text only.", param="input")
+    return await steer(parts, active, input)
 
 
 async def regenerate(parts: Parts, request: Request) -> Response:
@@ -267,7 +279,10 @@ async def continue_answer(parts: Parts, request: Request) -> Response:
     except StaleView as stale:
         return await _started(parts, request, await _repeated(parts, request, body, stale))
     provider, _ = await parts.providers.find(await _model(parts, session, wanted))
-    if provider.prefills:
+    if said.steps or wanted.kind == "agent":
+        wanted = msgspec.structs.replace(wanted, kind="agent")
+        run = await _submit(parts, request, session, wanted, [user_message(GO_ON_WORKING)], body=body, notice=NEW_TURN)
+    elif provider.prefills:
         run = await _submit(parts, request, session, wanted, [], body=body, goes_on_with=said)
     else:
         run = await _submit(parts, request, session, wanted, [user_message(GO_ON)], body=body, notice=NEW_TURN)
@@ -275,6 +290,7 @@ async def continue_answer(parts: Parts, request: Request) -> Response:
 
 
 GO_ON = "Your last answer was cut off. Go on exactly where it ended, without repeating any of it."
+GO_ON_WORKING = "Go on with the task from where you are, without doing again what you have done."
 NEW_TURN = "This model cannot go on with its own message, so it was asked to, in a turn of its own."
 
 
@@ -324,8 +340,8 @@ async def _submit(
     goes_on_with: Message | None = None,
     notice: str = "",
 ) -> Run:
-    if wanted.if_busy == "steer":
-        raise Conflict("A chat run takes no messages while it runs. Send if_busy: queue or interrupt.")
+    if wanted.if_busy == "steer" and not isinstance(wanted, NewRun):
+        raise BadRequest("Only a new message can steer a run: wait, or interrupt.", param="if_busy")
     parts.starts.take(session.owner)
     model = await _model(parts, session, wanted)
     await parts.providers.find(model)
@@ -335,6 +351,7 @@ async def _submit(
         session_id=session.id,
         message_id=goes_on_with.id if goes_on_with else new_id("msg"),
         model=model,
+        kind=parts.agents.kind_of(model, wanted.kind),
         lifetime=wanted.lifetime,
         request={"params": {**session.params, **wanted.params}, **({"notice": notice} if notice else {})},
     )
@@ -342,7 +359,8 @@ async def _submit(
     expect = session.head_id if goes_on_with or (parent != HEAD and wanted.if_busy == "reject") else HEAD
     if parent != HEAD and wanted.if_busy == "queue":
         raise BadRequest("An edit or a new answer cannot be queued: wait, or interrupt.", param="if_busy")
-    busy: IfBusy = wanted.if_busy
+    busy: IfBusy = "reject" if wanted.if_busy == "steer" else wanted.if_busy
+    await parts.agents.check(record)
     return await parts.engine.submit(
         record,
         input,

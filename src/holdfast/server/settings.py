@@ -47,6 +47,8 @@ class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Ask for a count of the tokens with `stream_options`."""
     attaches: bool | None = None
     """Writes an answer with an `X-Conversation-Id` to its end, and tells it again (llama-server does)."""
+    tools: bool | None = None
+    """Its models can call tools. Where they cannot, an agent that has tools says so instead of trying."""
 
     def key_env(self) -> str:
         """Return the variable that holds the key. A profile's own is for its own address only: no key goes astray."""
@@ -58,7 +60,8 @@ class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def behaviour(self) -> Profile:
         """Return what is known of the upstream: what the table says, and else what its profile says."""
-        said = {name: getattr(self, name) for name in ("alternate", "prefills", "think", "usage", "attaches")}
+        named = ("alternate", "prefills", "think", "usage", "attaches", "tools")
+        said = {name: getattr(self, name) for name in named}
         given = {name: value for name, value in said.items() if value is not None}
         known = profile_of(self.profile)
         return msgspec.structs.replace(known, base_url=self.base_url or known.base_url, **given)
@@ -88,6 +91,36 @@ class WebhookSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "response.failed",
         "response.cancelled",
     )
+
+
+class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[agents]]` table: a model with tools, which is a model `agent/<name>` for every client."""
+
+    name: str
+    model: str
+    """Who thinks: `provider/model`. It has to be one that can call tools, if there are any."""
+    system: str = ""
+    """What it is told before everything else. A session's own system prompt counts instead."""
+    tools: tuple[str, ...] = ()
+    """`files`, `shell`, or `module:name` for a tool, or a list of them, in Python."""
+    folder: str = ""
+    """The folder of `files` and `shell`. Default: one of the agent's own in the data folder."""
+    approvals: dict[str, Literal["allow", "ask", "deny"]] = {}
+    """What counts instead of a tool's own: `shell = "allow"`."""
+    max_steps: Annotated[int, msgspec.Meta(ge=1)] = 25
+    """Questions to the model in one run; then it is truncated, and can be continued."""
+    max_seconds: Annotated[float, msgspec.Meta(ge=0)] = 3600.0
+    """Seconds of one run, without those in which a person is waited for; 0 for no limit."""
+    max_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Tokens of one run, in and out; 0 for no limit."""
+    max_cost: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    """What one run may cost by the model's `prices`; 0 for no limit."""
+    approval_timeout: Annotated[float, msgspec.Meta(ge=0)] = 86_400.0
+    """Seconds that a person has to allow or deny a call; 0 for as long as it takes."""
+    params: dict[str, Any] = {}
+    """Parameters for the model: `temperature = 0`."""
+    on_restart: Literal["settle", "continue"] = "settle"
+    """What becomes of a run whose server was killed: interrupted, or gone on with after its last finished step."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -142,13 +175,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     providers: tuple[ProviderSettings, ...] = ()
     keys: tuple[KeySettings, ...] = ()
     webhooks: tuple[WebhookSettings, ...] = ()
+    agents: tuple[AgentSettings, ...] = ()
     fallbacks: dict[str, str] = {}
     """Which model answers instead where one cannot: `"up/m" = "other/m"`."""
     prices: dict[str, Price] = {}
     """What a model costs for each million tokens: `"up/m" = {input = 0.5, output = 1.5}`."""
 
 
-TABLES = ("providers", "keys", "webhooks", "fallbacks", "prices")
+TABLES = ("providers", "keys", "webhooks", "agents", "fallbacks", "prices")
 SCALARS = tuple(field for field in msgspec.structs.fields(Settings) if field.name not in TABLES)
 
 

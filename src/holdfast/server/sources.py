@@ -59,6 +59,19 @@ class ChatSources:
                 async for events in answer:
                     yield events
 
+    async def ask(
+        self, record: RunRecord, name: str, messages: list[dict[str, Any]], params: dict[str, Any]
+    ) -> AsyncGenerator[Yielded | Sequence[Yielded]]:
+        """Ask a model, or who stands in for it, what an agent has to ask for the sake of a run."""
+        provider, model = await self._providers.find(name)
+        with ExitStack() as used:
+            used.enter_context(self._providers.using(provider))
+            patience = self._patience if _has_time(record) else QUICK
+            request = ChatRequest(model=model, messages=messages, params=params, patience=patience)
+            async with aclosing(self._ask(provider, request, used, alone=False)) as answer:
+                async for events in answer:
+                    yield events
+
     async def _ask(
         self, provider: Provider, request: ChatRequest, used: ExitStack, *, alone: bool
     ) -> AsyncGenerator[Yielded | Sequence[Yielded]]:

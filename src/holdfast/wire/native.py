@@ -22,6 +22,7 @@ from ..events import (
     Usage,
 )
 from ..history import Message, Session, outcome
+from ..steps import Step
 from ..store import FeedEntry, RunRecord
 from . import sse
 
@@ -72,6 +73,7 @@ def receipt(given: Receipt) -> dict[str, Any]:
         "stop_requested_at": moment(given.stop_requested_at),
         "upstream_closed_at": moment(given.upstream_closed_at),
         "settled_at": moment(given.settled_at),
+        "refused": list(given.refused),
     }
 
 
@@ -115,7 +117,25 @@ def message(said: Message) -> dict[str, Any]:
         ]
     if said.tool_call_id is not None:
         shown["tool_call_id"] = said.tool_call_id
+    if said.steps:
+        shown["steps"] = [step(taken) for taken in said.steps]
     return shown
+
+
+def step(taken: Step) -> dict[str, Any]:
+    """Return a step of an agent: what it said, each call with what came of it, and what was put in afterwards."""
+    results = {result.id: result for result in taken.results}
+    calls = [
+        {
+            "id": call.id,
+            "name": call.name,
+            "arguments": call.arguments,
+            "output": results[call.id].output if call.id in results else None,
+            "is_error": call.id in results and results[call.id].is_error,
+        }
+        for call in taken.calls
+    ]
+    return {"text": taken.text, "tool_calls": calls, "inputs": list(taken.inputs)}
 
 
 def session(kept: Session) -> dict[str, Any]:

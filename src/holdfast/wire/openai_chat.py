@@ -32,6 +32,7 @@ _WORDS = {
     "function_call": "function_call",
     "length": "length",
     "max_tokens": "length",
+    "max_steps": "length",
     "content_filter": "content_filter",
     "safety": "content_filter",
     "refusal": "content_filter",

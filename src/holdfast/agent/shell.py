@@ -1,0 +1,107 @@
+"""A shell as a tool: off unless the settings name it, and asked for each time unless they say otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pathlib
+from typing import Any
+
+from .tools import Approval, ToolContext, ToolOutput
+
+MOST_OUTPUT = 1_000_000
+"""Bytes of output that are kept: of more, the head and the tail."""
+_READ = 65_536
+_LAST_READ = 0.5
+"""Seconds for which output is still read when the command has ended: what it started may hold the pipe open."""
+PRIVATE = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
+"""A variable with one of these words in its name is not passed on: an upstream's key is not for a model."""
+
+
+class Shell:
+    """Runs a command in a folder. Everything that the command started is gone when the call is over."""
+
+    name = "shell"
+    description = (
+        "Run a shell command and return its output, error output included. "
+        "Whatever it starts in the background ends with it."
+    )
+    parameters: dict[str, Any] = {  # noqa: RUF012 - never changed
+        "type": "object",
+        "properties": {"command": {"type": "string", "description": "the command, as for sh -c"}},
+        "required": ["command"],
+        "additionalProperties": False,
+    }
+
+    def __init__(
+        self, folder: str | os.PathLike[str], *, approval: Approval = "ask", timeout: float | None = 120.0
+    ) -> None:
+        self.approval = approval
+        self.timeout = timeout
+        self._folder = pathlib.Path(folder)
+
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+        """Run the command, and tell its output and how it ended."""
+        command = arguments.get("command")
+        if not isinstance(command, str) or not command.strip() or "\0" in command:
+            return ToolOutput("command is missing.", is_error=True)
+        await asyncio.to_thread(self._folder.mkdir, parents=True, exist_ok=True)
+        process = await context.processes.start(
+            "/bin/sh",
+            "-c",
+            command,
+            env=_environment(),
+            cwd=str(self._folder),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        kept = _Kept(context)
+        reading = asyncio.create_task(kept.read(process.stdout))
+        try:
+            code = await process.wait()
+            await asyncio.wait({reading}, timeout=_LAST_READ)
+        finally:
+            reading.cancel()
+        return _told(kept.text(), code)
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not any(word in name.upper() for word in PRIVATE)}
+
+
+def _told(output: str, code: int) -> ToolOutput:
+    if code == 0:
+        return ToolOutput(output)
+    ending = f"[ended with status {code}]" if code > 0 else f"[ended by signal {-code}]"
+    return ToolOutput(f"{output.rstrip()}\n{ending}".lstrip(), is_error=True)
+
+
+class _Kept:
+    """The head and the tail of an output, while it comes."""
+
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._dropped = 0
+
+    async def read(self, stream: asyncio.StreamReader) -> None:
+        while data := await stream.read(_READ):
+            self._keep(data)
+            lines = data.rstrip().rsplit(b"\n", 1)
+            self._context.progress(lines[-1][-200:].decode(errors="replace"))
+
+    def _keep(self, data: bytes) -> None:
+        half = MOST_OUTPUT // 2
+        room = half - len(self._head)
+        self._head += data[:room] if room > 0 else b""
+        self._tail += data[max(room, 0) :]
+        if len(self._tail) > 2 * half:
+            self._dropped += len(self._tail) - half
+            del self._tail[:-half]
+
+    def text(self) -> str:
+        head, tail = self._head.decode(errors="replace"), self._tail.decode(errors="replace")
+        note = f"\n[... {self._dropped} bytes are left out here ...]\n" if self._dropped else ""
+        return f"{head}{note}{tail}"

@@ -1,0 +1,127 @@
+"""What an agent did in one answer, step by step, as its log tells it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from .events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    Event,
+    Steered,
+    StepFinished,
+    StepStarted,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+
+MOST_OUTPUT = 16_000
+"""Characters of a tool's output that a model is shown: the head and the tail of what is longer."""
+
+
+class Answered(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a model is told of a tool call."""
+
+    id: str
+    output: str
+    is_error: bool = False
+
+
+class Step(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One question to the model: what it said, what it called, what came of that, and what was put in afterwards."""
+
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    results: tuple[Answered, ...] = ()
+    inputs: tuple[str, ...] = ()
+
+    @property
+    def unanswered(self) -> tuple[ToolCall, ...]:
+        """The calls of which nobody knows what came of them."""
+        answered = {result.id for result in self.results}
+        return tuple(call for call in self.calls if call.id not in answered)
+
+    def settled(self, why: str, unasked: frozenset[str] = frozenset()) -> Step:
+        """Return the step with an answer to every call, so that every provider accepts it: `why` there is no other.
+
+        The calls in `unasked` waited for an approval, so that it is certain that they did not run.
+        """
+        told = [
+            Answered(call.id, f"{why} It was waiting for an approval and did not run.", True)
+            if call.id in unasked
+            else Answered(call.id, f"{why} It may have run.", True)
+            for call in self.unanswered
+        ]
+        return msgspec.structs.replace(self, results=(*self.results, *told))
+
+
+class Steps:
+    """Takes in an agent's events, and knows at any time what it has done so far."""
+
+    def __init__(self) -> None:
+        self.done: list[Step] = []
+        self.number = 0
+        """The last step that has begun."""
+        self.is_open = False
+        """Whether that step has not finished."""
+        self.waiting: dict[str, ApprovalRequested] = {}
+        """The approvals that nobody has decided, by their ids."""
+        self._current = Step()
+        self._parts: list[str] = []
+
+    def take_in(self, event: Event) -> None:
+        """Note what an event tells of the steps."""
+        if isinstance(event, Text):
+            self._parts.append(event.text)
+        elif isinstance(event, StepStarted):
+            self._begin(event.step)
+        elif isinstance(event, StepFinished):
+            self.is_open = False
+        elif isinstance(event, ToolCall):
+            self._change(calls=(*self._current.calls, event))
+        elif isinstance(event, ToolResult):
+            answer = Answered(event.id, cut(event.output), event.is_error)
+            self._change(results=(*self._current.results, answer))
+        elif isinstance(event, Steered):
+            self._change(inputs=(*self._current.inputs, event.text))
+        elif isinstance(event, ApprovalRequested):
+            self.waiting[event.id] = event
+        elif isinstance(event, ApprovalDecided):
+            self.waiting.pop(event.id, None)
+
+    def _begin(self, number: int) -> None:
+        if self.number:
+            self.done.append(self.current)
+        self._current, self._parts = Step(), []
+        self.number, self.is_open = number, True
+
+    def _change(self, **fields: object) -> None:
+        self._current = msgspec.structs.replace(self._current, **fields)
+
+    @property
+    def current(self) -> Step:
+        """The step that has begun last, as far as it has come."""
+        return msgspec.structs.replace(self._current, text="".join(self._parts))
+
+    @property
+    def undecided(self) -> frozenset[str]:
+        """The calls that wait for an approval: they have not run."""
+        return frozenset(asked.call for asked in self.waiting.values())
+
+    def all(self) -> list[Step]:
+        """Return every step, the one that has not finished too."""
+        return [*self.done, self.current] if self.number else []
+
+    def settled(self, why: str) -> tuple[Step, ...]:
+        """Return every step with an answer to each of its calls."""
+        return tuple(step.settled(why, self.undecided) for step in self.all())
+
+
+def cut(output: str, most: int = MOST_OUTPUT) -> str:
+    """Return an output that a model can be shown: the middle of a long one is left out, and it says so."""
+    if len(output) <= most:
+        return output
+    half = most // 2
+    left_out = len(output) - 2 * half
+    return f"{output[:half]}\n[... {left_out} characters are left out here ...]\n{output[-half:]}"
