@@ -3,7 +3,7 @@
 What a request gets is a *script*, a list of steps. The script is the first of these that exists:
 
 1. the oldest one that the test gave by `up.enqueue(script)`: for one request;
-2. `up.models[model]`, for each request for that model;
+2. `up.models[model]`, for each request for that model; a function there is given the request and returns a script;
 3. a name that needs no registration: `echo:<text>`, `tokens:<n>:<delay ms>`, `end:<name in ENDINGS or ODDITIES>`,
    `silent`, `hang-after:<n>`;
 4. `up.script`, for all the others.
@@ -381,6 +381,15 @@ def answer(*texts: str, finish: str = "stop") -> list[Step]:
     """A faultless answer."""
     deltas = [Delta(text) for text in texts]
     return [Headers(), Role(), *deltas, Finish(finish), UsageChunk(3, len(texts)), Done()]
+
+
+def calling(*calls: tuple[str, Any], text: str = "", prefix: str = "call") -> "list[Step]":
+    """An answer that says something and calls tools: `(name, arguments)` each, arguments as JSON unless a string."""
+    said: list[Step] = [Delta(text)] if text else []
+    for n, (name, arguments) in enumerate(calls):
+        written = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        said.append(ToolDelta(index=n, id=f"{prefix}_{n}", name=name, arguments=written))
+    return [Headers(), Role(), *said, Finish("tool_calls"), Done()]
 
 
 def tokens(n: int, every: float = 0.0) -> list[Step]:
@@ -989,7 +998,8 @@ class Upstream:
         if self._queue:
             return self._queue.popleft()
         if request.model in self.models:
-            return self.models[request.model]
+            script = self.models[request.model]
+            return script(request) if callable(script) else script
         try:
             return named(request.model) or self.script
         except (KeyError, ValueError):

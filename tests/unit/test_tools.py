@@ -116,7 +116,7 @@ def test_a_name_that_no_upstream_takes_is_refused():
 STUBBORN = """
 trap '' TERM
 (setsid bash -c "trap '' TERM; while true; do sleep 0.05; done" &)
-(env -i setsid sleep 60 &)
+(setsid sleep 60 &)
 setsid sleep 60 &
 echo ready
 while true; do sleep 0.05; done
@@ -126,14 +126,15 @@ while true; do sleep 0.05; done
 async def test_all_processes_of_a_call_end_wherever_they_have_moved():
     """Grandchildren with a session of their own and those that ignore the signal end too, and the report names them."""
     processes = Processes("call_1")
-    child = await processes.start("bash", "-c", STUBBORN, stdout=asyncio.subprocess.PIPE)
-    assert b"ready\n" == await child.stdout.readline()
-    before = await asyncio.to_thread(processes._find)
+    ready = asyncio.Event()
+    await processes.start("bash", "-c", STUBBORN, on_output=lambda said: ready.set())
+    await ready.wait()
+    before = await processes.find()
 
     refused = await processes.end()
 
     assert len(before) >= 4
-    assert {} == await asyncio.to_thread(processes._find)
+    assert {} == await processes.find()
     assert {"bash"} <= {survivor.name for survivor in refused}
     assert all(survivor.is_gone for survivor in refused)
 
@@ -144,7 +145,7 @@ async def test_processes_that_end_when_asked_are_not_reported():
     await processes.start("sleep", "60")
 
     assert [] == await processes.end()
-    assert {} == await asyncio.to_thread(processes._find)
+    assert {} == await processes.find()
 
 
 async def test_ending_nothing_costs_nothing():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -14,6 +14,7 @@ from ..events import ApprovalRequested, ToolCall, ToolProgress, ToolResult
 from ..steps import Answered, cut
 from .desk import Desk, Place, Scope
 from .outbox import Outbox
+from .processes import ProcessTable
 from .tools import Approval, Tool, ToolContext, ToolError, ToolOutput
 
 logger = logging.getLogger("holdfast")
@@ -65,6 +66,7 @@ class Calls:
         place: Place,
         grants: Grants,
         patience: float | None = None,
+        table: ProcessTable | None = None,
         run_id: str = "",
         session_id: str | None = None,
     ) -> None:
@@ -75,6 +77,7 @@ class Calls:
         self._place = place
         self._grants = grants
         self._patience = patience
+        self._table = table or ProcessTable()
         self._run_id = run_id
         self._session_id = session_id
         self._left_behind: set[asyncio.Task[ToolOutput]] = set()
@@ -146,13 +149,15 @@ class Calls:
             if not is_internal(tool.name):
                 loop.call_soon_threadsafe(self._outbox.report, ToolProgress(call.id, message, fraction))
 
-        context = ToolContext(run_id=self._run_id, session_id=self._session_id, call_id=call.id, progress=progress)
+        context = ToolContext(
+            run_id=self._run_id, session_id=self._session_id, call_id=call.id, progress=progress, table=self._table
+        )
         task = asyncio.create_task(tool.call(arguments, context))
         try:
             await asyncio.wait({task}, timeout=tool.timeout)
             timed_out = not task.done()
         finally:
-            await self._end(tool, task, context)
+            await _to_its_end(self._end(tool, task, context))
         if timed_out:
             return ToolOutput(f"{tool.name} took longer than its {tool.timeout:g} s and was stopped.", is_error=True)
         return _outcome(tool, task)
@@ -171,6 +176,19 @@ class Calls:
             self._place.refused.append(f"{tool.name} ignored the stop and goes on")
             self._left_behind.add(task)
             task.add_done_callback(self._left_behind.discard)
+
+
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Do work to its end although a stop may come meanwhile; the stop counts afterwards."""
+    task, stopped = asyncio.create_task(work), False
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            stopped = not task.cancelled()
+    if stopped:
+        raise asyncio.CancelledError
+    task.result()
 
 
 def _outcome(tool: Tool, task: asyncio.Task[ToolOutput]) -> ToolOutput:

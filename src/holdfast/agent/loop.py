@@ -32,6 +32,7 @@ from ..steps import Answered, Step, Steps
 from .calls import Calls, Grants, NoGrants, as_object, is_internal
 from .desk import Desk, Nowhere, Place
 from .outbox import Outbox
+from .processes import ProcessTable
 from .tools import Approval, Tool, described
 
 GO_ON = "Your last answer was cut off. Go on exactly where it ended, without repeating any of it."
@@ -131,6 +132,7 @@ class Work:
         run_id: str = "",
         session_id: str | None = None,
         done: Steps | None = None,
+        table: ProcessTable | None = None,
         beat: float = BEAT,
     ) -> None:
         self._agent = agent
@@ -149,6 +151,7 @@ class Work:
             place=self._place,
             grants=grants or NoGrants(),
             patience=agent.limits.approval,
+            table=table,
             run_id=run_id,
             session_id=session_id,
         )

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import pathlib
 import signal
-from collections.abc import Mapping
-from typing import Any
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
 import msgspec
 
@@ -24,8 +24,13 @@ POLITE = 0.4
 LAST = 4.0
 """Seconds after which what is still there is reported as having refused to die."""
 _LOOK = 0.02
+_MUCH = 1 << 20
+_REST = 0.02
+"""Bytes after which an output is not read for a moment, and how long that is."""
 
-_PROC = pathlib.Path("/proc")
+_PROC = "/proc"
+_HAS_PROC = os.path.exists("/proc/self/environ")
+_MARKED = f"{MARK}=".encode()
 
 
 class Survivor(msgspec.Struct, frozen=True):
@@ -41,14 +46,95 @@ class Survivor(msgspec.Struct, frozen=True):
         return f"process {self.pid} ({self.name}) {verdict}"
 
 
+class Child(asyncio.SubprocessProtocol):
+    """A child process, with what it says on both of its outputs.
+
+    It has exited when it has, also where something that it started goes on holding its outputs open.
+    """
+
+    def __init__(self, on_output: Callable[[bytes], None] | None) -> None:
+        self.pid = 0
+        self.returncode: int | None = None
+        self._on_output = on_output
+        self._exited = asyncio.Event()
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._read = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take note of the process."""
+        self._transport = cast(asyncio.SubprocessTransport, transport)
+        self.pid = self._transport.get_pid()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """Pass on what it says. One that never pauses is made to: it must not keep the loop for itself."""
+        self._read += len(data)
+        if self._on_output is not None:
+            self._on_output(data)
+        pipe = self._transport.get_pipe_transport(fd) if self._transport else None
+        if self._read >= _MUCH and isinstance(pipe, asyncio.ReadTransport):
+            self._read = 0
+            pipe.pause_reading()
+            asyncio.get_running_loop().call_later(_REST, _resume, pipe)
+
+    def process_exited(self) -> None:
+        """Note how it ended."""
+        self.returncode = self._transport.get_returncode() if self._transport else None
+        self._exited.set()
+
+    async def wait(self) -> int:
+        """Wait until it has exited; the code is negative for a signal."""
+        await self._exited.wait()
+        return self.returncode or 0
+
+    async def said_all(self, within: float) -> None:
+        """Wait until both outputs are closed, but not for long: others may hold them."""
+        pipe = self._transport.get_pipe_transport(1) if self._transport else None
+        loop = asyncio.get_running_loop()
+        until = loop.time() + within
+        while pipe is not None and not pipe.is_closing() and loop.time() < until:  # noqa: ASYNC110 - asyncio tells no one
+            await asyncio.sleep(_LOOK)
+
+    def close(self) -> None:
+        """Let go of its outputs."""
+        if self._transport is not None:
+            self._transport.close()
+
+
+def _resume(pipe: asyncio.ReadTransport) -> None:
+    if not pipe.is_closing():
+        pipe.resume_reading()
+
+
+async def _start(
+    table: ProcessTable,
+    command: Sequence[str],
+    on_output: Callable[[bytes], None] | None,
+    env: Mapping[str, str],
+    cwd: str | None,
+) -> Child:
+    async with table.starting:
+        _, child = await asyncio.get_running_loop().subprocess_exec(
+            lambda: Child(on_output),
+            *command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=env,
+            cwd=cwd,
+            start_new_session=True,
+        )
+    return child
+
+
 class Processes:
     """The processes of one call. Costs nothing until one is started."""
 
-    def __init__(self, call_id: str = "") -> None:
+    def __init__(self, call_id: str = "", table: ProcessTable | None = None) -> None:
+        self._table = table or ProcessTable()
         self._mark = f"{call_id or 'call'}:{new_id('tree')}"
         self._groups: set[int] = set()
         self._has_started = False
-        self._started: list[Any] = []
+        self._started: list[asyncio.Future[Child]] = []
 
     def environment(self, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
         """Return the environment for a child process, with the mark by which it and its children are found."""
@@ -59,14 +145,21 @@ class Processes:
         self._has_started = True
         self._groups.add(pid)
 
-    async def start(self, *command: str, env: Mapping[str, str] | None = None, **options: Any) -> Any:
+    async def start(
+        self,
+        *command: str,
+        on_output: Callable[[bytes], None] | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+    ) -> Child:
         """Start a child process in a session of its own, so that a signal meets it and its children together."""
         marked = self.environment(os.environ if env is None else env)
-        self._has_started = True  # whoever is cancelled in the next line has a child that nobody named
-        process = await asyncio.create_subprocess_exec(*command, env=marked, start_new_session=True, **options)
-        self._groups.add(process.pid)
-        self._started.append(process)
-        return process
+        self._has_started = True
+        starting = asyncio.ensure_future(_start(self._table, command, on_output, marked, cwd))
+        self._started.append(starting)
+        child = await asyncio.shield(starting)  # whoever is cancelled here has a child all the same
+        self._groups.add(child.pid)
+        return child
 
     async def end(self) -> list[Survivor]:
         """End every process of the call: ask, and a moment later insist. Return those that had to be killed.
@@ -76,20 +169,27 @@ class Processes:
         if not self._has_started:
             return []
         try:
+            if starting := [start for start in self._started if not start.done()]:
+                await asyncio.wait(starting)
             return await self._end()
         except asyncio.CancelledError:
             self.kill()
             raise
         finally:
-            for process in self._started:
-                process._transport.close()  # its pipes may be held open by someone who is none of ours
-            self._started.clear()
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Close the pipes: they may be held open by someone who is none of ours."""
+        for start in self._started:
+            if start.done() and not start.cancelled() and start.exception() is None:
+                start.result().close()
+        self._started.clear()
 
     async def _end(self) -> list[Survivor]:
         alive = await self._signal(signal.SIGTERM)
         if not await self._gone_within(POLITE, alive):
             return []
-        refused = await asyncio.to_thread(self._find)
+        refused = await self.find()
         await self._signal(signal.SIGKILL)
         left = await self._gone_within(LAST - POLITE, refused, again=signal.SIGKILL)
         return [Survivor(pid, name, pid not in left) for pid, name in sorted(refused.items())]
@@ -99,64 +199,117 @@ class Processes:
     ) -> dict[int, str]:
         """Wait for the processes to be gone; return those that are not. What they start meanwhile counts too."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + seconds
+        until, pause = loop.time() + seconds, _LOOK
         while alive and loop.time() < until:
-            await asyncio.sleep(_LOOK)
-            alive = await asyncio.to_thread(self._find)
+            await asyncio.sleep(min(pause, max(0.0, until - loop.time())))
+            pause *= 1.5
+            alive = await self.find()
             if again is not None and alive:
                 _send(alive, again)
         return alive
 
     async def _signal(self, number: signal.Signals) -> dict[int, str]:
-        found = await asyncio.to_thread(self._find)
+        found = await self.find()
         _send(found, number)
         return found
 
     def kill(self) -> None:
         """Kill everything, now: the last line, for where there is no time to wait."""
         for _ in range(5):  # what forks while it is looked for is found the next time
-            found = self._find()
+            found = self._find_now()
             if not found:
                 break
             _send(found, signal.SIGKILL)
 
-    def _find(self) -> dict[int, str]:
-        """Return the living processes of the call, by their ids."""
-        if not _PROC.joinpath("self/environ").exists():
-            return {pid: "group" for pid in self._groups if _group_lives(pid)}
-        return _marked(f"{MARK}={self._mark}".encode(), self._groups)
+    async def find(self) -> dict[int, str]:
+        """Return the living processes of the call: their ids and names."""
+        if not _HAS_PROC:
+            return self._living_groups()
+        return _of_call(await self._table.look(), self._mark, self._groups)
+
+    def _find_now(self) -> dict[int, str]:
+        return _of_call(self._table.look_now(), self._mark, self._groups) if _HAS_PROC else self._living_groups()
+
+    def _living_groups(self) -> dict[int, str]:
+        return {pid: "group" for pid in self._groups if _group_lives(pid)}
 
 
-def _marked(mark: bytes, groups: set[int]) -> dict[int, str]:
-    """Return the processes that carry a mark, lead a group of ours, or come from one that does."""
-    parents: dict[int, int] = {}
-    ours: dict[int, str] = {}
-    names: dict[int, str] = {}
-    for entry in os.listdir(_PROC):
-        if not entry.isdigit():
-            continue
-        pid = int(entry)
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            stat = (_PROC / entry / "stat").read_bytes()
-            name, rest = stat[stat.index(b"(") + 1 : stat.rindex(b")")], stat[stat.rindex(b")") + 2 :].split()
-            if rest[0] in (b"Z", b"X"):
-                continue
-            parents[pid], names[pid] = int(rest[1]), name.decode(errors="replace")
-            if int(rest[2]) in groups or int(rest[3]) in groups or _carries(entry, mark):
-                ours[pid] = names[pid]
-    grew = True
+class Seen(msgspec.Struct, frozen=True, gc=False):
+    """A living process, as `/proc` shows it."""
+
+    pid: int
+    parent: int
+    group: int
+    session: int
+    name: str
+    mark: str
+
+
+class ProcessTable:
+    """Looks at the machine's processes for all calls together: one look at a time, shared by whoever waits for one.
+
+    Also starts processes one after the other, so that many calls at once do not hold the loop.
+    """
+
+    def __init__(self) -> None:
+        self.starting = asyncio.Lock()
+        self._looking: asyncio.Task[list[Seen]] | None = None
+        self._next: asyncio.Task[list[Seen]] | None = None
+        self._marks: dict[tuple[int, bytes], str] = {}
+
+    async def look(self) -> list[Seen]:
+        """Return the processes that live at some moment after this was called."""
+        if self._next is None or self._next.done():
+            self._next = asyncio.create_task(self._look_after(self._looking))
+        return await asyncio.shield(self._next)
+
+    async def _look_after(self, before: asyncio.Task[list[Seen]] | None) -> list[Seen]:
+        if before is not None and not before.done():
+            await asyncio.wait({before})
+        self._looking, self._next = asyncio.current_task(), None  # who asks from now on wants to see what comes later
+        return await asyncio.to_thread(self.look_now)
+
+    def look_now(self) -> list[Seen]:
+        """Return the living processes; it takes a moment, so not in a loop that others wait for."""
+        marks: dict[tuple[int, bytes], str] = {}
+        found = [seen for entry in os.listdir(_PROC) if entry.isdigit() and (seen := self._see(entry, marks))]
+        self._marks = marks
+        return found
+
+    def _see(self, entry: str, marks: dict[tuple[int, bytes], str]) -> Seen | None:
+        try:
+            with open(f"/proc/{entry}/stat", "rb") as file:
+                stat = file.read()
+        except OSError:
+            return None  # it has just ended
+        name, rest = stat[stat.index(b"(") + 1 : stat.rindex(b")")], stat[stat.rindex(b")") + 2 :].split()
+        if rest[0] in (b"Z", b"X"):
+            return None
+        born = (int(entry), rest[19])
+        mark = self._marks.get(born)
+        marks[born] = mark = _mark_of(entry) if mark is None else mark
+        return Seen(born[0], int(rest[1]), int(rest[2]), int(rest[3]), name.decode(errors="replace"), mark)
+
+
+def _mark_of(entry: str) -> str:
+    """Return the mark of the call that a process belongs to. It has it from its birth, or never."""
+    with contextlib.suppress(OSError), open(f"/proc/{entry}/environ", "rb") as file:
+        for line in file.read().split(b"\0"):
+            if line.startswith(_MARKED):
+                return line[len(_MARKED) :].decode(errors="replace")
+    return ""
+
+
+def _of_call(seen: Sequence[Seen], mark: str, groups: set[int]) -> dict[int, str]:
+    """Return the processes that carry a mark, are in a group of ours, or come from one that does."""
+    ours = {each.pid: each.name for each in seen if each.mark == mark or {each.group, each.session} & groups}
+    grew = bool(ours)
     while grew:
-        children = {pid: names[pid] for pid, parent in parents.items() if parent in ours and pid not in ours}
+        children = {each.pid: each.name for each in seen if each.parent in ours and each.pid not in ours}
         ours |= children
         grew = bool(children)
     ours.pop(os.getpid(), None)
     return ours
-
-
-def _carries(entry: str, mark: bytes) -> bool:
-    with contextlib.suppress(OSError):
-        return mark in (_PROC / entry / "environ").read_bytes().split(b"\0")
-    return False
 
 
 def _group_lives(leader: int) -> bool:

@@ -11,8 +11,7 @@ from .tools import Approval, ToolContext, ToolOutput
 
 MOST_OUTPUT = 1_000_000
 """Bytes of output that are kept: of more, the head and the tail."""
-_READ = 65_536
-_LAST_READ = 0.5
+_LAST_WORDS = 0.3
 """Seconds for which output is still read when the command has ended: what it started may hold the pipe open."""
 PRIVATE = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
 """A variable with one of these words in its name is not passed on: an upstream's key is not for a model."""
@@ -46,23 +45,12 @@ class Shell:
         if not isinstance(command, str) or not command.strip() or "\0" in command:
             return ToolOutput("command is missing.", is_error=True)
         await asyncio.to_thread(self._folder.mkdir, parents=True, exist_ok=True)
-        process = await context.processes.start(
-            "/bin/sh",
-            "-c",
-            command,
-            env=_environment(),
-            cwd=str(self._folder),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
         kept = _Kept(context)
-        reading = asyncio.create_task(kept.read(process.stdout))
-        try:
-            code = await process.wait()
-            await asyncio.wait({reading}, timeout=_LAST_READ)
-        finally:
-            reading.cancel()
+        child = await context.processes.start(
+            "/bin/sh", "-c", command, on_output=kept.take, env=_environment(), cwd=str(self._folder)
+        )
+        code = await child.wait()
+        await child.said_all(_LAST_WORDS)
         return _told(kept.text(), code)
 
 
@@ -86,11 +74,11 @@ class _Kept:
         self._tail = bytearray()
         self._dropped = 0
 
-    async def read(self, stream: asyncio.StreamReader) -> None:
-        while data := await stream.read(_READ):
-            self._keep(data)
-            lines = data.rstrip().rsplit(b"\n", 1)
-            self._context.progress(lines[-1][-200:].decode(errors="replace"))
+    def take(self, data: bytes) -> None:
+        """Keep what was said, and show the last line of it."""
+        self._keep(data)
+        lines = data[-1000:].rstrip().rsplit(b"\n", 1)
+        self._context.progress(lines[-1][-200:].decode(errors="replace"))
 
     def _keep(self, data: bytes) -> None:
         half = MOST_OUTPUT // 2

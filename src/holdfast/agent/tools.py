@@ -24,7 +24,7 @@ from typing import Any, Literal, Protocol, get_args, get_type_hints, overload, r
 
 import msgspec
 
-from .processes import Processes
+from .processes import Processes, ProcessTable
 
 Approval = Literal["allow", "ask", "deny"]
 
@@ -53,11 +53,12 @@ class ToolContext:
         session_id: str | None = None,
         call_id: str = "",
         progress: Callable[[str, float | None], None] | None = None,
+        table: ProcessTable | None = None,
     ) -> None:
         self.run_id = run_id
         self.session_id = session_id
         self.call_id = call_id
-        self.processes = Processes(call_id)
+        self.processes = Processes(call_id, table)
         """Child processes that have to be gone when the call is over, with all that they started."""
         self.lingers = ""
         """What a stop could not end, in words for the receipt: a thread, a call elsewhere."""

@@ -14,6 +14,7 @@ import msgspec
 from ..agent.desk import Desk, Scope
 from ..agent.files import Files
 from ..agent.loop import Agent, AgentLimits, Ask, Messages, Work
+from ..agent.processes import ProcessTable
 from ..agent.shell import Shell
 from ..agent.tools import Tool
 from ..comparisons import Price
@@ -106,6 +107,7 @@ class AgentSources:
         if self.agents:
             providers.add(AgentModels(self.agents))
         self._desks: dict[str, Desk] = {}
+        self._table = ProcessTable()
         self.engine: Engine | None = None
 
     # which agent
@@ -180,6 +182,7 @@ class AgentSources:
             run_id=run.id,
             session_id=record.session_id,
             done=done,
+            table=self._table,
             beat=min(5.0, run.idle / 3) if run.idle else 5.0,
         )
         self._desks[run.id] = work.desk

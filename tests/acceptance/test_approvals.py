@@ -1,0 +1,275 @@
+"""Approvals: what a tool may do is asked in the stream and answered by a person, whenever that person comes."""
+
+import asyncio
+
+import pytest
+
+from holdfast.store.sqlite import SqliteStore
+from tests.requirements import requirement
+from tests.support.agents import check_anthropic, check_openai, serving
+from tests.support.native import Native
+from tests.support.server import Server, provider
+from tests.support.upstream import Upstream, answer, calling
+
+PUBLISH = calling(("publish", {"text": "it"}))
+
+
+@pytest.fixture
+async def up():
+    async with Upstream() as upstream:
+        yield upstream
+
+
+@pytest.fixture
+async def world(up, tmp_path):
+    async with serving(up, tmp_path) as served:
+        yield served
+
+
+async def decide(api, run_id, approval_id, decision="allow", **more):
+    return await api.client.post(f"/api/runs/{run_id}/approvals/{approval_id}", {"decision": decision, **more})
+
+
+async def test_a_call_is_asked_for_and_runs_when_it_is_allowed(world):
+    """Nothing happens before the answer; the stream tells what is asked, and what was answered."""
+    world.up.enqueue(PUBLISH, answer("Done."))
+    _, run_id = await world.start()
+    asked = await world.until(run_id, "approval.requested")
+    before = list(world.state.called)
+    response = await decide(world.api, run_id, asked["id"], note="Go ahead.")
+    frames = await world.api.replay(run_id)
+
+    assert ("publish", '{"text": "it"}', "call_0") == (asked["tool"], asked["arguments"], asked["call"])
+    assert asked["expires_at"] > 0
+    assert [] == before
+    assert 200 == response.status
+    assert ["publish it"] == world.state.called
+    decided = next(frame.json() for frame in frames if frame.event == "approval.decided")
+    assert (asked["id"], "allow", "Go ahead.") == (decided["id"], decided["decision"], decided["note"])
+    assert "completed" == frames[-1].json()["settlement"]["outcome"]
+
+
+async def test_a_call_that_is_denied_does_not_run_and_the_model_is_told_why(world):
+    """A no with a reason lets the model look for another way."""
+    world.up.enqueue(PUBLISH, answer("I see."))
+    session_id, run_id = await world.start()
+    asked = await world.until(run_id, "approval.requested")
+    await decide(world.api, run_id, asked["id"], "deny", note="Not on a Friday.")
+    settlement = await world.api.settled(run_id)
+    told = world.up.requests[-1].body["messages"][-1]["content"]
+
+    assert [] == world.state.called
+    assert "denied" in told
+    assert "Not on a Friday." in told
+    assert "completed" == settlement["outcome"]
+    check_openai(await world.next_turn(session_id))
+
+
+async def test_a_tool_that_the_settings_deny_is_never_asked_for(up, tmp_path):
+    """The settings have the last word, over the tool's own too."""
+    async with serving(up, tmp_path, approvals={"publish": "deny"}) as world:
+        up.enqueue(PUBLISH, answer("I see."))
+        _, run_id = await world.start()
+        frames = await world.api.replay(run_id)
+
+    assert [] == world.state.called
+    assert "approval.requested" not in [frame.event for frame in frames]
+    assert "the settings deny it" in up.requests[-1].body["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize(
+    ("scope", "same_session", "other_session"), [("once", 1, 1), ("session", 0, 1), ("always", 0, 0)]
+)
+async def test_an_answer_holds_once_for_the_session_or_always(world, scope, same_session, other_session):
+    """Nobody wants to be asked ten times, and nobody wants to have said yes to everything."""
+    world.up.enqueue(PUBLISH, answer("Done."))
+    session_id, run_id = await world.start()
+    asked = await world.until(run_id, "approval.requested")
+    assert 200 == (await decide(world.api, run_id, asked["id"], scope=scope)).status
+    await world.api.settled(run_id)
+
+    assert same_session == await _asked_again(world, session_id)
+    assert other_session == await _asked_again(world, await world.api.new_session())
+
+
+async def _asked_again(world, session_id) -> int:
+    """How often the next run asks; whatever it asks is denied."""
+    world.up.enqueue(PUBLISH, answer("Done."))
+    run_id = await world.api.start(session_id, "Again", "agent/helper")
+    reader, times = await world.api.events(run_id), 0
+    while (frame := await reader.next_event()) is not None:
+        if frame.event == "approval.requested":
+            times += 1
+            await decide(world.api, run_id, frame.json()["id"], "deny")
+    return times
+
+
+async def test_calls_side_by_side_are_asked_for_one_by_one_and_others_run_meanwhile(world):
+    """An answer is for one call; a call that needs none does not wait."""
+    world.up.enqueue(calling(("publish", {"text": "a"}), ("add", {"a": 1, "b": 1}), ("publish", {"text": "b"})))
+    world.up.enqueue(answer("Done."))
+    _, run_id = await world.start()
+    reader, asked, results = await world.api.events(run_id), {}, []
+    while len(asked) < 2 or not results:
+        frame = await reader.next_event()
+        if frame.event == "approval.requested":
+            asked[frame.json()["call"]] = frame.json()["id"]
+        elif frame.event == "tool.result":
+            results.append(frame.json()["id"])
+    await decide(world.api, run_id, asked["call_2"])
+    await decide(world.api, run_id, asked["call_0"], "deny")
+    await world.api.settled(run_id)
+    shown = world.up.requests[-1].body["messages"]
+    told = {said["tool_call_id"]: said["content"] for said in shown if said["role"] == "tool"}
+
+    assert ["call_1"] == results
+    assert ["add", "publish b"] == world.state.called
+    assert ("2", "published b") == (told["call_1"], told["call_2"])
+    assert "denied" in told["call_0"]
+
+
+async def test_a_stale_answer_is_a_conflict_and_an_unknown_one_is_not_there(world):
+    """The first answer stands, and nothing is done twice."""
+    world.up.enqueue(PUBLISH, answer("Done."))
+    _, run_id = await world.start()
+    asked = await world.until(run_id, "approval.requested")
+    first, second = await asyncio.gather(
+        decide(world.api, run_id, asked["id"]), decide(world.api, run_id, asked["id"], "deny")
+    )
+    await world.api.settled(run_id)
+    late = await decide(world.api, run_id, asked["id"])
+    unknown = await decide(world.api, run_id, "apr_unknown")
+    bad = await decide(world.api, run_id, asked["id"], "perhaps")
+
+    assert [200, 409] == sorted([first.status, second.status])
+    assert 409 == late.status
+    assert "stale_approval" == (await late.json())["error"]["code"]
+    assert (404, 400) == (unknown.status, bad.status)
+    assert len(world.state.called) <= 1
+
+
+async def test_a_deny_for_good_and_a_session_that_is_none_are_refused(world):
+    """What is not kept is not accepted as if it were."""
+    world.up.enqueue(PUBLISH, answer("Done."))
+    _, run_id = await world.start()
+    asked = await world.until(run_id, "approval.requested")
+
+    assert 400 == (await decide(world.api, run_id, asked["id"], "deny", scope="always")).status
+    assert 200 == (await decide(world.api, run_id, asked["id"])).status
+
+
+async def test_a_run_that_waits_can_be_stopped_at_once(world):
+    """The call did not run, which is certain, and history says so."""
+    world.up.enqueue(PUBLISH)
+    session_id, run_id = await world.start()
+    asked = await world.until(run_id, "approval.requested")
+    stopped = await world.api.stop(run_id)
+    late = await decide(world.api, run_id, asked["id"])
+    shown = await world.next_turn(session_id)
+
+    assert ("stopped", "user") == (stopped["settlement"]["outcome"], stopped["settlement"]["by"])
+    assert 409 == late.status
+    assert [] == world.state.called
+    assert "waiting for an approval and did not run" in shown[2]["content"]
+    check_openai(shown)
+    check_anthropic(shown)
+
+
+async def test_an_approval_expires_and_the_run_says_so(up, tmp_path):
+    """A question that nobody answers ends the run truthfully: it has failed, and nothing ran."""
+    async with serving(up, tmp_path, approval_timeout=0.3) as world:
+        up.enqueue(PUBLISH)
+        session_id, run_id = await world.start()
+        settlement = await world.api.settled(run_id)
+        check_openai(await world.next_turn(session_id))
+
+    assert ("failed", "approval_expired") == (settlement["outcome"], settlement["error"]["code"])
+    assert [] == world.state.called
+
+
+async def test_waiting_is_no_silence_and_costs_no_time(up, tmp_path):
+    """Neither the idle limit nor the deadline nor the agent's time ends a run that only waits for a person."""
+    limits = {"idle_limit": 0.3, "deadline": 0.5}
+    async with serving(up, tmp_path, settings=limits, max_seconds=0.8) as world:
+        up.enqueue(PUBLISH, answer("Done."))
+        _, run_id = await world.start()
+        asked = await world.until(run_id, "approval.requested")
+        await asyncio.sleep(1.2)  # longer than each of them
+        await decide(world.api, run_id, asked["id"])
+        settlement = await world.api.settled(run_id)
+
+    assert "completed" == settlement["outcome"]
+    assert ["publish it"] == world.state.called
+
+
+# Restarts. The shell is the tool that a real server has; it writes a line each time that it runs.
+
+
+AGENT = """
+[[agents]]
+name = "helper"
+model = "up/m"
+tools = ["shell"]
+folder = "{folder}"
+"""
+RUN = calling(("shell", {"command": "echo ran >> runs"}))
+
+
+@requirement("crash.no-repeat")
+@pytest.mark.parametrize("how", ["sigterm", "kill9"])
+async def test_a_run_that_waits_goes_on_waiting_after_a_restart(up, tmp_path, how):
+    """Approvals may take a day. Neither an update of the server nor its death takes the question back."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    up.enqueue(RUN, answer("Done."))
+    config = AGENT.format(folder=folder)
+    async with Server(tmp_path, [provider(up.base_url, models=["m"])], config=config) as server:
+        async with server.client() as client:
+            api = Native(client)
+            session_id = await api.new_session()
+            run_id = await api.start(session_id, "Go", "agent/helper")
+            reader = await api.events(run_id)
+            while (frame := await reader.next_event()).event != "approval.requested":
+                pass
+            if how == "kill9":
+                await server.kill9()
+            else:
+                await server.terminate()
+            await server.restart()
+        async with server.client() as client:
+            api = Native(client)
+            going_on = await api.run(run_id)
+            assert not (folder / "runs").exists()
+            response = await decide(api, run_id, frame.json()["id"])
+            while response.status == 409:  # it is being taken up
+                response = await decide(api, run_id, frame.json()["id"])
+            frames = await api.replay(run_id)
+
+    assert "running" == going_on["status"]
+    assert 200 == response.status
+    assert "ran\n" == (folder / "runs").read_text()
+    assert ("completed", "Done.") == tuple(frames[-1].json()["settlement"][name] for name in ("outcome", "text"))
+    assert [str(n) for n in range(1, len(frames) + 1)] == [frame.id for frame in frames]
+    assert ["resumed"] == [frame.json()["code"] for frame in frames if frame.event == "notice"]
+    assert 1 == sum(frame.event == "approval.requested" for frame in frames)
+
+
+async def test_an_attached_run_does_not_outlive_its_server(up, tmp_path):
+    """It lives by its client, who is gone: it is settled, not left waiting."""
+    path = str(tmp_path / "store.db")
+    up.enqueue(PUBLISH)
+    async with serving(up, tmp_path, await asyncio.to_thread(SqliteStore, path), settings={"drain": 0.1}) as world:
+        session_id = await world.api.new_session()
+        response = await world.api.client.post(
+            f"/api/sessions/{session_id}/runs",
+            {"input": "Go", "model": "agent/helper", "lifetime": "attached"},
+            headers={"Accept": "text/event-stream"},
+        )
+        while (frame := await response.next_event()).event != "approval.requested":
+            pass
+        run_id = frame.json()["run"]
+    store = await asyncio.to_thread(SqliteStore, path)
+    record = await store.get_run(run_id)
+    await store.close()
+
+    assert "settled" == record.status
