@@ -220,11 +220,6 @@ REQUIREMENTS: dict[str, str] = {
 # Promises whose capability is not in this release yet. An id leaves this set with the first test that is bound to it.
 LATER: frozenset[str] = frozenset(
     {
-        "stop.tools",
-        "busy.steer",
-        "start.agent-late-text",
-        "gone.same-for-agents",
-        "crash.no-repeat",
         "nodes.any",
         "nodes.fence",
         "nodes.takeover",

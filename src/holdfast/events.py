@@ -133,12 +133,16 @@ class ToolDelta(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_f
 
 
 class ToolCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="tool.call"):
-    """A whole tool call; `arguments` is the JSON text that the model wrote."""
+    """A whole tool call; `arguments` is the JSON text that the model wrote.
+
+    An agent calls its `own` tools itself: such a call is not for the client to answer.
+    """
 
     id: str
     name: str
     arguments: str
     choice: int = 0
+    own: bool = False
 
 
 class ToolProgress(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="tool.progress"):

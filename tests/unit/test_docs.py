@@ -19,7 +19,7 @@ from holdfast.events import Event
 from holdfast.run import Limits
 from holdfast.server.app import ENDPOINTS
 from holdfast.server.errors import CODES
-from holdfast.server.settings import KeySettings, ProviderSettings, WebhookSettings
+from holdfast.server.settings import AgentSettings, KeySettings, ProviderSettings, WebhookSettings
 from scripts import docs_settings
 from tests.requirements import LATER, REQUIREMENTS
 
@@ -253,7 +253,13 @@ def test_every_setting_says_what_it_is():
 
 
 @pytest.mark.parametrize(
-    ("title", "struct"), [("Providers", ProviderSettings), ("Keys", KeySettings), ("Webhooks", WebhookSettings)]
+    ("title", "struct"),
+    [
+        ("Providers", ProviderSettings),
+        ("Keys", KeySettings),
+        ("Webhooks", WebhookSettings),
+        ("Agents", AgentSettings),
+    ],
 )
 def test_every_field_of_a_table_of_settings_is_documented_and_no_other(title, struct):
     """A misspelt field is refused at the start, so its right name must be found."""

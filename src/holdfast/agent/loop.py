@@ -283,7 +283,7 @@ class Work:
             n += 1
             id = f"{call.id or 'call'}_{n}"
         self._ids.add(id)
-        return ToolCall(id, call.name, as_object(call.arguments))
+        return ToolCall(id, call.name, as_object(call.arguments), own=True)
 
     async def _call(self, step: Step) -> None:
         """Call the tools. It is saved that they are about to be called before any of them is."""

@@ -109,6 +109,7 @@ async def create_response(parts: Parts, request: Request) -> Response:
         owner=owner,
         message_id=new_id("msg"),
         model=model,
+        kind=parts.agents.kind_of(model),
         lifetime="detached" if body.is_detached else "attached",
         request={"params": params, RESPONSE: _asked(body, decoded, items)},
     )

@@ -142,6 +142,8 @@ class Blocks:
         if isinstance(event, (Text, Reasoning)):
             if event.choice == 0 and event.text:
                 yield from self._add("text" if isinstance(event, Text) else "thinking", event.text)
+        elif isinstance(event, ToolCall) and event.own:
+            return  # the agent answers it itself
         elif isinstance(event, (ToolDelta, ToolCall)) and event.choice == 0:
             piece = self._calls.piece(event) if isinstance(event, ToolDelta) else self._calls.whole(event)
             if piece is not None:
