@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -13,15 +14,7 @@ import msgspec
 
 from ..errors import HoldfastError
 from ..providers.sse import SSEDecoder
-from ..server.app import create_app
-from ..server.keys import Keys
-from ..server.serving import address, listen, serve_in_background
-from ..server.settings import Settings, data_folder, load_with_sources
-from ..store.opening import open_store
-from ..store.sqlite import StoreInUse
-
-NO_KEYS = Keys(Settings(), {})
-"""For a server of our own, on a port that nobody else knows."""
+from ..server.settings import Settings, load_with_sources
 
 Object = dict[str, Any]
 Query = dict[str, str | int]
@@ -130,7 +123,8 @@ async def connect(url: str | None, data: str | None, config: str | None) -> Asyn
         if url or (data is None and await is_there(http, here)):
             yield Api(http, here.rstrip("/"))
             return
-        async with _own_server(settings, sources) as own:
+        own_server = importlib.import_module(".own", __package__).own_server  # a third of the start, seldom needed
+        async with own_server(settings, sources) as own:
             yield Api(http, own)
 
 
@@ -146,16 +140,3 @@ async def is_there(http: aiohttp.ClientSession, url: str) -> bool:
         async with http.get(f"{url}/health", timeout=aiohttp.ClientTimeout(1)) as response:
             return response.status == 200 and "status" in _loosely(await response.read())
     return False
-
-
-@asynccontextmanager
-async def _own_server(settings: Settings, sources: Mapping[str, str]) -> AsyncGenerator[str]:
-    local = msgspec.structs.replace(settings, host="127.0.0.1", port=0, api_key="", keys=(), drain=0.0)
-    try:
-        store = await asyncio.to_thread(open_store, f"sqlite:{data_folder(settings)}")
-    except StoreInUse as error:
-        raise CallFailed(f"{error} If it is a server, name it with --url instead of --data.") from None
-    sock = listen(local)
-    app = await asyncio.to_thread(create_app, local, store, keys=NO_KEYS, sources=sources)
-    async with serve_in_background(app, sock):
-        yield address(sock)
