@@ -600,3 +600,93 @@ async def test_what_is_not_there_is_not_found(world):
         assert (404, "pane_not_found") == await world.compare.refused(f"{path}/continue")
     for call in ("turns", "stop", "vote", "reveal", "panes/0/reroll"):
         assert (404, "comparison_not_found") == await world.compare.refused(f"/api/comparisons/cmp_none/{call}")
+
+
+# At the same time.
+
+
+@requirement("cmp.stop-all")
+async def test_who_leaves_at_once_leaves_nothing_running(world):
+    """Before the first byte of an answer, and at any step of the start: no pane is left to nobody."""
+    names = [f"at-once-{number}" for number in range(8)]
+    world.up.models.update({name: silent() for name in names})
+    body = {"prompt": "Hush", "models": [f"up/{name}" for name in names]}
+    for streams in (True, False):
+        for how in ("fin", "rst"):
+            headers = {"Accept": "text/event-stream"} if streams else {}
+            response = await world.client.send("POST", "/api/comparisons", json=body, headers=headers)
+            response.leave(how)
+
+    await world.compare.whole(["up/echo:somebody who stays"])  # by the time of which the others have been heard
+    mine = [kept["id"] for kept in await listed(world) if kept["panes"][0]["model"] == "up/at-once-0"]
+    assert mine
+    for comparison_id in mine:
+        kept = await settled(world, comparison_id)
+        assert {("stopped", "disconnect")} == {
+            (pane["settlement"]["outcome"], pane["settlement"]["by"]) for pane in kept["panes"]
+        }
+    for request in (request for name in names for request in asked(world.up, name)):
+        await request.wait_closed()
+
+
+@requirement("cmp.reroll-fresh")
+async def test_of_two_turns_at_once_one_is_asked(world):
+    """The other is told that panes are still answering."""
+    world.up.models["twice"] = answer("once")
+    kept = await world.compare.whole(["up/twice"])
+    world.up.models["twice"] = gated("x", gate="twice", then="y")
+    path = f"/api/comparisons/{kept['id']}/turns"
+    both = [asyncio.create_task(world.client.post(path, {"prompt": f"turn {n}"}, timeout=30.0)) for n in range(2)]
+    await world.up.reached("twice")
+    (first,), _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    world.up.open("twice")
+    answers = [await task for task in both]
+
+    assert 409 == first.result().status
+    assert "comparison_running" == (await first.result().json())["error"]["code"]
+    assert [200, 409] == sorted(answer.status for answer in answers)
+    assert 2 == (await world.compare.get(kept["id"]))["turns"]
+    assert 2 == len(asked(world.up, "twice"))
+
+
+async def test_a_prompt_may_have_parts(world):
+    """They are asked as they are, shown as they are, and taken along into a session."""
+    parts = [{"type": "text", "text": "What is this?"}, {"type": "image_url", "image_url": {"url": "data:image/png,x"}}]
+    kept = await world.compare.whole(["up/parted"], prompt=parts)
+
+    assert parts == asked(world.up, "parted")[0].body["messages"][0]["content"]
+    assert (parts, [parts]) == (kept["prompt"], kept["prompts"])
+    session = await world.compare.post(f"/api/comparisons/{kept['id']}/panes/0/continue", status=201)
+    assert "What is this?" == session["title"]
+    assert parts == (await world.api.session(session["id"]))["messages"][0]["content"]
+
+
+async def test_a_silent_comparison_says_that_it_is_alive(tmp_path):
+    """With a comment, so that no proxy takes it for dead."""
+    async with (
+        Upstream() as up,
+        Server(tmp_path, [provider(up.base_url, models=None)], config="heartbeat = 0.3") as server,
+    ):
+        up.models["silent"] = silent()
+        async with server.client() as client:
+            watched = await Compare(client).begin(["up/silent"])
+            await watched.until("run.started")
+            frame = await watched.response.next_event(comments=True)
+
+            assert frame is not None
+            assert "comment" == frame.kind
+
+
+@requirement("safe.run-limit")
+async def test_every_pane_counts_as_a_start(tmp_path):
+    """A comparison is no way around the limit of starts in a minute."""
+    config = "starts_per_minute = 4"
+    async with Upstream() as up, Server(tmp_path, [provider(up.base_url, models=None)], config=config) as server:
+        async with server.client() as client:
+            compare = Compare(client)
+            await compare.whole(["up/echo:x"] * 3)
+            body = {"prompt": "Hi", "models": ["up/echo:x"] * 3}
+
+            assert (429, "rate_limited") == await compare.refused("/api/comparisons", body)
+            assert 1 == len((await Native(client).get("/api/comparisons"))["data"])
+            assert 3 == len(up.requests)
