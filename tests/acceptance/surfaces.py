@@ -548,7 +548,7 @@ def _ui_chat(model: str, chat_id: str | None) -> dict[str, Any]:
 
 async def ui_chat(world: World, model: str) -> Told:
     """The AI SDK's transport in a chat."""
-    response = await world.call("POST", "/api/chat", _ui_chat(model, f"ui {model}"))
+    response = await world.call("POST", "/api/chat", _ui_chat(model, f"ui {model.replace('/', ' ')}"))
     return of_parts(response, await response.all_events())
 
 

@@ -67,7 +67,8 @@ async def start_ag_ui(client: Client, model: str) -> str:
 
 async def start_ai_sdk(client: Client, model: str) -> str:
     parts = [{"type": "text", "text": QUESTION}]
-    body = {"id": f"chat of {model}", "model": model, "messages": [{"id": "m1", "role": "user", "parts": parts}]}
+    messages = [{"id": "m1", "role": "user", "parts": parts}]
+    body = {"id": f"chat of {model.replace('/', ' ')}", "model": model, "messages": messages}
     return await _post(client, "/api/chat", body)
 
 

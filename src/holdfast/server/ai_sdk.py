@@ -89,6 +89,8 @@ async def _ask(parts: Parts, request: Request, body: UIChat, raw: bytes) -> Run:
 
 
 async def _send(parts: Parts, request: Request, body: UIChat, chat_id: str, raw: bytes) -> Run:
+    if "/" in chat_id:
+        raise BadRequest("A chat's id has no slash: it stands in the paths to resume and to stop it.", param="id")
     session = await named_session(parts, owner_of(request), check_name(chat_id, "id"))
     messages = await parts.store.messages(session.id)
     path = branch(messages, session.head_id)
@@ -320,7 +322,7 @@ def rendering_of(run: Run) -> ai_sdk.Parts:
     return ai_sdk.Parts(run.id, run.record.request.get(UI_MESSAGE))
 
 
-_CHAT = "/api/chat/{chat_id:path}"
+_CHAT = "/api/chat/{chat_id}"
 
 ENDPOINTS = [
     Endpoint(
