@@ -44,7 +44,7 @@ function Figures({ parts, title }: { parts: (string | false | null | undefined)[
 }
 
 function speed({ settlement, startedAt, settledAt, firstWordAfter }: Ending): string | null {
-  if (!startedAt || !settledAt) return null;
+  if (!startedAt || !settledAt || settlement.outcome === "interrupted" || settlement.outcome === "failed") return null;
   const about = settlement.usage.source === "estimated" ? "≈ " : "";
   const took = Date.parse(settledAt) - Date.parse(startedAt) - (firstWordAfter ?? 0);
   if (took < 200 || settlement.usage.output_tokens < 5) return null;

@@ -147,12 +147,27 @@ function renderInline(token: Token): ComponentChildren {
     case "html":
       return token.text;
     case "text":
-      return "tokens" in token && token.tokens ? inlines(token.tokens) : decodeEntities(token.text);
+      return "tokens" in token && token.tokens ? inlines(token.tokens) : inPieces(decodeEntities(token.text));
     case "checkbox":
       return renderBlock(token);
     default:
       return "raw" in token ? token.raw : null;
   }
+}
+
+const PIECE = 500;
+
+/** A long text as several text nodes. While it grows only the last one changes, and the browser keeps the other lines. */
+function inPieces(text: string): ComponentChildren {
+  if (text.length <= PIECE) return text;
+  const pieces: string[] = [];
+  for (let from = 0; from < text.length; ) {
+    const space = text.indexOf(" ", from + PIECE);
+    const to = space < 0 ? text.length : space + 1;
+    pieces.push(text.slice(from, to));
+    from = to;
+  }
+  return pieces;
 }
 
 const LINKS = new Set(["http:", "https:", "mailto:"]);

@@ -16,6 +16,9 @@ export interface Notice {
   message: string;
 }
 
+/** The longest pause between two drawings, in milliseconds. */
+const REST = 250;
+
 export class LiveRun {
   /** Grows with each frame that has something new to draw. */
   readonly version = signal(0);
@@ -32,6 +35,7 @@ export class LiveRun {
   settlement: Settlement | null = null;
   readonly beganAt = performance.now();
   #isDrawing = false;
+  #isStale = false;
 
   constructor(
     readonly id: string,
@@ -116,15 +120,24 @@ export class LiveRun {
     this.tools = at < 0 ? [...this.tools, changed] : this.tools.with(at, changed);
   }
 
+  /** Draw what is new with the next frame; where drawing takes long, leave the page as much time again for other things. */
   #draw(): void {
+    this.#isStale = true;
     if (this.#isDrawing) return;
     this.#isDrawing = true;
     const draw = () => {
-      this.#isDrawing = false;
+      const began = performance.now();
+      this.#isStale = false;
       this.version.value++;
+      setTimeout(() => setTimeout(() => this.#rest(), Math.min(REST, performance.now() - began)));
     };
     // A hidden tab gets no frames; it is brought up to date now and then, so that its title and its text are right.
     if (document.visibilityState === "visible") requestAnimationFrame(draw);
-    else setTimeout(draw, 250);
+    else setTimeout(draw, REST);
+  }
+
+  #rest(): void {
+    this.#isDrawing = false;
+    if (this.#isStale) this.#draw();
   }
 }
