@@ -52,6 +52,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     match: Match = "contains"
     state: State = "running"
     settled_at: float | None = None
+    key: str = ""
+    """The document that holds the caller's idempotency key, where there was one."""
     again_at: float | None = None
     """Cells that had failed before this moment are asked again."""
     done: int | None = None

@@ -5,7 +5,6 @@ import csv
 import datetime
 import io
 import time
-from collections import Counter
 
 import pytest
 
@@ -13,6 +12,7 @@ from holdfast.server.app import create_app
 from holdfast.server.settings import KeySettings, ProviderSettings, Settings
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
+from tests.support.batches import MODELS, World, asked_of, place
 from tests.support.native import Native
 from tests.support.served import Served
 from tests.support.server import Server, provider
@@ -32,62 +32,7 @@ from tests.support.upstream import (
     answer,
 )
 
-MODELS = ["up/a", "up/b", "up/c"]
 KEYS = (KeySettings("ann", key_env="ANN"), KeySettings("bob", key_env="BOB"))
-
-
-class World:
-    """An upstream with three models, and a server that has them."""
-
-    def __init__(self, up, client):
-        self.up = up
-        self.client = client
-        self.api = Native(client)
-
-    async def create(self, prompts=3, models=MODELS, **more):
-        asked = [{"prompt": f"Question {number}"} for number in range(prompts)] if isinstance(prompts, int) else prompts
-        response = await self.client.post("/api/batches", {"models": models, "prompts": asked, **more})
-        assert 202 == response.status, await response.text()
-        return await response.json()
-
-    async def get(self, batch):
-        return await self.api.get(f"/api/batches/{batch['id']}")
-
-    async def settled(self, batch):
-        """Wait until a batch has ended; its object as its readers are told."""
-        frames = await (await self.client.get(f"/api/batches/{batch['id']}/events")).all_events()
-        assert "batch.settled" == frames[-1].event
-        return frames[-1].json()["batch"]
-
-    async def progressed(self, batch, done):
-        """Wait until so many cells are done."""
-        progress = await self.client.get(f"/api/batches/{batch['id']}/events")
-        while (frame := await progress.next_event()) is not None and frame.event == "batch.progress":
-            if frame.json()["progress"]["done"] >= done:
-                progress.leave()
-                return
-        raise AssertionError("it ended before")
-
-    async def cells(self, batch):
-        return (await self.api.get(f"/api/batches/{batch['id']}/cells?limit=1000"))["data"]
-
-    async def report(self, batch, **query):
-        asked = "&".join(f"{name}={value}" for name, value in query.items())
-        told = await self.api.get(f"/api/batches/{batch['id']}/report?{asked}")
-        return {model["model"]: model for model in told["models"]}
-
-    async def post(self, batch, what, body=None):
-        response = await self.client.post(f"/api/batches/{batch['id']}/{what}", body)
-        assert 200 == response.status, await response.text()
-        return await response.json()
-
-    def asked(self):
-        """How often each model was asked each question."""
-        return asked_of(self.up)
-
-
-def asked_of(up):
-    return Counter((request.model, request.body["messages"][-1]["content"]) for request in up.requests)
 
 
 @pytest.fixture
@@ -155,10 +100,6 @@ async def test_kill_9_half_way_loses_repeats_and_double_counts_nothing(tmp_path)
     assert sum(asked.values()) - 600 <= 8, "only what was being asked is asked again"
     assert {1} == {asked[place(cell)] for cell in cells if cell["settled_at"] < killed_at}, "and never what was kept"
     assert 300 <= len([cell for cell in cells if cell["settled_at"] < killed_at]) < 600
-
-
-def place(cell):
-    return cell["model"].removeprefix("up/"), cell["prompt"]
 
 
 @requirement("batch.stop")
@@ -336,6 +277,23 @@ async def test_a_deleted_batch_leaves_nothing(world):
     for request in world.up.requests:
         if request.model == "b":
             await request.wait_closed()
+
+
+@requirement("batch.once")
+async def test_the_same_key_begins_one_batch(world):
+    """A client that did not hear the answer asks again: also twice at once, and never for something else."""
+    body = {"models": ["up/a"], "prompts": [{"prompt": "?"}]}
+    headers = {"idempotency-key": "k"}
+
+    responses = await asyncio.gather(*(world.client.post("/api/batches", body, headers=headers) for _ in range(3)))
+    [batch_id] = {(await response.json())["id"] for response in responses}
+    await world.settled({"id": batch_id})
+    other = await world.client.post("/api/batches", {**body, "name": "other"}, headers=headers)
+
+    assert 1 == len(world.up.requests)
+    assert 1 == len((await world.api.get("/api/batches"))["data"])
+    assert (409, "idempotency_conflict") == (other.status, (await other.json())["error"]["code"])
+    await world.client.request("DELETE", f"/api/batches/{batch_id}")
 
 
 async def test_batches_are_listed_the_newest_first_page_by_page(world):

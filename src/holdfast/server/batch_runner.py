@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -18,19 +19,21 @@ import msgspec
 from ..batches import UNANSWERED, Batch, Cell, Outcome, Prompt, State, agrees
 from ..comparisons import Price, cost
 from ..engine import Engine
-from ..errors import HoldfastError, ShuttingDown, StaleDocument, StoreUnavailable
+from ..errors import HoldfastError, IdempotencyConflict, ShuttingDown, StaleDocument, StoreUnavailable
 from ..events import AnySettlement, Failed, Interrupted, Reasoning, Stopped, Text, ToolCall, ToolDelta
 from ..history import outcome
 from ..ids import new_id
 from ..run import Run
-from ..store import Document, RunRecord, Store
+from ..store import Document, Idempotency, RunRecord, Store
 from ..wire import native
+from .keys import digest
 from .patterns import Patterns
 
 logger = logging.getLogger("holdfast")
 T = TypeVar("T")
 
 KIND = "batch"
+KEYS = "batch_key"
 PAGE = 200
 PROMPTS_TOGETHER = 100
 """Prompts in one document."""
@@ -84,7 +87,7 @@ class BatchRunner:
             if batch.state == "running":
                 self._work_on(document)
             elif batch.state in ("making", "deleting"):
-                self._spawn(self._erase(document.id))
+                self._spawn(self._erase(document.id, batch.key))
 
     async def close(self) -> None:
         """Keep the answers that are there, and leave the rest to the next process. The engine is closed before."""
@@ -109,18 +112,43 @@ class BatchRunner:
 
     # what can be asked of it
 
-    async def create(self, owner: str, batch: Batch, prompts: Sequence[Prompt]) -> Document:
-        """Keep a batch with its prompts, then begin. What was kept only in part is erased at the next start."""
+    async def create(
+        self, owner: str, batch: Batch, prompts: Sequence[Prompt], key: Idempotency | None = None
+    ) -> Document:
+        """Keep a batch with its prompts, then begin. What was kept only in part is erased at the next start.
+
+        A repeated key gives the batch that it began the first time.
+        """
+        if key is None:
+            return await self._create(new_id("bat"), owner, batch, prompts)
+        key_id = digest(f"{owner}\n{key.key}")
+        async with self._lock(key_id):  # two at once are one
+            batch_id = await self._named_by(key, key_id)
+            known = await self._store.get_document(KIND, batch_id)
+            if known is not None and batch_in(known).state != "making":
+                return known
+            await self._erase_parts(batch_id)  # of an attempt that nobody was told of
+            return await self._create(batch_id, owner, msgspec.structs.replace(batch, key=key_id), prompts)
+
+    async def _named_by(self, key: Idempotency, key_id: str) -> str:
+        """Return the id that a key stands for, kept before the batch is; `IdempotencyConflict` for another request."""
+        kept = await self._store.get_document(KEYS, key_id)
+        if kept is None:
+            body = {"digest": key.digest, "batch": new_id("bat")}
+            kept = await self._store.put_document(Document(kind=KEYS, id=key_id, owner=key.owner, body=body))
+        if kept.body["digest"] != key.digest:
+            raise IdempotencyConflict
+        return str(kept.body["batch"])
+
+    async def _create(self, id: str, owner: str, batch: Batch, prompts: Sequence[Prompt]) -> Document:
         now = self._engine.now()
-        made = Document(kind=KIND, id=new_id("bat"), owner=owner, created_at=now, updated_at=now)
+        made = Document(kind=KIND, id=id, owner=owner, created_at=now, updated_at=now)
         making = msgspec.structs.replace(made, body=msgspec.to_builtins(_in_state(batch, "making")))
         document = await self._store.put_document(making)
         for first in range(0, len(prompts), PROMPTS_TOGETHER):
             page = msgspec.to_builtins(prompts[first : first + PROMPTS_TOGETHER])
-            id = f"{made.id}:{first:05}"
-            await self._store.put_document(
-                Document(kind=prompts_of(made.id), id=id, owner=owner, created_at=now, body={"prompts": page})
-            )
+            kept = Document(kind=prompts_of(id), id=f"{id}:{first:05}", owner=owner, created_at=now)
+            await self._store.put_document(msgspec.structs.replace(kept, body={"prompts": page}))
         document = await self._put(document, _in_state(batch, "running"))
         self._work_on(document)
         return document
@@ -142,6 +170,8 @@ class BatchRunner:
         async with self._lock(document.id):
             document = await self._reread(document)
             batch = batch_in(document)
+            if batch.state == "running":
+                self._work_on(document)
             if batch.state == "running" or (batch.state == "finished" and not (failed and batch.failed)):
                 return document
             again_at = self._engine.now() if failed else batch.again_at
@@ -158,14 +188,19 @@ class BatchRunner:
             await self._put(document, _in_state(batch_in(document), "deleting"))
             if (work := self._works.get(document.id)) is not None:
                 await work.stop()
-        self._spawn(self._erase(document.id))
+        self._spawn(self._erase(document.id, batch_in(document).key))
 
-    async def _erase(self, batch_id: str) -> None:
+    async def _erase(self, batch_id: str, key_id: str) -> None:
+        if key_id:
+            await self._forget(KEYS, key_id)
+        await self._erase_parts(batch_id)
+        self._locks.pop(batch_id, None)
+
+    async def _erase_parts(self, batch_id: str) -> None:
         for kind in (cells_of(batch_id), prompts_of(batch_id)):
-            while page := await self._insist(lambda kind=kind: self._store.list_documents(kind, limit=PAGE)):  # type: ignore[misc]
+            while page := await self._insist(partial(self._store.list_documents, kind, limit=PAGE)):
                 await asyncio.gather(*(self._forget(kind, each.id) for each in page))
         await self._forget(KIND, batch_id)
-        self._locks.pop(batch_id, None)
 
     async def _forget(self, kind: str, id: str) -> None:
         await self._insist(lambda: self._store.delete_document(kind, id))
@@ -174,7 +209,8 @@ class BatchRunner:
 
     def work(self, batch_id: str) -> Work | None:
         """Return what goes on for a batch, if anything does."""
-        return self._works.get(batch_id)
+        work = self._works.get(batch_id)
+        return None if work is None or (work.task is not None and work.task.done()) else work
 
     async def prompts(self, batch_id: str) -> list[Prompt]:
         """Return the prompts of a batch in their order."""
@@ -198,16 +234,14 @@ class BatchRunner:
 
     async def _all(self, kind: str) -> AsyncGenerator[Document]:
         before: str | None = None
-        while page := await self._insist(
-            lambda before=before: self._store.list_documents(kind, before=before, limit=PAGE)  # type: ignore[misc]
-        ):
+        while page := await self._insist(partial(self._store.list_documents, kind, before=before, limit=PAGE)):
             for document in page:
                 yield document
             before = page[-1].id
 
     async def counts(self, document: Document) -> dict[str, int]:
         """Return how far a batch has come."""
-        batch, work = batch_in(document), self._works.get(document.id)
+        batch, work = batch_in(document), self.work(document.id)
         if work is not None:
             await work.ready.wait()
             return {"total": batch.total, "done": work.done, "failed": work.failed, "running": work.running}
@@ -232,10 +266,14 @@ class BatchRunner:
     # working
 
     def _work_on(self, document: Document) -> None:
-        if document.id not in self._works:
-            self._works[document.id] = work = Work(self, document)
+        if self.work(document.id) is None:
+            self._works[document.id] = work = Work(document)
             work.task = asyncio.create_task(self._work(work))
-            work.task.add_done_callback(lambda _: self._works.pop(document.id, None))
+            work.task.add_done_callback(lambda _: self._forget_work(work))
+
+    def _forget_work(self, work: Work) -> None:
+        if self._works.get(work.id) is work:
+            del self._works[work.id]
 
     async def _work(self, work: Work) -> None:
         """Ask what is open, then say that it is done."""
@@ -346,7 +384,7 @@ class BatchRunner:
 class Work:
     """What goes on for one batch: which cells are open, how many are done, and who wants to know."""
 
-    def __init__(self, runner: BatchRunner, document: Document) -> None:
+    def __init__(self, document: Document) -> None:
         self.id = document.id
         self.owner = document.owner
         self.batch = batch_in(document)

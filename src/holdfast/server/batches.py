@@ -17,7 +17,7 @@ from ..errors import BadRequest, NotFound
 from ..store import Document
 from ..wire import native, sse
 from .batch_runner import KIND, Work, batch_in, cell_in, cells_of
-from .context import Endpoint, Parts, decode, owner_of, read_body, whole_number
+from .context import Endpoint, Parts, decode, idempotency, owner_of, read_body, whole_number
 from .errors import Json
 from .tables import csv_answer, wants_csv
 
@@ -85,7 +85,8 @@ async def shown(parts: Parts, document: Document) -> dict[str, Any]:
 
 async def create_batch(parts: Parts, request: Request) -> Response:
     """Ask a set of prompts of several models, in the background. Answers at once."""
-    new = decode(await read_body(parts, request), NewBatch)
+    raw = await read_body(parts, request)
+    new, key = decode(raw, NewBatch), idempotency(request, raw)
     models = await _models(parts, new.models)
     await _check_prompts(new)
     batch = Batch(
@@ -98,7 +99,7 @@ async def create_batch(parts: Parts, request: Request) -> Response:
         timeout=new.timeout,
         match=new.match,
     )
-    document = await parts.batches.create(owner_of(request), batch, new.prompts)
+    document = await parts.batches.create(owner_of(request), batch, new.prompts, key)
     headers = {"location": f"/api/batches/{document.id}"}
     return Json(await shown(parts, document), status_code=202, headers=headers)
 
@@ -235,21 +236,21 @@ class _Progress:
     def __init__(self, parts: Parts, document: Document) -> None:
         self._parts = parts
         self._id = document.id
-        self._work: Work | None = parts.batches.work(document.id)
+        self._work: Work | None = None
         self._sent = 0
         self._told: dict[str, int] | None = None
         self._free_at = 0.0
         self._wake: Callable[[], None] = lambda: None
+        self._unwatch: Callable[[], None] = lambda: None
         self._timer: asyncio.TimerHandle | None = None
         self.is_over = False
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` whenever the progress changes."""
         self._wake = wake
-        unwatch = self._work.watch(wake) if self._work is not None else lambda: None
 
         def stop() -> None:
-            unwatch()
+            self._unwatch()
             if self._timer is not None:
                 self._timer.cancel()
 
@@ -259,13 +260,25 @@ class _Progress:
         """Return the progress where it has changed, and not too often; then how it ended."""
         if self.is_over:
             return b""
-        if self._work is not None and (self._work.task is None or not self._work.task.done()):
-            return await self._progress(self._work)
-        self.is_over = True
+        if (work := self._found()) is not None:
+            return await self._progress(work)
         document = await self._parts.store.get_document(KIND, self._id)
+        if document is not None and batch_in(document).state == "running":
+            self._look_at(asyncio.get_running_loop().time() + OFTEN)  # it is about to be taken up
+            return b""
+        self.is_over = True
         if document is None:
             return b""
         return self._frame(b"batch.settled", {"batch": await shown(self._parts, document)})
+
+    def _found(self) -> Work | None:
+        """Return what goes on for the batch, and watch it from now on."""
+        work = self._parts.batches.work(self._id)
+        if work is not self._work:
+            self._unwatch()
+            self._work = work
+            self._unwatch = work.watch(self._wake) if work is not None else lambda: None
+        return work
 
     async def _progress(self, work: Work) -> bytes:
         loop = asyncio.get_running_loop()
@@ -274,10 +287,13 @@ class _Progress:
         if told == self._told:
             return b""
         if loop.time() < self._free_at:
-            self._timer = self._timer or loop.call_at(self._free_at, self._look_again)
+            self._look_at(self._free_at)
             return b""
         self._told, self._free_at = told, loop.time() + OFTEN
         return self._frame(b"batch.progress", {"batch": self._id, "progress": told})
+
+    def _look_at(self, moment: float) -> None:
+        self._timer = self._timer or asyncio.get_running_loop().call_at(moment, self._look_again)
 
     def _look_again(self) -> None:
         self._timer = None
@@ -296,7 +312,13 @@ ENDPOINTS = [
         "/api/batches",
         create_batch,
         takes=NewBatch,
-        answers={202: "the batch", 400: "bad input", 404: "no such model", 413: "too large"},
+        answers={
+            202: "the batch",
+            400: "bad input",
+            404: "no such model",
+            409: "the key was used for another request",
+            413: "too large",
+        },
     ),
     Endpoint(
         "GET",
