@@ -117,7 +117,7 @@ async def _send(parts: Parts, request: Request, body: UIChat, chat_id: str, raw:
 async def _record(parts: Parts, request: Request, body: UIChat, session: Session | None) -> RunRecord:
     """Return the run that is to be started, with a model that is there."""
     wanted = body.model or (session.model if session else None)
-    model = wanted or await default_model(parts.providers, parts.settings.default_model)
+    model = wanted or await default_model(parts.providers, parts.configured.default_model)
     await parts.providers.find(model)
     params = {**(session.params if session else {}), **body.params}
     return RunRecord(
