@@ -1,7 +1,8 @@
 """Blind comparisons: every byte that a client can get before the vote is searched for whatever could name a model."""
 
+import re
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, NamedTuple
 
 import pytest
@@ -155,6 +156,12 @@ class Spy(Client):
         return found
 
 
+@pytest_asyncio.fixture(loop_scope="module")
+async def spy(world: World) -> AsyncIterator[Spy]:
+    async with Spy(world.client) as spy:
+        yield spy
+
+
 async def ask_everything(spy: Spy, comparison: dict[str, Any], patience: float = 2.0) -> None:
     """Ask every call that only looks, for every run, session and comparison that the client knows of."""
     for pane in comparison["panes"]:
@@ -171,7 +178,7 @@ async def ask_everything(spy: Spy, comparison: dict[str, Any], patience: float =
         )
         for endpoint in ENDPOINTS:
             if endpoint.method == "GET" and not endpoint.path.startswith(NAMES_ALL_MODELS):
-                await _read(spy, endpoint.path.format_map(known), patience)
+                await _read(spy, _filled(endpoint.path, known), patience)
         for query in (f"?session_id={run['session_id']}", "?limit=200", "?status=settled"):
             await _read(spy, f"/api/runs{query}", patience)
         await _read(spy, f"/v1/chat/completions/{known['completion_id']}?stream=true", patience)
@@ -179,6 +186,10 @@ async def ask_everything(spy: Spy, comparison: dict[str, Any], patience: float =
     for query in ("", "?query=answer", "?query=marlin"):
         await _read(spy, f"/api/sessions{query}", patience)
     await _read(spy, "/api/comparisons?limit=200", patience)
+
+
+def _filled(path: str, known: Mapping[str, str]) -> str:
+    return re.sub(r"\{(\w+)(?::\w+)?\}", lambda match: known[match[1]], path)
 
 
 async def _read(spy: Spy, path: str, patience: float) -> None:
@@ -203,13 +214,12 @@ async def ask_for_what_is_refused(spy: Spy, comparison: dict[str, Any]) -> None:
 
 @requirement("cmp.blind")
 @pytest.mark.timeout(120)
-async def test_no_byte_before_the_vote_names_or_identifies_a_model(world):
+async def test_no_byte_before_the_vote_names_or_identifies_a_model(world, spy):
     """Sixteen panes that answer, think, call tools, refuse, fail in every way and fall silent; three rounds of them.
 
     All that the client is sent is kept: the streams, and the answer of every call that only looks, for every run and
     session there is. None of it has a name, an address, a key, a count or a word that only one of them would say.
     """
-    spy = Spy(world.client)
     body = {
         "prompt": "Which wave?",
         "models": world.models,
@@ -266,11 +276,10 @@ def assert_nothing_was_withheld_in_vain(kept: dict[str, Any], world: World) -> N
 
 
 @requirement("cmp.blind")
-async def test_no_byte_names_a_model_while_the_panes_still_answer(world):
+async def test_no_byte_names_a_model_while_the_panes_still_answer(world, spy):
     """Whoever looks at a run, or at the list of runs, while it goes on, sees its letter."""
     halting = [Headers(), Role(), Delta("Half."), Gate("halting"), *said("Rest.", "end_turn")[1:]]
     world.first.models["marlin-72b"] = world.second.models["kestrel-9b"] = halting
-    spy = Spy(world.client)
     body = {"prompt": "Which wave?", "models": ["zephyrworks/marlin-72b", "quillhost/kestrel-9b"], "blind": True}
     watched = Watched(await spy.post("/api/comparisons", body, headers=EVENTS))
     await watched.until("comparison.started")
@@ -297,9 +306,8 @@ def _starts(frame: Any, pane: int) -> bool:
 
 
 @requirement("cmp.blind")
-async def test_the_search_would_find_a_leak(world):
+async def test_the_search_would_find_a_leak(world, spy):
     """The same panes in the open: a search that finds nothing there could find nothing anywhere."""
-    spy = Spy(world.client)
     body = {"prompt": "Which wave?", "models": world.models, "timeout": 3.0}
     kept = await Watched(await spy.post("/api/comparisons", body, headers=EVENTS)).end()
     await forget(world, kept)
