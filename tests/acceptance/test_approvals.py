@@ -92,6 +92,36 @@ async def test_an_answer_holds_once_for_the_session_or_always(world, scope, same
     assert other_session == await _asked_again(world, await world.api.new_session())
 
 
+async def test_what_was_allowed_is_listed_and_can_be_taken_back(world):
+    """A yes for good is not for ever; one for a session goes with the session."""
+    world.up.enqueue(PUBLISH, answer("Done."))
+    session_id, run_id = await world.start()
+    asked = await world.until(run_id, "approval.requested")
+    await decide(world.api, run_id, asked["id"], scope="always")
+    await world.api.settled(run_id)
+    (grant,) = (await world.api.get("/api/grants"))["grants"]
+    gone = await world.api.client.request("DELETE", f"/api/grants/{grant['id']}")
+    again = await world.api.client.request("DELETE", f"/api/grants/{grant['id']}")
+
+    assert ("helper", "publish", None) == (grant["agent"], grant["tool"], grant["session_id"])
+    assert (204, 404) == (gone.status, again.status)
+    assert 1 == await _asked_again(world, session_id)
+
+
+async def test_what_was_allowed_for_a_session_goes_with_it(world):
+    """Nothing of a deleted session stays behind."""
+    world.up.enqueue(PUBLISH, answer("Done."))
+    session_id, run_id = await world.start()
+    asked = await world.until(run_id, "approval.requested")
+    await decide(world.api, run_id, asked["id"], scope="session")
+    await world.api.settled(run_id)
+    before = (await world.api.get("/api/grants"))["grants"]
+    await world.api.client.request("DELETE", f"/api/sessions/{session_id}")
+
+    assert [session_id] == [grant["session_id"] for grant in before]
+    assert [] == (await world.api.get("/api/grants"))["grants"]
+
+
 async def _asked_again(world, session_id) -> int:
     """How often the next run asks; whatever it asks is denied."""
     world.up.enqueue(PUBLISH, answer("Done."))

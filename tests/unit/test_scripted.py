@@ -30,6 +30,21 @@ def text(events, kind=Text):
     return "".join(event.text for event in events if isinstance(event, kind))
 
 
+async def test_steps_says_and_calls_what_the_message_tells_it_to():
+    """An agent can be tried without a model: line by line, a call at a time, as the results come in."""
+    script = 'First.\nadd {"a": 1}\nSecond.\nadd {"a": 2}'
+    asked = request("steps", script)
+    first = await play(asked)
+    asked.messages.append({"role": "tool", "content": "1", "tool_call_id": "call_1"})
+    second = await play(asked)
+    asked.messages.append({"role": "tool", "content": "2", "tool_call_id": "call_2"})
+    third = await play(asked)
+
+    assert ("First.\n", ToolCall("call_1", "add", '{"a": 1}')) == (text(first), first[-3])
+    assert ("Second.\n", ToolCall("call_2", "add", '{"a": 2}')) == (text(second), second[-3])
+    assert ("", Finish("stop")) == (text(third), third[-1])
+
+
 async def test_echo_repeats_the_last_user_message_exactly():
     """Spaces, line ends and all, in several pieces, so that a client can be checked against what it sent."""
     events = await play(request("echo"))

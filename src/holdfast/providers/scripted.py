@@ -8,6 +8,7 @@ For demos, for tests and for benchmarks. It is as truthful as a real one: every 
 | `lorem:<tokens>:<tokens a second>` | that many words at that pace; 0 or nothing for the pace means all at once |
 | `think` | reasons about the last user message, then repeats it |
 | `tool` | calls the first tool on offer (`lookup` where there is none); answers once it has the result |
+| `steps` | for agents: goes line by line through the last user message; `name {…}` calls that tool, others are said |
 | `length` | half of what `echo` says, then stops at the limit |
 | `fail` | half of what `echo` says, then fails |
 | `hang` | says `…`, then nothing more until it is stopped |
@@ -18,6 +19,7 @@ For demos, for tests and for benchmarks. It is as truthful as a real one: every 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from itertools import cycle, islice
 from typing import Any
@@ -34,6 +36,7 @@ Batches = AsyncGenerator[Sequence[Yielded]]
 
 LOREM = "Lorem ipsum dolor sit amet, consectetur adipiscing elit, sed do eiusmod tempor incididunt ut labore. "
 
+_CALL = re.compile(r"[\w-]+ +\{.*\}")
 _MOST_TOKENS = 10_000_000
 _HIGHEST_PACE = 1e6
 _BATCH = 256  # tokens that are due together are yielded together, but not more, so that nobody else has to wait
@@ -51,6 +54,7 @@ class Scripted:
             "echo": _echo,
             "think": _think,
             "tool": _tool,
+            "steps": _steps,
             "length": _length,
             "fail": _fail,
             "hang": _hang,
@@ -120,6 +124,25 @@ async def _tool(request: ChatRequest) -> Batches:
     id, name, arguments = f"call_{results + 1}", _first_tool(request), _arguments(_last_user_text(request))
     yield [ToolDelta(0, id, name)]
     yield [ToolDelta(0, arguments=arguments), ToolCall(id, name, arguments)]
+    yield [Finish("tool_calls")]
+
+
+async def _steps(request: ChatRequest) -> Batches:
+    """Say the lines up to the next call and make it. How many calls are answered tells where the script has come to."""
+    lines = _last_user_text(request).splitlines(keepends=True)
+    asked = max((n for n, message in enumerate(request.messages) if message.get("role") == "user"), default=0)
+    done = sum(message.get("role") == "tool" for message in request.messages[asked:])
+    calls = [n for n, line in enumerate(lines) if _CALL.fullmatch(line.strip())]
+    first = calls[done - 1] + 1 if 0 < done <= len(calls) else 0
+    last = calls[done] if done < len(calls) else len(lines)
+    async for batch in _say(_words("".join(lines[first:last]))):
+        yield batch
+    if last == len(lines):
+        yield [Finish("stop")]
+        return
+    name, arguments = lines[last].strip().split(maxsplit=1)
+    id = f"call_{done + 1}"
+    yield [ToolDelta(0, id, name, arguments), ToolCall(id, name, arguments)]
     yield [Finish("tool_calls")]
 
 

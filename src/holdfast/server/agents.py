@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import os
 import pathlib
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -20,7 +22,7 @@ from ..agent.tools import Tool
 from ..comparisons import Price
 from ..engine import Engine
 from ..errors import BadRequest, CannotSteer, ModelNotFound, ProviderRefused
-from ..events import Source, Yielded
+from ..events import Notice, Source, Yielded
 from ..log import Log
 from ..providers import ChatRequest, Providers
 from ..run import Run
@@ -89,11 +91,31 @@ class StoredGrants:
             return
         body = {"agent": self._agent, "tool": tool, "session_id": self._session_id if scope == "session" else None}
         if await self._store.get_document(GRANT, id) is None:
-            await self._store.put_document(Document(kind=GRANT, id=id, owner=self._owner, body=body))
+            now = time.time()
+            kept = Document(kind=GRANT, id=id, owner=self._owner, body=body, created_at=now, updated_at=now)
+            await self._store.put_document(kept)
 
     def _ids(self, tool: str) -> tuple[str, str]:
         """Return under which id a grant stands for the session, and always."""
-        return f"{self._session_id}/{self._agent}/{tool}", f"{self._owner}/{self._agent}/{tool}"
+        places = (f"session {self._session_id}", "always")
+        named = ("\n".join((self._owner, place, self._agent, tool)) for place in places)
+        session, always = (f"grt_{hashlib.sha256(name.encode()).hexdigest()[:40]}" for name in named)
+        return session, always
+
+
+async def grants_of(store: Store, owner: str) -> list[Document]:
+    """Return all that an owner has allowed for longer than once."""
+    found: list[Document] = []
+    while page := await store.list_documents(GRANT, owner, before=found[-1].id if found else None, limit=200):
+        found += page
+    return found
+
+
+async def forget_grants(store: Store, owner: str, session_id: str) -> None:
+    """Forget what was allowed for a session that is gone."""
+    for grant in await grants_of(store, owner):
+        if grant.body["session_id"] == session_id:
+            await store.delete_document(GRANT, grant.id)
 
 
 class AgentSources:
@@ -186,6 +208,8 @@ class AgentSources:
             beat=min(5.0, run.idle / 3) if run.idle else 5.0,
         )
         self._desks[run.id] = work.desk
+        if done is None and (told := record.request.get("notice")):
+            yield Notice("new_turn", told)
         try:
             async with aclosing(work.events()) as events:
                 async for said in events:

@@ -126,6 +126,7 @@ async def _record(parts: Parts, request: Request, body: UIChat, session: Session
         session_id=session.id if session else None,
         message_id=new_id("msg"),
         model=model,
+        kind=parts.agents.kind_of(model),
         request={"params": params, **({"system": body.system} if body.system else {})},
     )
 

@@ -27,6 +27,7 @@ from . import (
     comparisons,
     completions,
     feed,
+    grants,
     health,
     llama_cpp,
     messages,
@@ -68,6 +69,7 @@ ENDPOINTS: list[Endpoint] = [
     *llama_cpp.ENDPOINTS,
     *batches.ENDPOINTS,
     *models.ENDPOINTS,
+    *grants.ENDPOINTS,
     *settings_calls.ENDPOINTS,
     *health.ENDPOINTS,
 ]

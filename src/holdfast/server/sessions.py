@@ -16,6 +16,7 @@ from ..ids import new_id
 from ..run import Run
 from ..store import HEAD, IfBusy, RunRecord
 from ..wire import native
+from .agents import forget_grants
 from .context import (
     Endpoint,
     Parts,
@@ -200,6 +201,7 @@ async def delete_session(parts: Parts, request: Request) -> Response:
     """Stop a session's runs and delete it with everything that belongs to it."""
     session = await own_session(parts, request)
     await parts.engine.delete_session(session.id)
+    await forget_grants(parts.store, session.owner, session.id)
     return Response(status_code=204)
 
 
@@ -281,7 +283,7 @@ async def continue_answer(parts: Parts, request: Request) -> Response:
     provider, _ = await parts.providers.find(await _model(parts, session, wanted))
     if said.steps or wanted.kind == "agent":
         wanted = msgspec.structs.replace(wanted, kind="agent")
-        run = await _submit(parts, request, session, wanted, [user_message(GO_ON_WORKING)], body=body, notice=NEW_TURN)
+        run = await _submit(parts, request, session, wanted, [user_message(GO_ON_WORKING)], body=body, notice=NEXT_TURN)
     elif provider.prefills:
         run = await _submit(parts, request, session, wanted, [], body=body, goes_on_with=said)
     else:
@@ -291,6 +293,7 @@ async def continue_answer(parts: Parts, request: Request) -> Response:
 
 GO_ON = "Your last answer was cut off. Go on exactly where it ended, without repeating any of it."
 GO_ON_WORKING = "Go on with the task from where you are, without doing again what you have done."
+NEXT_TURN = "The agent goes on in a turn of its own."
 NEW_TURN = "This model cannot go on with its own message, so it was asked to, in a turn of its own."
 
 
