@@ -165,6 +165,17 @@ def test_what_follows_the_results_of_tools_is_a_step_of_its_own():
 
 
 @requirement("ui.shape")
+def test_an_approval_is_asked_for_the_very_call_that_it_is_for():
+    """Two calls of one tool may wait at once, and only one of them was meant."""
+    calls = [ToolCall("call_1", "add", "{}"), ToolCall("call_2", "add", "{}")]
+    parts = parts_of(*calls, ApprovalRequested("apr_1", "add", "{}", "call_1"), ApprovalRequested("apr_2", "add", "{}"))
+
+    assert [("apr_1", "call_1"), ("apr_2", "call_2")] == [
+        (part["approvalId"], part["toolCallId"]) for part in parts if part["type"] == "tool-approval-request"
+    ]
+
+
+@requirement("ui.shape")
 def test_arguments_that_are_no_json_and_tools_that_fail_are_told_as_errors():
     """A page that is given them as input would run the tool with nonsense."""
     parts = parts_of(

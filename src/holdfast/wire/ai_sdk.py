@@ -218,8 +218,8 @@ class _Calls:
         return [{"type": "tool-output-available", "toolCallId": event.id, "output": event.output}]
 
     def ask(self, event: ApprovalRequested) -> list[Part]:
-        """Ask for an approval, of the last call of the tool that waits."""
-        waiting = [id for id, name in self._waiting.items() if name == event.tool]
+        """Ask for the approval of a call that waits; where it is not named, of the last one of the tool."""
+        waiting = [id for id, name in self._waiting.items() if event.call in ("", id) and name == event.tool]
         if not waiting:
             return []
         self._asked[event.id] = waiting[-1]
