@@ -188,7 +188,8 @@ async def up():
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def worlds(up, tmp_path_factory):
     """One server that waits, one that takes silence for a failure, one whose runs have a deadline."""
-    configs = {"long": "", "idle": "idle_limit = 0.4", "deadline": "deadline = 0.4"}
+    # Long enough that a busy machine has shown all of the text by then, on thirty surfaces at once.
+    configs = {"long": "", "idle": "idle_limit = 1.5", "deadline": "deadline = 1.5"}
     always = 'log_level = "debug"\nretry_patience = 0.05\n'
     async with Upstream() as gone:
         gone.refuse()
