@@ -104,6 +104,7 @@ async def _alices_things(api: Native) -> dict[str, str]:
         "message_id": (await api.session(session))["messages"][1]["id"],
         "n": "1",
         "approval_id": "apr_1",
+        "grant_id": "grt_1",
         "batch_id": batch,
         "comparison_id": comparison,
         "chat_id": session,
