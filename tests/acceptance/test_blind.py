@@ -183,6 +183,7 @@ async def ask_everything(spy: Spy, comparison: dict[str, Any], patience: float =
             await _read(spy, f"/api/runs{query}", patience)
         await _read(spy, f"/v1/chat/completions/{known['completion_id']}?stream=true", patience)
         await _read(spy, f"/api/runs/{run['id']}/events?after=snapshot", patience)
+        await _read(spy, f"/api/events?session={run['session_id']}", min(patience, 0.3))
     for query in ("", "?query=answer", "?query=marlin"):
         await _read(spy, f"/api/sessions{query}", patience)
     await _read(spy, "/api/comparisons?limit=200", patience)

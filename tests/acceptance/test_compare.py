@@ -542,6 +542,10 @@ async def test_the_session_of_a_pane_is_in_no_list_and_behind_no_door(world):
     assert missing == await world.compare.refused(f"{session}/runs", {"input": "x"})
     assert missing == await world.compare.refused(f"{session}/fork", {"message_id": run["message_id"]})
     assert missing == await world.compare.refused(f"{session}/events", method="GET")
+    feeds = [await world.client.get(f"/api/events?session={id}") for id in (run["session_id"], "ses_none")]
+    pane, nobody = [await feed.next_event() for feed in feeds]
+    assert pane is not None
+    assert pane.json() | {"session_id": "ses_none"} == nobody.json()
     named = {"messages": [{"role": "user", "content": "x"}], "model": "up/echo:y", "session_id": run["session_id"]}
     assert 200 == (await world.client.post("/v1/chat/completions", named)).status
     assert kept == await world.compare.get(kept["id"])

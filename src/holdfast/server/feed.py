@@ -45,7 +45,7 @@ async def read_feeds(parts: Parts, request: Request) -> Response:
     feeds: dict[str, _Feed | None] = {}
     for session_id, _, cursor in (item.partition("@") for item in asked):
         session = await parts.store.get_session(session_id)
-        is_own = session is not None and session.owner == owner_of(request)
+        is_own = session is not None and session.owner == owner_of(request) and session.kind == "chat"
         feeds[session_id] = _Feed(parts, session_id, _parse(cursor), named=True) if is_own else None
     return _stream(parts, _Feeds(feeds))
 
