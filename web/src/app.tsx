@@ -41,7 +41,7 @@ export function App() {
           isSidebarOpen.value = false;
         }}
       />
-      <main id="main" tabIndex={-1}>
+      <main id="main" tabIndex={-1} inert={isSidebarOpen.value}>
         <AwayBanner />
         <CurrentView />
       </main>

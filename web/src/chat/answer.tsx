@@ -49,6 +49,7 @@ export function Answer({ message, transcript, results }: AnswerProps) {
           class="quiet icon-button"
           title="Answer again"
           aria-label="Answer again"
+          disabled={transcript.isRunning.value}
           onClick={() => regenerate(message.id)}
         >
           <Icon node={RefreshCw} size={16} />

@@ -14,9 +14,10 @@ import { SessionMenu } from "./session-menu";
 export function Chat() {
   const transcript = current.value;
   const title = transcript ? titleOf(transcript) : "New chat";
+  const isRunning = transcript?.isRunning.value ?? false;
   useEffect(() => {
-    document.title = title ? `${title} · Holdfast` : "Holdfast";
-  }, [title]);
+    document.title = `${isRunning ? "● " : ""}${title ? `${title} · ` : ""}Holdfast`;
+  }, [title, isRunning]);
   return (
     <div class="chat">
       <ViewHeader title={title}>

@@ -27,7 +27,7 @@ export function LiveFigures({ live }: { live: LiveRun; transcript: Transcript })
   const parts = [
     live.model,
     live.firstWordAfter !== null && `first word ${seconds(live.firstWordAfter)}`,
-    live.firstWordAt > 0 && !live.wasJoined && writing > 1 && `≈ ${(estimate(live) / writing).toFixed(0)} tokens/s`,
+    live.firstWordAt > 0 && !live.joined && writing > 1 && `≈ ${(estimate(live) / writing).toFixed(0)} tokens/s`,
     !live.firstWordAt && now - live.beganAt > 1_500 && `waiting for ${seconds(now - live.beganAt)}`,
   ];
   return <Figures parts={parts} />;

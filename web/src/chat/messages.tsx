@@ -10,7 +10,7 @@ import type { Ending, Transcript } from "../state/transcript";
 import type { Message } from "../types";
 import { Icon } from "../ui/icon";
 import { Answer, LiveAnswer, NoAnswer } from "./answer";
-import { SendingMessage, UserMessage } from "./user-message";
+import { Instructions, SendingMessage, UserMessage } from "./user-message";
 
 const AT_FIRST = 30;
 const MORE = 30;
@@ -61,6 +61,7 @@ interface LineProps {
 
 function MessageWithEnding({ message, next, transcript, results }: LineProps) {
   if (message.role === "assistant") return <Answer message={message} transcript={transcript} results={results} />;
+  if (message.role === "system") return <Instructions message={message} />;
   const ending = next?.role === "assistant" ? null : silentEnding(transcript, message, next);
   return (
     <>

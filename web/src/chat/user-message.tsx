@@ -39,6 +39,19 @@ export function UserMessage({ message, transcript }: { message: Message; transcr
   );
 }
 
+/** What a client other than this page told the model beforehand. */
+export function Instructions({ message }: { message: Message }) {
+  const text = textOf(message.content);
+  return (
+    <details class="reasoning" data-message={message.id} data-text={text}>
+      <summary>Instructions</summary>
+      <div class="as-written" dir="auto">
+        {text}
+      </div>
+    </details>
+  );
+}
+
 export function SendingMessage({ content }: { content: Content }) {
   return (
     <article class="message user is-sending" aria-label="You, being sent">

@@ -46,7 +46,7 @@ export async function sendMessage(input: Content, ifBusy: IfBusy = "reject"): Pr
       transcript.sending.value = null;
       throw error;
     }
-    noteSession({ id: transcript.id, updated_at: new Date().toISOString() });
+    loadSessions();
     return true;
   } catch (error) {
     if (error instanceof Unreachable)

@@ -42,27 +42,37 @@ export class LiveRun {
     readonly messageId: string,
     readonly parentId: string | null,
     public model: string,
-    readonly wasJoined = false,
+    /** The run as it was when this tab came, where it had begun before. */
+    readonly joined: Run | null = null,
   ) {}
 
   /** A run that had begun before this tab came. Its events are all sent again, from the first. */
-  static joined(run: Run): LiveRun {
-    return new LiveRun(run.id, run.message_id ?? run.id, run.parent_id, run.model, true);
+  static of(run: Run): LiveRun {
+    return new LiveRun(run.id, run.message_id ?? run.id, run.parent_id, run.model, run);
   }
 
   get firstWordAfter(): number | null {
-    return this.wasJoined || !this.firstWordAt ? null : this.firstWordAt - this.beganAt;
+    return this.joined || !this.firstWordAt ? null : this.firstWordAt - this.beganAt;
   }
 
   /** Take one event, once. False where one before it is missing. */
   take(event: FeedEvent): boolean {
     const seq = event.seq ?? 0;
     if (seq <= this.seq) return true;
-    if (seq !== this.seq + 1 && event.type !== "snapshot") return false;
+    if (seq !== this.seq + 1 && event.type !== "snapshot") return this.#beginLate(event);
     this.seq = seq;
     this.#apply(event);
     this.#draw();
     return true;
+  }
+
+  /** A run of very many events keeps only its last ones; its text so far came with the session. */
+  #beginLate(event: FeedEvent): boolean {
+    const known = this.joined;
+    if (this.seq > 0 || !known?.seq) return false;
+    this.text = known.text;
+    this.seq = known.seq;
+    return this.take(event);
   }
 
   end(settlement: Settlement): void {

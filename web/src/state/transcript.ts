@@ -43,6 +43,7 @@ export class Transcript {
   #n = 0;
   #unwatch: () => void = () => {};
   #isClosed = false;
+  #reload: ReturnType<typeof setTimeout> | null = null;
   #forgetLosses: () => void;
 
   constructor(readonly id: string) {
@@ -57,6 +58,7 @@ export class Transcript {
 
   close(): void {
     this.#isClosed = true;
+    clearTimeout(this.#reload ?? undefined);
     this.#unwatch();
     this.#forgetLosses();
   }
@@ -74,6 +76,14 @@ export class Transcript {
       this.loading.value = error instanceof ApiError && error.status === 404 ? "missing" : "failed";
       this.problem.value = (error as Error).message;
     }
+  }
+
+  /** Look again: once for all that has just come, and never in a hurry. */
+  #loadSoon(): void {
+    this.#reload ??= setTimeout(() => {
+      this.#reload = null;
+      this.load();
+    }, 200);
   }
 
   /** How the newest runs ended: what they cost, and why those failed that left no message. */
@@ -98,7 +108,7 @@ export class Transcript {
     this.queued.value = queued;
     this.#n = Number.parseInt(feed, 10);
     if (!active_run) this.live.value = null;
-    else if (this.live.value?.id !== active_run.id) this.live.value = LiveRun.joined(active_run);
+    else if (this.live.value?.id !== active_run.id) this.live.value = LiveRun.of(active_run);
     this.loading.value = "ready";
     noteSession({ ...session, active_run: active_run?.id ?? null });
   }
@@ -107,7 +117,7 @@ export class Transcript {
     for (const event of events) {
       if (event.type === "session.deleted") this.loading.value = "missing";
       else if (event.n !== undefined) this.#takeEntry(event);
-      else if (this.live.value?.id === event.run && !this.live.value!.take(event)) return void this.load();
+      else if (this.live.value?.id === event.run && !this.live.value!.take(event)) return this.#loadSoon();
     }
   }
 
@@ -138,7 +148,7 @@ export class Transcript {
       return;
     }
     const parent = message.parent_id === null ? -1 : shown.findIndex((each) => each.id === message.parent_id);
-    if (message.parent_id !== null && parent < 0) return void this.load(); // on a branch that is not shown here
+    if (message.parent_id !== null && parent < 0) return this.#loadSoon(); // on a branch that is not shown here
     const instead = shown[parent + 1];
     const known = instead?.role === message.role ? (instead.siblings ?? [instead.id]) : this.#replaced(message);
     this.messages.value = [...shown.slice(0, parent + 1), { ...message, siblings: [...known, message.id] }];
@@ -213,7 +223,7 @@ export class Transcript {
     if (!session) return;
     this.session.value = { ...session, ...changes };
     noteSession(this.session.value);
-    if ("head_id" in changes && changes.head_id !== this.head.value?.id) this.load();
+    if ("head_id" in changes && changes.head_id !== this.head.value?.id) this.#loadSoon();
   }
 }
 
