@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import msgspec
-
 from ..events import ToolCall, ToolDelta
 
 
@@ -29,13 +27,13 @@ class Calls:
     def piece(self, event: ToolDelta) -> CallPiece | None:
         """Take in a piece while the model writes; None where it says nothing yet."""
         call = self._at(event)
-        call.arguments.append(event.arguments)
+        call.read(event.arguments)
         if not call.has_begun:
             call.name += event.name
         if not event.arguments:
             return None
         begins, call.has_begun = not call.has_begun, True
-        return CallPiece(call.id, call.name, event.arguments, begins, call.is_json())
+        return CallPiece(call.id, call.name, event.arguments, begins, call.is_closed)
 
     def whole(self, event: ToolCall) -> CallPiece | None:
         """Take in a whole call; None where it was said to be whole before."""
@@ -54,21 +52,38 @@ class Calls:
 
 
 class _Call:
-    __slots__ = ("arguments", "has_begun", "id", "is_whole", "name")
+    """One call. Whether its arguments are a whole object is known by counting brackets: once over each character."""
+
+    __slots__ = ("_depth", "_in_string", "_is_escaped", "has_begun", "id", "is_closed", "is_whole", "name")
 
     def __init__(self, id: str) -> None:
         self.id = id
         self.name = ""
-        self.arguments: list[str] = []
         self.has_begun = False
         self.is_whole = False
+        self.is_closed = False
+        """The outermost bracket was closed: what follows is no part of the arguments."""
+        self._depth = 0
+        self._in_string = False
+        self._is_escaped = False
 
-    def is_json(self) -> bool:
-        """Tell whether the arguments are a whole object: what follows one is no part of it."""
-        if not self.arguments[-1].rstrip().endswith("}"):
-            return False
-        try:
-            msgspec.json.decode("".join(self.arguments).encode("utf-8", "replace"))
-        except (msgspec.DecodeError, RecursionError):
-            return False
-        return True
+    def read(self, arguments: str) -> None:
+        """Take in a piece of the arguments."""
+        for character in arguments:
+            if self._in_string:
+                self._read_in_string(character)
+            elif character == '"':
+                self._in_string = True
+            elif character in "{[":
+                self._depth += 1
+            elif character in "}]":
+                self._depth -= 1
+                self.is_closed = self.is_closed or self._depth <= 0
+
+    def _read_in_string(self, character: str) -> None:
+        if self._is_escaped:
+            self._is_escaped = False
+        elif character == "\\":
+            self._is_escaped = True
+        elif character == '"':
+            self._in_string = False
