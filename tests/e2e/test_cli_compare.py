@@ -201,6 +201,17 @@ async def test_panes_are_side_by_side_and_a_blind_vote_reveals(shell):
     assert "up/b" in terminal.screen
 
 
+async def test_ctrl_c_at_the_vote_reveals_without_one(shell):
+    """Who would rather not say is not held, and sees who it was."""
+    async with Terminal(shell, "compare", "--blind", "What is it?", "-m", "up/a") as terminal:
+        await terminal.shows("without a vote: ")
+        terminal.type("\x03")
+        await terminal.shows("up/a")
+        assert 0 == await terminal.ended()
+
+    assert "best" not in terminal.screen.partition("without a vote: ")[2]
+
+
 async def test_ctrl_c_stops_every_pane_and_keeps_what_there_is(shell, up):
     """One key for all of them; what was said stays on the screen, and the upstreams are closed."""
     before = len(up.requests)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from typing import Any
 
@@ -153,23 +154,34 @@ async def _vote(api: Api, comparison: Object) -> Object:
     if not labels:
         show.err.print("[yellow]No pane completed, so there is nothing to vote on.[/]")
         return await api.call("POST", f"{path}/reveal", {})
-    choice = await asyncio.to_thread(_asked_choice, labels)
+    choice = _asked_choice(labels)
     if choice is None:
         return await api.call("POST", f"{path}/reveal", {})
     return await api.call("POST", f"{path}/vote", {"winner": choice})
 
 
 def _asked_choice(labels: dict[str, int]) -> int | str | None:
-    """Return what a person chose: a pane, a tie, none of them; None where they would rather not say."""
+    """Return what a person chose: a pane, a tie, none of them; None where they would rather not say.
+
+    The loop stands still meanwhile, since Ctrl-C has to reach the reading itself.
+    """
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return _read_choice(labels)
+    except (EOFError, KeyboardInterrupt):
+        show.err.print()
+        return None
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
+def _read_choice(labels: dict[str, int]) -> int | str | None:
     named = ", ".join(labels)
     while True:
         show.err.print(
             f"[bold]Which is best?[/] {named}, t(ie), n(one), Enter to see who it was without a vote: ", end=""
         )
-        try:
-            said = input().strip().upper()
-        except (EOFError, KeyboardInterrupt):
-            return None
+        said = input().strip().upper()
         if not said:
             return None
         if said in labels:
