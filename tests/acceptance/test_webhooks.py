@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from holdfast.server.app import create_app
 from holdfast.server.settings import Settings, SettingsError, WebhookSettings
+from holdfast.store import Document
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.http import Client
@@ -210,3 +211,17 @@ async def test_a_webhook_that_could_not_work_is_refused_at_the_start(described, 
 
     with pytest.raises(SettingsError, match=says):
         create_app(Settings(data=str(tmp_path), webhooks=(described(),)), MemoryStore(), environ)
+
+
+@requirement("hook.told")
+async def test_what_was_promised_to_a_listener_that_is_no_longer_set_is_forgotten(tmp_path):
+    """It would be kept for good, and told when the address is set again for something else."""
+    store = MemoryStore()
+    body = {"run_id": "run_x", "listener": "gone"}
+    await store.put_document(Document(kind="webhook", id="hook_1", body=body))
+    app = create_app(Settings(data=str(tmp_path)), store, {})
+    async with Served(app) as served, served.client() as client, asyncio.timeout(10):
+        while await store.get_document("webhook", "hook_1") is not None:
+            await (await client.get("/health")).body()
+
+    assert [] == await store.list_documents("webhook")

@@ -106,8 +106,7 @@ class Webhooks:
 
     def start(self) -> None:
         """Take up what the last process had still to tell."""
-        if self._listeners:
-            self._spawn(self._take_up())
+        self._spawn(self._take_up())
 
     async def _take_up(self) -> None:
         before: str | None = None
