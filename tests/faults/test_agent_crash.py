@@ -1,11 +1,12 @@
 """An agent whose server is killed: nothing that ran is run again, and the events tell what became of the run."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from tests.requirements import requirement
-from tests.support.agents import check_anthropic, check_openai
+from tests.support.agents import check_anthropic, check_openai, living
 from tests.support.native import Native
 from tests.support.server import Server, provider
 from tests.support.upstream import Delta, Gate, Hang, Headers, Role, Upstream, answer, calling
@@ -61,14 +62,19 @@ async def next_turn(up: Upstream, api: Native, session_id: str) -> list:
 
 @requirement("crash.no-repeat", "crash.kill9", "hist.no-orphan-tools")
 async def test_a_run_is_interrupted_and_nothing_runs_again(up, tmp_path):
-    """The default: settled, with all that was done, and words that are true of what nobody knows."""
+    """The default: settled, with all that was done, and words that are true of what nobody knows.
+
+    What the dead server's command went on doing, the next server ends.
+    """
     async with serving(up, tmp_path, "settle") as server:
         session_id, run_id = await crash_in_a_call(up, server)
         async with server.client() as client:
             api = Native(client)
             settlement = await api.settled(run_id)
             shown = await next_turn(up, api, session_id)
+        left = await asyncio.to_thread(living, tmp_path / "work")
 
+    assert [] == left
     assert ("interrupted", "First. ") == (settlement["outcome"], settlement["text"])
     assert "ran\nran\n" == (tmp_path / "work" / "runs").read_text()
     assert ["done\n", "The server ended before this call finished. It may have run."] == [

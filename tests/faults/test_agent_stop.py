@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import random
 import time
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.requirements import requirement
-from tests.support.agents import check_anthropic, check_openai, serving
+from tests.support.agents import check_anthropic, check_openai, living, serving
 from tests.support.upstream import Delta, Done, Finish, Headers, Pause, Role, ToolDelta, Upstream, answer, calling
 
 STUBBORN = """
@@ -26,18 +25,6 @@ while true; do sleep 0.1; done
 async def up():
     async with Upstream() as upstream:
         yield upstream
-
-
-def living(folder: Path) -> list[str]:
-    """The processes whose working directory is the folder, or below it."""
-    found = []
-    for entry in os.listdir("/proc"):
-        try:
-            if entry.isdigit() and os.readlink(f"/proc/{entry}/cwd").startswith(str(folder)):
-                found.append(f"{entry} {Path(f'/proc/{entry}/cmdline').read_text()}")
-        except OSError:
-            continue
-    return found
 
 
 async def gone(folder: Path, within: float = 5.0) -> float:
@@ -170,6 +157,7 @@ def three_steps(request):
 
 
 @requirement("stop.tools", "hist.no-orphan-tools", "stop.partial-once")
+@pytest.mark.timeout(180)
 async def test_two_hundred_stops_at_random_moments_leave_no_process_and_a_valid_history(up, tmp_path):
     """Whenever it comes: one settlement, nothing alive after 5 s, and messages that strict providers accept."""
     folder, rest = tmp_path / "work", random.Random(6)
@@ -201,6 +189,7 @@ async def test_two_hundred_stops_at_random_moments_leave_no_process_and_a_valid_
         check_anthropic(shown)
 
 
+@pytest.mark.timeout(120)
 async def test_fifty_agents_side_by_side_do_not_hold_the_loop(up, tmp_path):
     """Processes, scans and saves happen elsewhere: nobody else waits more than a moment.
 

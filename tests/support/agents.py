@@ -1,6 +1,7 @@
 """Agents for tests: a server with one, tools that do as they are told, and what strict providers accept."""
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -171,6 +172,21 @@ async def serving(
         finally:
             STATE.go_on.set()
             STATE.thread.set()
+
+
+# What the machine shows.
+
+
+def living(folder: Path) -> list[str]:
+    """The processes whose working directory is the folder, or below it."""
+    found = []
+    for entry in os.listdir("/proc"):
+        try:
+            if entry.isdigit() and os.readlink(f"/proc/{entry}/cwd").startswith(str(folder)):
+                found.append(f"{entry} {Path(f'/proc/{entry}/cmdline').read_text()}")
+        except OSError:
+            continue
+    return found
 
 
 # What strict providers accept.

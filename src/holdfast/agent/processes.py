@@ -33,6 +33,17 @@ _HAS_PROC = os.path.exists("/proc/self/environ")
 _MARKED = f"{MARK}=".encode()
 
 
+def _server() -> str:
+    """Return this process in a way that no later one shares: its number, and when it was born."""
+    born = ""
+    with contextlib.suppress(OSError), open("/proc/self/stat", "rb") as file:
+        born = file.read().rpartition(b")")[2].split()[19].decode()
+    return f"{os.getpid()}.{born}"
+
+
+_SERVER = _server()
+
+
 class Survivor(msgspec.Struct, frozen=True):
     """A process that did not end when it was asked to."""
 
@@ -131,7 +142,7 @@ class Processes:
 
     def __init__(self, call_id: str = "", table: ProcessTable | None = None) -> None:
         self._table = table or ProcessTable()
-        self._mark = f"{call_id or 'call'}:{new_id('tree')}"
+        self._mark = f"{_SERVER}:{call_id or 'call'}:{new_id('tree')}"
         self._groups: set[int] = set()
         self._has_started = False
         self._started: list[asyncio.Future[Child]] = []
@@ -241,6 +252,7 @@ class Seen(msgspec.Struct, frozen=True, gc=False):
     parent: int
     group: int
     session: int
+    born: str
     name: str
     mark: str
 
@@ -269,6 +281,17 @@ class ProcessTable:
         self._looking, self._next = asyncio.current_task(), None  # who asks from now on wants to see what comes later
         return await asyncio.to_thread(self.look_now)
 
+    async def end_left_behind(self) -> dict[int, str]:
+        """Kill what the tools of a server that is gone have left running: nobody else could stop it any more."""
+        if not _HAS_PROC:
+            return {}
+        seen = await self.look()
+        alive = {f"{each.pid}.{each.born}" for each in seen}
+        left = {each.pid: each.name for each in seen if each.mark and each.mark.partition(":")[0] not in alive}
+        left = await asyncio.to_thread(_in_our_namespace, left)
+        _send(left, signal.SIGKILL)
+        return left
+
     def look_now(self) -> list[Seen]:
         """Return the living processes; it takes a moment, so not in a loop that others wait for."""
         marks: dict[tuple[int, bytes], str] = {}
@@ -288,7 +311,18 @@ class ProcessTable:
         born = (int(entry), rest[19])
         mark = self._marks.get(born)
         marks[born] = mark = _mark_of(entry) if mark is None else mark
-        return Seen(born[0], int(rest[1]), int(rest[2]), int(rest[3]), name.decode(errors="replace"), mark)
+        group, session, moment = int(rest[2]), int(rest[3]), born[1].decode()
+        return Seen(born[0], int(rest[1]), group, session, moment, name.decode(errors="replace"), mark)
+
+
+def _in_our_namespace(found: Mapping[int, str]) -> dict[int, str]:
+    """Leave out what runs in a container: the numbers of its processes mean nothing here."""
+    ours: dict[int, str] = {}
+    for pid, name in found.items():
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/{pid}/ns/pid") == os.readlink("/proc/self/ns/pid"):
+                ours[pid] = name
+    return ours
 
 
 def _mark_of(entry: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import logging
 import os
 import pathlib
 import time
@@ -30,6 +31,8 @@ from ..steps import Steps
 from ..store import Document, RunRecord, Store
 from .settings import AgentSettings, Settings, SettingsError, data_folder
 from .sources import ChatSources
+
+logger = logging.getLogger("holdfast")
 
 AGENT = "agent"
 """The name before the slash of an agent's model."""
@@ -131,6 +134,11 @@ class AgentSources:
         self._desks: dict[str, Desk] = {}
         self._table = ProcessTable()
         self.engine: Engine | None = None
+
+    async def clear_up(self) -> None:
+        """End what the tools of a server that was killed have left running."""
+        if self.agents and (left := await self._table.end_left_behind()):
+            logger.warning("processes that a dead server's tools had left were killed: %s", left)
 
     # which agent
 

@@ -133,6 +133,7 @@ def _lifespan(parts: Parts, keys: Keys):  # type: ignore[no-untyped-def]
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
         await parts.configured.look()  # before the engine starts: it may go on with a run of what is found
+        await parts.agents.clear_up()
         async with parts.engine:
             parts.batches.start()
             parts.webhooks.start()
