@@ -128,6 +128,19 @@ async def test_a_session_shows_the_steps_of_an_answer(world):
     ]
 
 
+async def test_an_exported_session_comes_back_with_what_the_agent_did(world):
+    """A copy that lost the calls would tell the model another story."""
+    world.up.enqueue(calling(("add", {"a": 1, "b": 2}), text="Let me see. "), answer("3."))
+    session_id, run_id = await world.start("Add")
+    await world.api.settled(run_id)
+    exported = await world.api.session(session_id)
+    imported = await (await world.api.client.post("/api/sessions/import", exported)).json()
+    before, after = await world.next_turn(session_id), await world.next_turn(imported["id"])
+
+    assert before[:-1] == after[:-1]
+    check_openai(after)
+
+
 async def test_usage_is_that_of_all_steps_together(world):
     """Three questions cost what three questions cost."""
     counted = [Headers(), Role(), ToolDelta(id="c", name="add", arguments='{"a": 1, "b": 1}'), Finish("tool_calls")]

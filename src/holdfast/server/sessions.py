@@ -14,6 +14,7 @@ from ..events import ToolCall
 from ..history import Message, Role, Session, branch, title_from
 from ..ids import new_id
 from ..run import Run
+from ..steps import Answered, Step
 from ..store import HEAD, IfBusy, RunRecord
 from ..wire import native
 from .agents import forget_grants
@@ -431,6 +432,33 @@ class ImportedCall(msgspec.Struct, frozen=True):
     arguments: str = ""
 
 
+class ImportedResult(ImportedCall, frozen=True):
+    """A tool call of an agent, with what came of it."""
+
+    output: str | None = None
+    is_error: bool = False
+
+
+class ImportedStep(msgspec.Struct, frozen=True):
+    """A step of an agent's answer."""
+
+    text: str = ""
+    tool_calls: list[ImportedResult] = []
+    inputs: list[str] = []
+
+    def step(self) -> Step:
+        """Return the step, with an answer to every call."""
+        step = Step(
+            text=self.text,
+            calls=tuple(ToolCall(call.id, call.name, call.arguments, own=True) for call in self.tool_calls),
+            results=tuple(
+                Answered(call.id, call.output, call.is_error) for call in self.tool_calls if call.output is not None
+            ),
+            inputs=tuple(self.inputs),
+        )
+        return step.settled("What came of this call is not known.")
+
+
 class ImportedMessage(msgspec.Struct, frozen=True):
     """A message of an exported session."""
 
@@ -442,6 +470,7 @@ class ImportedMessage(msgspec.Struct, frozen=True):
     reasoning: str | None = None
     tool_calls: list[ImportedCall] = []
     tool_call_id: str | None = None
+    steps: list[ImportedStep] = []
 
 
 class ImportedSession(msgspec.Struct, frozen=True):
@@ -487,6 +516,7 @@ def _imported(said: ImportedMessage, now: float) -> Message:
         reasoning=said.reasoning,
         tool_calls=tuple(ToolCall(call.id, call.name, call.arguments) for call in said.tool_calls),
         tool_call_id=said.tool_call_id,
+        steps=tuple(step.step() for step in said.steps),
         created_at=now,
     )
 
