@@ -102,7 +102,7 @@ export function LiveAnswer({ live, transcript }: { live: LiveRun; transcript: Tr
   );
 }
 
-function Waiting({ notices }: { notices: Notice[] }) {
+export function Waiting({ notices }: { notices: Notice[] }) {
   return (
     <p class="waiting">
       <span class="dots" aria-hidden="true">
@@ -123,7 +123,7 @@ function Notices({ notices }: { notices: Notice[] }) {
   ));
 }
 
-function Reasoning({ text, isGoingOn }: { text: string; isGoingOn: boolean }) {
+export function Reasoning({ text, isGoingOn }: { text: string; isGoingOn: boolean }) {
   return (
     <details class="reasoning" data-reasoning={text}>
       <summary>

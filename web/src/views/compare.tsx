@@ -1,12 +1,49 @@
-/** Compare: one prompt, several models. */
+/** Compare: one prompt, several models, side by side; and what the votes say. */
+import { ChartColumn, Plus } from "lucide";
+import { useEffect } from "preact/hooks";
+import { Board } from "../compare/board";
+import { ScoresPage } from "../compare/scores";
+import { Start } from "../compare/start";
+import { newComparison, open, openComparison } from "../compare/state";
+import "../styles/compare.css";
 import { Empty } from "../ui/empty";
+import { Icon } from "../ui/icon";
 import { ViewHeader } from "../ui/view-header";
 
-export default function Compare(_: { id: string | null }) {
+export default function Compare({ id }: { id: string | null }) {
+  const title = id === "scores" ? "Scores" : "Compare";
+  useEffect(() => {
+    document.title = `${title} · Holdfast`;
+    if (id !== "scores") openComparison(id);
+  }, [id]);
   return (
-    <>
-      <ViewHeader title="Compare" />
-      <Empty title="Not there yet" text="Comparing models side by side is not part of this version." />
-    </>
+    <div class="compare">
+      <ViewHeader title={title}>
+        <button type="button" class="quiet small" onClick={newComparison}>
+          <Icon node={Plus} size={16} /> New<span class="wide-only">comparison</span>
+        </button>
+        {id !== "scores" && (
+          <a class="button quiet small" href="/compare/scores">
+            <Icon node={ChartColumn} size={16} /> Scores
+          </a>
+        )}
+      </ViewHeader>
+      {id === "scores" ? <ScoresPage /> : <Opened />}
+    </div>
+  );
+}
+
+function Opened() {
+  const comparison = open.value;
+  if (!comparison) return <output class="loading" aria-label="Loading" />;
+  if (comparison.info.value) return <Board comparison={comparison} info={comparison.info.value} />;
+  if (comparison.id === null) return <Start comparison={comparison} />;
+  if (!comparison.problem.value) return <output class="loading" aria-label="Loading" />;
+  return (
+    <Empty title="This comparison cannot be shown" text={comparison.problem.value}>
+      <button type="button" onClick={() => comparison.load()}>
+        Try again
+      </button>
+    </Empty>
   );
 }

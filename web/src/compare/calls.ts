@@ -1,0 +1,67 @@
+/** The calls of comparisons. */
+import { ApiError, authorization, call, isAway, needsKey, Unreachable } from "../api";
+import type { FeedEvent, Session } from "../types";
+import { readEvents } from "../ui/event-stream";
+import type { Comparison, Scores, Winner } from "./types";
+
+const at = (id: string, rest = "") => `/api/comparisons/${id}${rest}`;
+
+export interface ScoresQuery {
+  kind?: string;
+  since?: string;
+}
+
+export const calls = {
+  list: (before = "", limit = 20) =>
+    call<{ data: Comparison[]; has_more: boolean }>(
+      "GET",
+      `/api/comparisons?${new URLSearchParams({ limit: String(limit), ...(before && { before }) })}`,
+    ),
+  get: (id: string) => call<Comparison>("GET", at(id)),
+  remove: (id: string) => call<void>("DELETE", at(id)),
+  stop: (id: string) => call<Comparison>("POST", at(id, "/stop")),
+  vote: (id: string, winner: Winner) => call<Comparison>("POST", at(id, "/vote"), { body: { winner } }),
+  reveal: (id: string) => call<Comparison>("POST", at(id, "/reveal")),
+  continue: (id: string, pane: number) => call<Session>("POST", at(id, `/panes/${pane}/continue`), { body: {} }),
+  scores: (query: ScoresQuery) => call<Scores>("GET", scoresPath(query)),
+};
+
+export function scoresPath(query: ScoresQuery, format = "json", what = "scores"): string {
+  return `/api/comparisons/${what}?${new URLSearchParams({ ...query, format })}`;
+}
+
+export const streams = {
+  create: "/api/comparisons",
+  turn: (id: string) => at(id, "/turns"),
+  reroll: (id: string, pane: number) => at(id, `/panes/${pane}/reroll`),
+  swap: (id: string, pane: number) => at(id, `/panes/${pane}/swap`),
+};
+
+/** Ask, and hand over each event of every pane. The panes live by this connection: who aborts it stops them all. */
+export async function stream(
+  path: string,
+  body: unknown,
+  signal: AbortSignal,
+  take: (event: FeedEvent) => void,
+): Promise<void> {
+  const headers = { ...authorization(), "content-type": "application/json", accept: "text/event-stream" };
+  const response = await fetch(path, { method: "POST", headers, body: JSON.stringify(body), signal }).catch((error) => {
+    if (signal.aborted) throw error;
+    isAway.value = true;
+    throw new Unreachable();
+  });
+  if (response.status === 401) needsKey.value = true;
+  if (!response.ok || !response.body) throw await explained(response);
+  await readEvents(response.body, take);
+}
+
+async function explained(response: Response): Promise<ApiError> {
+  const answer = await response.json().catch(() => null);
+  const plain = {
+    message: `The server answered ${response.status}.`,
+    type: "server_error",
+    code: "unknown",
+    param: null,
+  };
+  return new ApiError(response.status, answer?.error ?? plain);
+}

@@ -1,0 +1,226 @@
+/** One pane: a model's answer, how it ended, and what it took. A pane that did not complete never looks like a winner. */
+import {
+  Crown,
+  Ellipsis,
+  Maximize2,
+  MessageSquare,
+  Minimize2,
+  RefreshCw,
+  ScanSearch,
+  Shuffle,
+  Square,
+  TriangleAlert,
+  Zap,
+} from "lucide";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { Reasoning, Waiting } from "../chat/answer";
+import { seconds } from "../chat/figures";
+import { ModelDialog } from "../chat/model-picker";
+import { tellOutcome } from "../chat/outcome";
+import { Tools } from "../chat/tools";
+import { Markdown } from "../markdown/markdown";
+import { navigate } from "../router";
+import type { LiveRun } from "../state/live";
+import { complain } from "../state/toasts";
+import { CopyButton } from "../ui/copy";
+import { Icon } from "../ui/icon";
+import { Menu, MenuItem } from "../ui/menu";
+import { calls } from "./calls";
+import type { OpenComparison } from "./state";
+import { type Comparison, isBlind, type Metrics, type PaneInfo } from "./types";
+
+interface PaneProps {
+  comparison: OpenComparison;
+  info: Comparison;
+  pane: PaneInfo;
+  live: LiveRun | null;
+  isExpanded: boolean;
+  onExpand: () => void;
+}
+
+export function Pane({ comparison, info, pane, live, isExpanded, onExpand }: PaneProps) {
+  const outcome = pane.settlement?.outcome;
+  const isWinner = info.vote?.winner === pane.pane && outcome === "completed";
+  const told = pane.status === "settled" ? tellOutcome(outcome ?? null, pane.settlement) : null;
+  const name = pane.model ?? `Model ${pane.label}`;
+  return (
+    <article
+      class={`pane ${told?.kind ?? ""} ${isWinner ? "is-winner" : ""} ${isExpanded ? "is-expanded" : ""}`}
+      data-pane={pane.pane}
+      data-status={pane.status}
+      data-outcome={outcome}
+      aria-label={`Pane ${pane.label}`}
+      aria-busy={pane.status === "running"}
+    >
+      <header>
+        <span class="pane-label">{pane.label}</span>
+        <h2 title={name}>{name}</h2>
+        {isWinner && (
+          <span class="badge good">
+            <Icon node={Crown} size={14} /> Winner
+          </span>
+        )}
+        <Actions comparison={comparison} info={info} pane={pane} text={live?.text ?? pane.text ?? ""} />
+        <button
+          type="button"
+          class="quiet icon-button expand"
+          aria-label={isExpanded ? "Show all panes" : `Expand ${pane.label}`}
+          title={isExpanded ? "Show all panes" : "Expand"}
+          aria-pressed={isExpanded}
+          onClick={onExpand}
+        >
+          <Icon node={isExpanded ? Minimize2 : Maximize2} size={16} />
+        </button>
+      </header>
+      <Words pane={pane} live={live} />
+      {told && (
+        <div class={`outcome ${told.kind}`} role="note">
+          {told.kind !== "plain" && <Icon node={TriangleAlert} size={16} />}
+          <span>
+            <strong>{told.label}.</strong> {told.detail}
+          </span>
+        </div>
+      )}
+      <footer>
+        {isBlind(info) ? (
+          <span class="figures">Figures come with the reveal</span>
+        ) : (
+          <Figures pane={pane} live={live} />
+        )}
+      </footer>
+    </article>
+  );
+}
+
+/** The words of a pane; the end of what is being said stays in sight, unless its reader has scrolled up. */
+function Words({ pane, live }: { pane: PaneInfo; live: LiveRun | null }) {
+  const version = live?.version.value ?? 0;
+  const place = useRef<HTMLDivElement>(null);
+  const isAtEnd = useRef(true);
+  const isGoingOn = pane.status === "running";
+  const text = live?.text ?? pane.text ?? "";
+  const reasoning = live?.reasoning || pane.reasoning || "";
+  const isSilent = isGoingOn && !text && !reasoning && !live?.tools.length;
+  useEffect(() => {
+    if (isGoingOn && isAtEnd.current) place.current!.scrollTop = place.current!.scrollHeight;
+  }, [version]);
+  const onScroll = () => {
+    const { scrollTop, scrollHeight, clientHeight } = place.current!;
+    isAtEnd.current = scrollHeight - scrollTop - clientHeight < 40;
+  };
+  return (
+    <div
+      class="words"
+      ref={place}
+      onScroll={onScroll}
+      data-text={text}
+      tabIndex={0}
+      role="region"
+      aria-label={`Answer ${pane.label}`}
+    >
+      {reasoning && <Reasoning text={reasoning} isGoingOn={isGoingOn && Boolean(live?.isThinking)} />}
+      {live && <Tools tools={live.tools} isGoingOn={isGoingOn} />}
+      <Markdown text={text} isStreaming={isGoingOn} />
+      {isSilent && <Waiting notices={live?.notices ?? []} />}
+      {pane.status === "waiting" && <p class="note">Its turn comes when the pane before it has ended.</p>}
+    </div>
+  );
+}
+
+interface ActionsProps {
+  comparison: OpenComparison;
+  info: Comparison;
+  pane: PaneInfo;
+  text: string;
+}
+
+function Actions({ comparison, info, pane, text }: ActionsProps) {
+  const [isSwapping, setSwapping] = useState(false);
+  const goOn = () =>
+    calls.continue(info.id, pane.pane).then(
+      ({ id }) => navigate(`/s/${id}`),
+      (error) => complain(error),
+    );
+  if (pane.status !== "settled") {
+    return (
+      <button
+        type="button"
+        class="quiet icon-button"
+        aria-label={`Stop ${pane.label}`}
+        title="Stop this one"
+        disabled={pane.status === "waiting"}
+        onClick={() => comparison.stopPane(pane)}
+      >
+        <Icon node={Square} size={16} />
+      </button>
+    );
+  }
+  const canChange = !comparison.isRunning && !info.vote;
+  return (
+    <>
+      <CopyButton text={text} label={`Copy answer ${pane.label}`} />
+      <Menu label={`Actions for ${pane.label}`} icon={Ellipsis}>
+        {canChange && (
+          <MenuItem icon={RefreshCw} onClick={() => comparison.reroll(pane.pane)}>
+            Answer again
+          </MenuItem>
+        )}
+        {canChange && !isBlind(info) && (
+          <MenuItem icon={Shuffle} onClick={() => setSwapping(true)}>
+            Swap the model
+          </MenuItem>
+        )}
+        {!isBlind(info) && (
+          <MenuItem icon={MessageSquare} onClick={goOn}>
+            Go on as a chat
+          </MenuItem>
+        )}
+        {pane.run_id && (
+          <MenuItem icon={ScanSearch} onClick={() => navigate(`/runs/${pane.run_id}`)}>
+            What really happened
+          </MenuItem>
+        )}
+      </Menu>
+      {isSwapping && (
+        <ModelDialog
+          title={`Another model in ${pane.label}`}
+          chosen={pane.model}
+          onChoose={(model) => comparison.swap(pane.pane, model)}
+          onClose={() => setSwapping(false)}
+        />
+      )}
+    </>
+  );
+}
+
+function Figures({ pane, live }: { pane: PaneInfo; live: LiveRun | null }) {
+  live?.version.value;
+  if (pane.metrics) return <Measured metrics={pane.metrics} isCompleted={pane.settlement?.outcome === "completed"} />;
+  const first = live?.firstWordAfter;
+  return <span class="figures">{first != null && <span>first word {seconds(first)}</span>}</span>;
+}
+
+function Measured({ metrics, isCompleted }: { metrics: Metrics; isCompleted: boolean }) {
+  const about = metrics.usage_source === "estimated" ? "≈ " : "";
+  const parts = [
+    metrics.ttft_ms !== null && `first word ${seconds(metrics.ttft_ms)}`,
+    metrics.tokens_per_second !== null && `${about}${metrics.tokens_per_second.toFixed(0)} tokens/s`,
+    metrics.output_tokens !== null && `${about}${metrics.output_tokens.toLocaleString()} tokens`,
+    metrics.cost !== null && `$${metrics.cost.toFixed(metrics.cost < 0.01 ? 5 : 3)}`,
+    metrics.duration_ms !== null && `took ${seconds(metrics.duration_ms)}`,
+  ];
+  return (
+    <>
+      <span class="figures">
+        {parts.filter(Boolean).map((part, index) => (
+          <span key={index}>{part}</span>
+        ))}
+      </span>
+      {isCompleted && metrics.fastest && (
+        <span class="badge">
+          <Icon node={Zap} size={14} /> First to speak
+        </span>
+      )}
+    </>
+  );
+}
