@@ -68,13 +68,13 @@ def settlement(settled: Settlement) -> dict[str, Any]:
 
 
 def receipt(given: Receipt) -> dict[str, Any]:
-    """Return when a stop was asked for, and when it was done."""
-    return {
+    """Return when a stop was asked for, when it was done, and what refused, if anything did."""
+    shown: dict[str, Any] = {
         "stop_requested_at": moment(given.stop_requested_at),
         "upstream_closed_at": moment(given.upstream_closed_at),
         "settled_at": moment(given.settled_at),
-        "refused": list(given.refused),
     }
+    return {**shown, "refused": list(given.refused)} if given.refused else shown
 
 
 def run(record: RunRecord, *, status: str, seq: int, text: str, settled: Settlement | None) -> dict[str, Any]:
