@@ -94,6 +94,7 @@ async function insist<T>(path: string, body: unknown): Promise<T> {
   }
 }
 
+export type ApprovalScope = "once" | "session" | "always";
 export type IfBusy = "reject" | "queue" | "interrupt";
 
 export interface StartOptions {
@@ -142,5 +143,7 @@ export const api = {
   run: (id: string) => call<Run>("GET", `/api/runs/${id}`),
   runs: (query: { session_id?: string; status?: string; limit?: string; before?: string } = {}) =>
     call<{ runs: Run[]; next: string | null }>("GET", `/api/runs?${new URLSearchParams(query)}`),
+  decide: (runId: string, approval: string, decision: "allow" | "deny", scope: ApprovalScope) =>
+    call<Run>("POST", `/api/runs/${runId}/approvals/${approval}`, { body: { decision, scope } }),
   stop: (runId: string) => call<Run>("POST", `/api/runs/${runId}/stop`),
 };

@@ -8,6 +8,7 @@ import type { Ending, Transcript } from "../state/transcript";
 import type { Message } from "../types";
 import { CopyButton } from "../ui/copy";
 import { Icon } from "../ui/icon";
+import { Approvals } from "./approvals";
 import { Branches } from "./branches";
 import { textOf } from "./content";
 import { LiveFigures, SettledFigures } from "./figures";
@@ -93,6 +94,7 @@ export function LiveAnswer({ live, transcript }: { live: LiveRun; transcript: Tr
       {live.reasoning && <Reasoning text={live.reasoning} isGoingOn={live.isThinking} />}
       <Tools tools={live.tools} isGoingOn />
       <Markdown text={live.text} isStreaming />
+      <Approvals live={live} />
       {isSilent && <Waiting notices={live.notices} />}
       <Notices notices={isSilent ? [] : live.notices} />
       <footer>

@@ -49,7 +49,7 @@ function Tool({ tool, isGoingOn }: { tool: ToolActivity; isGoingOn: boolean }) {
   );
 }
 
-function indented(text: string): string {
+export function indented(text: string): string {
   try {
     return JSON.stringify(JSON.parse(text), null, 2);
   } catch {

@@ -11,6 +11,14 @@ export interface ToolActivity {
   isError: boolean;
 }
 
+/** A tool call that waits for a person, or was decided by one. */
+export interface Approval {
+  id: string;
+  tool: string;
+  arguments: string;
+  decision: string | null;
+}
+
 export interface Notice {
   code: string;
   message: string;
@@ -26,6 +34,7 @@ export class LiveRun {
   reasoning = "";
   tools: ToolActivity[] = [];
   notices: Notice[] = [];
+  approvals: Approval[] = [];
   seq = 0;
   /** When the first word came, and how many events with text have come since. */
   firstWordAt = 0;
@@ -99,6 +108,17 @@ export class LiveRun {
         return this.#tool(event.id, { progress: event.message ?? "" });
       case "tool.result":
         return this.#tool(event.id, { output: event.output, isError: event.is_error ?? false });
+      case "approval.requested":
+        this.approvals = [
+          ...this.approvals,
+          { id: event.id, tool: event.tool, arguments: event.arguments, decision: null },
+        ];
+        return;
+      case "approval.decided":
+        this.approvals = this.approvals.map((each) =>
+          each.id === event.id ? { ...each, decision: event.decision } : each,
+        );
+        return;
       case "notice":
         this.notices = [...this.notices, { code: event.code, message: event.message }];
         if (event.model) this.model = event.model;
