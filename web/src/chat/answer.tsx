@@ -39,7 +39,7 @@ export function Answer({ message, transcript, results }: AnswerProps) {
       aria-label="Answer"
     >
       {message.reasoning && <Reasoning text={message.reasoning} isGoingOn={false} />}
-      <Tools tools={toolsOf(message, results)} isGoingOn={false} />
+      <Tools tools={message.tool_calls ? toolsOf(message, results) : (ending?.tools ?? [])} isGoingOn={false} />
       <Markdown text={text} />
       <OutcomeLine message={message} ending={ending} isLast={isLast} />
       <footer>
@@ -92,7 +92,7 @@ export function LiveAnswer({ live, transcript }: { live: LiveRun; transcript: Tr
       aria-busy="true"
     >
       {live.reasoning && <Reasoning text={live.reasoning} isGoingOn={live.isThinking} />}
-      <Tools tools={live.tools} isGoingOn />
+      <Tools tools={live.tools} isGoingOn isWaiting={live.approvals.some(({ decision }) => decision === null)} />
       <Markdown text={live.text} isStreaming />
       <Approvals live={live} />
       {isSilent && <Waiting notices={live.notices} />}

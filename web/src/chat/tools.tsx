@@ -16,13 +16,22 @@ export function toolsOf(message: Message, results: ReadonlyMap<string, Message>)
   }));
 }
 
-export function Tools({ tools, isGoingOn }: { tools: ToolActivity[]; isGoingOn: boolean }) {
-  return tools.map((tool) => <Tool key={tool.id} tool={tool} isGoingOn={isGoingOn} />);
+interface ToolsProps {
+  tools: ToolActivity[];
+  isGoingOn: boolean;
+  /** A person has to allow a call before anything more happens. */
+  isWaiting?: boolean;
 }
 
-function Tool({ tool, isGoingOn }: { tool: ToolActivity; isGoingOn: boolean }) {
+export function Tools({ tools, isGoingOn, isWaiting = false }: ToolsProps) {
+  return tools.map((tool) => (
+    <Tool key={tool.id} tool={tool} unfinished={isWaiting ? "waiting" : isGoingOn ? "running" : "called"} />
+  ));
+}
+
+function Tool({ tool, unfinished }: { tool: ToolActivity; unfinished: string }) {
   const isDone = tool.output !== null;
-  const state = tool.isError ? "failed" : isDone ? "done" : isGoingOn ? "running" : "called";
+  const state = tool.isError ? "failed" : isDone ? "done" : unfinished;
   return (
     <details class={`tool ${tool.isError ? "bad" : ""}`} data-tool={tool.name}>
       <summary>

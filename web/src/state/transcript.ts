@@ -8,7 +8,7 @@ import { batch, computed, effect, signal } from "@preact/signals";
 import { ApiError, api } from "../api";
 import { losses, watch } from "../connection";
 import type { FeedEvent, Message, OpenSession, Queued, Run, Session, Settlement } from "../types";
-import { LiveRun } from "./live";
+import { LiveRun, type ToolActivity } from "./live";
 import { loadSessions, noteSession } from "./sessions";
 
 /** How a run ended, and where: with its message, or, where it said nothing, after the message that it was to answer. */
@@ -22,6 +22,8 @@ export interface Ending {
   settledAt: string | null;
   /** Milliseconds from the run's start to its first word, where this tab was watching. */
   firstWordAfter: number | null;
+  /** The tools that an agent called, where this tab was watching: they are no part of its message. */
+  tools: ToolActivity[];
 }
 
 export type Loading = "loading" | "ready" | "missing" | "failed";
@@ -202,13 +204,19 @@ export class Transcript {
         startedAt: null,
         settledAt: null,
         firstWordAfter: live.firstWordAfter,
+        tools: live.tools,
       });
       live.end(entry.settlement);
       this.live.value = null;
       noteSession({ id: this.id, active_run: null });
       api.run(live.id).then(
         (run) =>
-          run.settlement && this.#noteEnding({ ...endingOf(run, run.settlement), firstWordAfter: live.firstWordAfter }),
+          run.settlement &&
+          this.#noteEnding({
+            ...endingOf(run, run.settlement),
+            firstWordAfter: live.firstWordAfter,
+            tools: live.tools,
+          }),
         () => {},
       );
     }
@@ -237,5 +245,6 @@ function endingOf(run: Run, settlement: Settlement): Ending {
     startedAt: run.started_at,
     settledAt: run.settled_at,
     firstWordAfter: null,
+    tools: [],
   };
 }
