@@ -129,6 +129,15 @@ async def test_a_stop_is_cancelled_for_who_knows_the_word_and_an_error_for_other
     assert {"stopped"} == {events[-1]["metadata"]["holdfast"]["outcome"] for events in (new, old)}
 
 
+@requirement("wire.ag-ui", "start.bad-input")
+@pytest.mark.parametrize("version", ["9" * 5000, "1" * 20, "one", "", ".1", "\u0661"])
+async def test_a_version_that_makes_no_sense_is_no_version(client, version):
+    """It is only looked at when the run has been started: stumbling over it would leave the run to nobody."""
+    events = await run(client, f"versions {len(version)} {version[:3]}", [user("Hi")], protocolVersion=version)
+
+    assert ("RUN_FINISHED", "success") == (events[-1]["type"], events[-1]["outcome"]["type"])
+
+
 @requirement("wire.ag-ui", "wire.truth")
 async def test_a_call_that_was_half_written_is_never_closed(client):
     """`TOOL_CALL_END` says that the arguments are complete: an application would run the call."""

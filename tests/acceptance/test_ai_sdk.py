@@ -434,6 +434,7 @@ async def test_files_are_kept_and_shown_again(world):
         ({"messages": [user("u", " ")]}, 400),
         ({"messages": [user("u", "Hi")], "id": "x" * 257}, 400),
         ({"messages": [user("u", "Hi")], "id": "a/b"}, 400),
+        ({"messages": [user("u", "Hi")], "id": "run_mine"}, 400),
         ({"messages": [user("u" * 257, "Hi")]}, 400),
         ({"messages": [user("u", "Hi")], "trigger": "resume-stream"}, 400),
         ({"messages": [user("u", "Hi")], "trigger": "regenerate-message"}, 400),

@@ -172,6 +172,7 @@ async def test_a_call_that_was_half_written_is_not_closed(client):
         ({"max_tokens": 0}, "max_tokens"),
         ({"tools": [SEARCH]}, "tools[0]"),
         ({"tools": [{"name": "a", "input_schema": {}}], "tool_choice": {"type": "all"}}, "tool_choice"),
+        ({"tools": [{"name": "a", "input_schema": {}}], "tool_choice": {"type": ["auto"]}}, "tool_choice"),
         ({"model": ""}, "model"),
     ],
 )

@@ -482,16 +482,21 @@ async def test_one_that_did_not_complete_leaves_what_it_had_said(world, model, s
 
 @requirement("resp.chain", "safe.owner-404")
 async def test_what_is_not_there_cannot_be_followed(world, bob):
-    """Unknown, another's, not stored, deleted: all alike."""
+    """Unknown, another's, not stored (kept only for who repeats the request), deleted: all alike."""
     anothers = await done(await bob.respond("up/echo:x"))
     unstored = await done(await world.respond("up/echo:x", store=False))
+    repeatable = await done(
+        await world.call(
+            "POST", "/v1/responses", {"model": "up/echo:x", "input": "x", "store": False}, idempotency_key="not stored"
+        )
+    )
     gone = await done(await world.respond("up/echo:x"))
     await done(await world.call("DELETE", f"/v1/responses/{gone['id']}"))
     completion = await (await world.chat("up/echo:x", background=True)).json()
     world.up.requests.clear()
-    named = [anothers["id"], unstored["id"], gone["id"], "resp_x", "x", completion["id"].replace("chatcmpl-", "resp_")]
+    named = [anothers["id"], unstored["id"], repeatable["id"], gone["id"], "resp_x", "x"]
 
-    for previous in named:
+    for previous in [*named, completion["id"].replace("chatcmpl-", "resp_")]:
         response = await world.respond("up/echo:x", previous_response_id=previous)
         assert (404, "response_not_found", "previous_response_id") == await refused(response)
     assert [] == world.up.requests
@@ -708,7 +713,9 @@ async def test_responses_are_listed_newest_first_and_nobody_elses(world, bob):
     """What is not stored is not listed, and neither are runs of other kinds."""
     theirs = {response["id"] for response in (await bob.get("/v1/responses?limit=100"))["data"]}
     made = [(await done(await world.respond("up/echo:x")))["id"] for _ in range(3)]
-    await done(await world.respond("up/echo:x", store=False))
+    unstored = {"model": "up/echo:x", "input": "x", "store": False}
+    await done(await world.call("POST", "/v1/responses", unstored))
+    await done(await world.call("POST", "/v1/responses", unstored, idempotency_key="not listed"))
     await (await world.chat("up/echo:x", background=True)).body()
 
     first = await world.get("/v1/responses?limit=2")

@@ -483,6 +483,16 @@ def test_logprobs_are_kept_as_they_came():
     assert [None, logprobs, None] == [event.logprobs for event in events[:3]]
 
 
+@pytest.mark.parametrize("odd", [5, "x", [], [1], True, {"content": 5}, {"content": "x"}, {"content": {}}])
+def test_logprobs_of_an_odd_shape_are_left_out(odd):
+    """The words beside them are what was asked for; every wire reads `content` as a list."""
+    chunks = [text("a"), text("b"), chunk(finish="stop")]
+    chunks[0]["choices"][0]["logprobs"] = chunks[1]["choices"][0]["logprobs"] = odd
+    events = events_of(*chunks)
+
+    assert [("a", None), ("b", None)] == [(event.text, event.logprobs) for event in events[:2]]
+
+
 ONE, TWO = ToolCall("a", "f", "{}"), ToolCall("b", "g", "{}")
 NULL_FUNCTION = chunk({"tool_calls": [{"index": 0, "id": "a", "function": None}]})
 

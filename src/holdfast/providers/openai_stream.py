@@ -685,8 +685,12 @@ def _is_error(payload: bytes) -> bool:
 
 
 def _decoded(logprobs: msgspec.Raw) -> Any:
-    """Return logprobs as an object, so that they are the same before and after they were stored."""
-    return msgspec.json.decode(logprobs) if len(logprobs) > len("null") else None
+    """Return logprobs as an object, so that they are the same before and after they were stored; odd ones are none."""
+    if len(logprobs) <= len("null"):
+        return None
+    decoded = msgspec.json.decode(logprobs)
+    sound = isinstance(decoded, dict) and isinstance(decoded.get("content"), list | None)
+    return decoded if sound else None
 
 
 def _text_of(thinking: str | list[_Part]) -> str:

@@ -91,6 +91,8 @@ async def _ask(parts: Parts, request: Request, body: UIChat, raw: bytes) -> Run:
 async def _send(parts: Parts, request: Request, body: UIChat, chat_id: str, raw: bytes) -> Run:
     if "/" in chat_id:
         raise BadRequest("A chat's id has no slash: it stands in the paths to resume and to stop it.", param="id")
+    if chat_id.startswith("run_"):
+        raise BadRequest("A chat's id does not begin with run_: there the paths mean a run.", param="id")
     session = await named_session(parts, owner_of(request), check_name(chat_id, "id"))
     messages = await parts.store.messages(session.id)
     path = branch(messages, session.head_id)

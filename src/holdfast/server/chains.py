@@ -82,9 +82,14 @@ async def _chain(store: Store, record: RunRecord) -> list[RunRecord]:
 async def stored(store: Store, owner: str, response_id: str, param: str) -> RunRecord:
     """Return the run of a stored response. Another owner's is not there."""
     found = await store.get_run(openai_responses.run_id(response_id))
-    if found is None or found.owner != owner or RESPONSE not in found.request:
+    if found is None or found.owner != owner or not is_stored(found):
         raise ResponseNotFound(response_id, param)
     return found
+
+
+def is_stored(record: RunRecord) -> bool:
+    """Tell whether a run is a response that is to be found again. One may be kept only for who repeats its request."""
+    return bool(record.request.get(RESPONSE, {}).get("store"))
 
 
 async def output_of(store: Store, record: RunRecord) -> list[Item]:

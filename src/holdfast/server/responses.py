@@ -20,7 +20,7 @@ from ..wire import openai_responses
 from ..wire.openai_responses import ECHOED
 from ..wire.openai_responses_input import Item, items_of, listed, params_of
 from .answering import WholeAnswer, answer_headers, failed_headers, is_bare, status_of, stream
-from .chains import RESPONSE, ResponseNotFound, conversation, left_of, resolved
+from .chains import RESPONSE, ResponseNotFound, conversation, is_stored, left_of, resolved
 from .completions import failure
 from .context import (
     Endpoint,
@@ -309,7 +309,7 @@ async def list_responses(parts: Parts, request: Request) -> Response:
     looked_at = 0
     while len(found) <= limit and looked_at < LOOKED_AT:
         records = await parts.store.list_runs(owner=owner_of(request), before=before, limit=200)
-        found += [record for record in records if RESPONSE in record.request]
+        found += [record for record in records if is_stored(record)]
         looked_at += len(records)
         if len(records) < 200:
             return await _listed(parts, found, limit)

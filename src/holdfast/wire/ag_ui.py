@@ -43,7 +43,7 @@ PROTOCOL_VERSION = "1.0"
 def knows_cancelled(protocol_version: str | None) -> bool:
     """Tell whether a client that declares this version reads `cancelled` as what it is."""
     major = (protocol_version or "").partition(".")[0]
-    return major.isascii() and major.isdigit() and int(major) >= 1
+    return major.isascii() and major.isdigit() and major.lstrip("0") != ""
 
 
 def error_of(settled: AnySettlement) -> tuple[str, str]:

@@ -120,7 +120,7 @@ def _tool_choice(choice: Block) -> Any:
     kind = choice.get("type")
     if kind == "tool" and isinstance(choice.get("name"), str):
         return {"type": "function", "function": {"name": choice["name"]}}
-    if kind not in _TOOL_CHOICES:
+    if not isinstance(kind, str) or kind not in _TOOL_CHOICES:
         raise BadRequest("tool_choice.type is auto, any, none, or tool with a name.", param="tool_choice")
     return _TOOL_CHOICES[kind]
 
