@@ -88,6 +88,9 @@ REQUIREMENTS: dict[str, str] = {
     "gone.after-end": "A run that finished stays completed when its client leaves.",
     "gone.same-for-agents": "Chat and agent follow the same rules.",
     "gone.spec-2.4": "The same holds on servers that announce ASGI 2.4.",
+    # agents that others wrote
+    "byo.every-wire": "A published async generator is a model on every surface, with the same text and the same truth.",
+    "byo.stop": "A stop, or the client's leaving, cancels a published agent in its own task; what it had said is kept.",
     # truth, on every surface, streaming and not
     "truth.completed": "An answer that ended by itself is completed.",
     "truth.length": "An answer cut at the length limit says so.",

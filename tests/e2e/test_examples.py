@@ -3,6 +3,7 @@
 import asyncio
 import importlib.util
 import itertools
+import shutil
 import time
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +17,7 @@ from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.http import Client, Frame
 from tests.support.served import Served
+from tests.support.server import Server, StartFailed
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 STORY = "Once upon a time there was a wave. The end. "
@@ -48,6 +50,7 @@ def test_every_example_is_run_by_a_test():
         "anthropic_client",
         "fastapi_app",
         "llama_cpp_client",
+        "own_agent",
         "responses_client",
         "starlette_app",
     } == {path.stem for path in EXAMPLES.glob("*.py")}
@@ -199,3 +202,23 @@ async def test_ag_ui_client_comes_back_to_its_run_and_stops_it(capsys):
         await load("ag_ui_client").main(served.url, "scripted/lorem:200:50")
 
     assert "cancelled\n" == capsys.readouterr().out
+
+
+async def test_an_agent_of_your_own_is_published_from_the_command_line(tmp_path):
+    """As its first line tells: the file's folder is where the server is started."""
+    shutil.copy(EXAMPLES / "own_agent.py", tmp_path)
+    async with Server(data=tmp_path, args=["--agent", "counter=own_agent:agent"]) as server, server.client() as client:
+        body = {"model": "agent/counter", "messages": [{"role": "user", "content": "One two three"}]}
+        answer = await (await client.post("/v1/chat/completions", body)).json()
+
+    assert "Let me count. You said 3 words." == answer["choices"][0]["message"]["content"]
+
+
+@pytest.mark.parametrize("named", ["own_agent", "own_agent:missing", "no_such_module:agent", "a/b=own_agent:agent"])
+async def test_an_agent_that_cannot_be_loaded_keeps_the_server_from_starting(tmp_path, named):
+    """A server that starts without what it was told to publish would only fail later, for somebody else."""
+    shutil.copy(EXAMPLES / "own_agent.py", tmp_path)
+
+    with pytest.raises(StartFailed, match=r"names no agent|cannot be loaded|no name for an agent"):
+        async with Server(data=tmp_path, args=["--agent", named]):
+            pass

@@ -12,13 +12,14 @@ import click
 from rich.console import Console
 from rich.progress import DownloadColumn, Progress
 
+from ..agent.published import CannotPublish, load
 from ..errors import HoldfastError
 from ..providers.local import Local
 from ..providers.weights import fetch_now
 from ..server.app import create_app
 from ..server.context import Parts
 from ..server.serving import listen, serve_forever
-from ..server.settings import data_folder, load_with_sources
+from ..server.settings import SettingsError, data_folder, load_with_sources
 from ..store.opening import open_store
 from .commands import telling
 
@@ -28,20 +29,31 @@ from .commands import telling
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on (8787); 0 picks a free one.")
 @click.option("--data", type=click.Path(), help="Folder for everything that is kept.")
 @click.option("--model", type=click.Path(exists=True, dir_okay=False), help="A GGUF file for the embedded model.")
+@click.option(
+    "--agent", "agents", multiple=True, help="Publish an agent of yours: [name=]module:attribute. Repeatable."
+)
 @click.option("--config", type=click.Path(), help="Settings file (holdfast.toml).")
 @telling
-def serve(config: str | None, **flags: Any) -> None:
+def serve(config: str | None, agents: tuple[str, ...], **flags: Any) -> None:
     """Start the server: the OpenAI API under /v1, our own under /api.
 
     Every setting can also be given as HOLDFAST_<NAME>, or in the settings file.
     """
     settings, sources = load_with_sources(flags, os.environ, config)
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
+    published = _load(agents)
     sock = listen(settings)
     store = open_store(f"sqlite:{data_folder(settings)}")
-    app = create_app(settings, store, sources=sources)
+    app = create_app(settings, store, sources=sources, agents=published)
     has_started = serve_forever(app, sock, lambda url: _is_ready(url, app.state.parts))
     sys.exit(0 if has_started else 1)
+
+
+def _load(agents: tuple[str, ...]) -> dict[str, Any]:
+    try:
+        return dict(load(agents))
+    except CannotPublish as error:
+        raise SettingsError(str(error)) from error
 
 
 def _is_ready(url: str, parts: Parts) -> None:

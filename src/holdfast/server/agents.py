@@ -18,6 +18,7 @@ from ..agent.desk import Desk, Scope
 from ..agent.files import Files
 from ..agent.loop import Agent, AgentLimits, Ask, Messages, Work
 from ..agent.processes import ProcessTable
+from ..agent.published import AgentRequest, Published, publishing
 from ..agent.shell import Shell
 from ..agent.tools import Tool
 from ..comparisons import Price
@@ -124,13 +125,24 @@ async def forget_grants(store: Store, owner: str, session_id: str) -> None:
 class AgentSources:
     """Makes the sources of agents' runs, and knows the desks of those that are at work here."""
 
-    def __init__(self, agents: Mapping[str, Agent], chat: ChatSources, store: Store, providers: Providers) -> None:
+    def __init__(
+        self,
+        agents: Mapping[str, Agent],
+        chat: ChatSources,
+        store: Store,
+        providers: Providers,
+        published: Mapping[str, Published] | None = None,
+    ) -> None:
         self.agents = dict(agents)
+        self.published = dict(published or {})
+        if both := sorted(self.agents.keys() & self.published.keys()):
+            raise SettingsError(f"Two agents are called {both[0]!r}.")
+        names = [*self.agents, *self.published]
         self._chat = chat
         self._store = store
         self._providers = providers
-        if self.agents:
-            providers.add(AgentModels(self.agents))
+        if names:
+            providers.add(AgentModels(names))
         self._desks: dict[str, Desk] = {}
         self._table = ProcessTable()
         self.engine: Engine | None = None
@@ -145,7 +157,12 @@ class AgentSources:
     def kind_of(self, model: str, wanted: str = "chat") -> str:
         """Return the kind of a run: an agent's model makes it an agent's, whatever was asked for."""
         prefix, _, name = model.partition("/")
-        return AGENT if prefix == AGENT and name in self.agents else wanted
+        return AGENT if prefix == AGENT and (name in self.agents or name in self.published) else wanted
+
+    def _published(self, record: RunRecord) -> Published | None:
+        """Return the agent of a run where somebody else wrote it."""
+        prefix, _, name = record.model.partition("/")
+        return self.published.get(name) if prefix == AGENT else None
 
     def find(self, record: RunRecord) -> Agent:
         """Return the agent of a run: the one that its model names, or the default one with that model."""
@@ -158,7 +175,7 @@ class AgentSources:
 
     async def check(self, record: RunRecord) -> None:
         """Refuse a run whose model cannot do what its agent needs."""
-        if record.kind == AGENT:
+        if record.kind == AGENT and self._published(record) is None:
             await self._check(self.find(record))
 
     async def _check(self, agent: Agent) -> None:
@@ -174,12 +191,15 @@ class AgentSources:
 
     def __call__(self, run: Run) -> Source:
         """Return the source of an agent's run."""
-        return self._work(run, None)
+        agent = self._published(run.record)
+        return self._work(run, None) if agent is None else self._publish(run, agent)
 
     async def again(self, record: RunRecord, log: Log) -> Source | None:
         """Return what goes on with a run whose server ended, where a person is waited for or the settings say so."""
         assert self.engine is not None
         done = log.steps
+        if self._published(record) is not None:
+            return None  # only who wrote it could say how it goes on
         try:
             agent = self.find(record)
         except ModelNotFound:
@@ -213,7 +233,7 @@ class AgentSources:
             session_id=record.session_id,
             done=done,
             table=self._table,
-            beat=min(5.0, run.idle / 3) if run.idle else 5.0,
+            beat=_beat(run),
         )
         self._desks[run.id] = work.desk
         if done is None and (told := record.request.get("notice")):
@@ -224,6 +244,23 @@ class AgentSources:
                     yield said
         finally:
             del self._desks[run.id]
+
+    async def _publish(self, run: Run, agent: Published) -> AsyncGenerator[Yielded | Sequence[Yielded]]:
+        """Let an agent answer that somebody else wrote."""
+        record = run.record
+        run.grace = max(run.grace, LAST_GRACE)  # it may have processes and connections to close
+        request = AgentRequest(
+            messages=await self._chat.messages(record),
+            params={name: value for name, value in record.request.get("params", {}).items() if name not in OURS},
+            run_id=run.id,
+            session_id=record.session_id,
+            owner=record.owner,
+        )
+        if told := record.request.get("notice"):
+            yield Notice("new_turn", told)
+        async with aclosing(publishing(agent, request, beat=_beat(run))) as events:
+            async for said in events:
+                yield said
 
     def _asking(self, record: RunRecord, agent: Agent) -> Ask:
         params = {name: value for name, value in record.request.get("params", {}).items() if name not in OURS}
@@ -250,11 +287,18 @@ class AgentSources:
             return desk
         if run.settlement is not None:
             raise CannotSteer(f"Run {run.id} has ended. Send it as a new message.")
+        if self._published(run.record) is not None:
+            raise CannotSteer(f"{run.record.model} takes no messages while it runs. Queue it or interrupt instead.")
         if run.record.kind != AGENT:
             raise CannotSteer(
                 f"Run {run.id} is a chat run, which takes no messages while it runs. Queue it or interrupt instead."
             )
         raise CannotSteer(f"Run {run.id} is not at work here yet, or no more. Try again in a moment.")
+
+
+def _beat(run: Run) -> float:
+    """Return after how many seconds quiet work says that it goes on: well before the idle limit."""
+    return min(5.0, run.idle / 3) if run.idle else 5.0
 
 
 # Agents of the settings.

@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -15,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from .. import __version__
+from ..agent.published import CannotPublish, Published, published
 from ..engine import Engine
 from ..errors import HoldfastError, StoreUnavailable
 from ..events import Source
@@ -83,11 +85,13 @@ def create_app(
     keys: Keys | None = None,
     sources: Mapping[str, str] | None = None,
     look_every: float = NEAR,
+    agents: Mapping[str, Any] | None = None,
 ) -> Starlette:
     """Return the server as an ASGI application. Its lifespan starts and ends the engine.
 
     `sources` says where the settings come from, as `load_with_sources` does. Where they name no providers, what listens
-    on this machine is looked for, every `look_every` seconds.
+    on this machine is looked for, every `look_every` seconds. `agents` are published as models `agent/<name>`: async
+    generator functions.
     """
     keys = keys if keys is not None else Keys(settings, environ, KeyFile(data_folder(settings, environ)))
     check_bind(settings, keys)
@@ -95,16 +99,18 @@ def create_app(
     configured = Configured(settings, sources or {}, environ, saved, look_every=look_every)
     chats = ChatSources(store, configured.providers, settings.retry_patience, lambda: configured.fallbacks)
     panes = PaneSources(chats)
-    agents = AgentSources(agents_of(settings, environ), chats, store, configured.providers)
+    agent_sources = AgentSources(
+        agents_of(settings, environ), chats, store, configured.providers, _published(agents or {}, settings)
+    )
     engine = Engine(
         store,
-        sources=sources_of({"pane": panes, AGENT: agents}, chats),
-        again=agents.again_or(chats.again),
+        sources=sources_of({"pane": panes, AGENT: agent_sources}, chats),
+        again=agent_sources.again_or(chats.again),
         limits=limits_of(settings),
     )
-    agents.engine = engine
+    agent_sources.engine = engine
     rounds = Rounds(engine, store, panes, settings.prices)
-    parts = Parts(settings, store, configured, engine, rounds, agents, environ)
+    parts = Parts(settings, store, configured, engine, rounds, agent_sources, environ)
     app = Starlette(
         routes=[*(endpoint.route(parts) for endpoint in ENDPOINTS), _description().route(parts), *web.routes()],
         middleware=[Middleware(Gate, settings=settings, keys=keys)],
@@ -118,6 +124,16 @@ def create_app(
     app.router.redirect_slashes = False  # a path that is not there is a 404 in our own shape
     app.state.parts = parts
     return app
+
+
+def _published(agents: Mapping[str, Any], settings: Settings) -> dict[str, Published]:
+    """Return the agents to publish, or say what is wrong with one."""
+    if agents and any(provider.name == AGENT for provider in settings.providers):
+        raise SettingsError(f"No provider can be called {AGENT!r} where there are agents: agents are called that.")
+    try:
+        return published(agents)
+    except CannotPublish as error:
+        raise SettingsError(str(error)) from None
 
 
 def sources_of(kinds: Mapping[str, Callable[[Run], Source]], chats: ChatSources) -> Callable[[Run], Source]:
