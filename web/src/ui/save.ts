@@ -1,17 +1,26 @@
-/** Saves what a path answers as a file: fetched here, because a link could not send the key. */
+/** Saves files to the reader's disk. */
 import { authorization } from "../api";
 import { complain } from "../state/toasts";
 
+/** Save what a path answers. It is fetched here, because a link could not send the key. */
 export async function saveFrom(path: string, name: string): Promise<void> {
   try {
     const response = await fetch(path, { headers: authorization() });
     if (!response.ok) throw new Error(`The server answered ${response.status}.`);
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(await response.blob());
-    link.download = name;
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 1_000);
+    save(name, await response.blob());
   } catch (error) {
     complain(error);
   }
+}
+
+export function saveText(name: string, text: string): void {
+  save(name, new Blob([text], { type: "text/plain" }));
+}
+
+function save(name: string, blob: Blob): void {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1_000);
 }

@@ -5,6 +5,7 @@ import { Board } from "../compare/board";
 import { ScoresPage } from "../compare/scores";
 import { Start } from "../compare/start";
 import { newComparison, open, openComparison } from "../compare/state";
+import "../styles/views.css";
 import "../styles/compare.css";
 import { Empty } from "../ui/empty";
 import { Icon } from "../ui/icon";
