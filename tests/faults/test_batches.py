@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import sqlite3
 from collections import Counter
 
 import pytest
@@ -13,7 +14,8 @@ from tests.faults.test_store_away import Flaky
 from tests.requirements import requirement
 from tests.support.batches import World, asked_of
 from tests.support.served import Served
-from tests.support.upstream import Pause, Upstream, answer
+from tests.support.server import Server, provider
+from tests.support.upstream import Hang, Headers, Pause, Upstream, answer
 
 
 @requirement("batch.once", "crash.store-away")
@@ -68,3 +70,66 @@ async def test_stops_and_resumes_in_any_order_lose_and_repeat_nothing(seed):
     assert 60 == len(cells)
     kept = {cell["id"]: cell for cell in cells}
     assert before == [kept[cell["id"]] for cell in before], "what was kept stays as it was"
+
+
+@requirement("batch.stop")
+@pytest.mark.parametrize("button", ["resume", "stop", "delete"])
+async def test_a_batch_that_is_being_deleted_is_gone_for_whoever_waits_to_change_it(tmp_path, button):
+    """A resume that came before the deletion was done must not ask on for a batch that nobody can see or stop."""
+    async with Upstream([Pause(0.01), *answer("42")]) as up:
+        up.models["b"] = [Headers(), Hang()]
+        providers = [provider(up.base_url, models=["a", "b"])]
+        async with Server(tmp_path, providers) as server, server.client(timeout=30) as client:
+            world = World(up, client)
+            for _ in range(4):
+                batch = await world.create(30, ["up/a", "up/b"], concurrency=6)
+                await world.progressed(batch, 3)
+                path = f"/api/batches/{batch['id']}"
+                call = ("DELETE", path) if button == "delete" else ("POST", f"{path}/{button}")
+                pressed = [client.request(*call) for _ in range(4)]
+                deleted, *others = await asyncio.gather(client.request("DELETE", path), *pressed)
+
+                assert deleted.status in ((204, 404) if button == "delete" else (204,))
+                assert {each.status for each in others} <= {200, 204, 404}
+                assert 404 == (await client.get(path)).status
+            async with asyncio.timeout(20):
+                while _documents(tmp_path):  # noqa: ASYNC110 - in another process
+                    await asyncio.sleep(0.02)
+            for request in up.requests:
+                if request.model == "b":
+                    await request.wait_closed()
+        assert [] == _documents(tmp_path)
+
+
+def _documents(folder):
+    with sqlite3.connect(folder / "holdfast.db") as db:
+        return db.execute("SELECT kind, id FROM documents").fetchall()
+
+
+@requirement("start.idempotent")
+async def test_the_key_of_a_batch_that_is_being_deleted_begins_another():
+    """Nobody is given a batch that is as good as gone, and the new one keeps the key."""
+    async with Upstream([Pause(0.01), *answer("42")]) as up:
+        described = ProviderSettings(name="up", base_url=up.base_url, models=("a",))
+        app = create_app(Settings(providers=(described,)), MemoryStore(), {})
+        async with Served(app) as served, served.client(timeout=30) as client:
+            world = World(up, client)
+            body = {"models": ["up/a"], "prompts": [{"prompt": "?"}] * 500}
+            headers = {"idempotency-key": "k"}
+
+            async def begin():
+                return await (await client.post("/api/batches", body, headers=headers)).json()
+
+            first = await begin()
+            path = f"/api/batches/{first['id']}"
+            deleting = asyncio.create_task(client.request("DELETE", path))
+            while (await client.get(path)).status == 200:
+                pass
+            second = await begin()
+            await deleting
+            third = await begin()
+
+            assert first["id"] != second["id"]
+            assert ("running", second["id"]) == (second["status"], third["id"])
+            assert "running" == (await world.get(second))["status"]
+            await client.request("DELETE", f"/api/batches/{second['id']}")

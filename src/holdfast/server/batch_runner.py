@@ -13,13 +13,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from contextlib import aclosing
 from functools import partial
 from typing import Any, TypeVar, cast
+from weakref import WeakValueDictionary
 
 import msgspec
 
 from ..batches import UNANSWERED, Batch, Cell, Outcome, Prompt, State, agrees
 from ..comparisons import Price, cost
 from ..engine import Engine
-from ..errors import HoldfastError, IdempotencyConflict, ShuttingDown, StaleDocument, StoreUnavailable
+from ..errors import HoldfastError, IdempotencyConflict, NotFound, ShuttingDown, StaleDocument, StoreUnavailable
 from ..events import AnySettlement, Failed, Interrupted, Reasoning, Stopped, Text, ToolCall, ToolDelta
 from ..history import outcome
 from ..ids import new_id
@@ -43,6 +44,15 @@ MEASURABLE = 0.001
 """Seconds between the first and the last word below which there is no speed: all came at once."""
 LAST_WORDS = 1.0
 """Seconds that answers which are there may take to be kept when the server ends."""
+
+
+class BatchNotFound(NotFound):
+    """No such batch, or it is not yours."""
+
+    code = "batch_not_found"
+
+    def __init__(self, batch_id: str) -> None:
+        super().__init__(f"There is no batch {batch_id!r}.")
 
 
 def cells_of(batch_id: str) -> str:
@@ -73,7 +83,7 @@ class BatchRunner:
         self._patterns = Patterns()
         self._works: dict[str, Work] = {}
         self._chores: set[asyncio.Task[None]] = set()
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     # life
 
@@ -86,7 +96,7 @@ class BatchRunner:
             batch = batch_in(document)
             if batch.state == "running":
                 self._work_on(document)
-            elif batch.state in ("making", "deleting"):
+            elif is_hidden(batch):
                 self._spawn(self._erase(document.id, batch.key))
 
     async def close(self) -> None:
@@ -125,6 +135,9 @@ class BatchRunner:
         async with self._lock(key_id):  # two at once are one
             batch_id = await self._named_by(key, key_id)
             known = await self._store.get_document(KIND, batch_id)
+            if known is not None and batch_in(known).state == "deleting":
+                await self._forget_key(key_id, batch_id)
+                batch_id, known = await self._named_by(key, key_id), None
             if known is not None and batch_in(known).state != "making":
                 return known
             await self._erase_parts(batch_id)  # of an attempt that nobody was told of
@@ -155,46 +168,56 @@ class BatchRunner:
 
     async def stop(self, document: Document) -> Document:
         """Stop a batch: nothing new is asked, and what is being asked is stopped and stays open."""
+        now = self._engine.now()
+
+        def stopped(batch: Batch) -> Batch:
+            return _in_state(batch, "stopped", settled_at=now) if batch.state == "running" else batch
+
         async with self._lock(document.id):
-            document = await self._reread(document)
-            batch = batch_in(document)
-            if batch.state != "running":
-                return document
-            document = await self._put(document, _in_state(batch, "stopped", settled_at=self._engine.now()))
-            if (work := self._works.get(document.id)) is not None:
+            document = await self._change(document, stopped)
+            if batch_in(document).state == "stopped" and (work := self._works.get(document.id)) is not None:
                 await work.stop()
             return await self._reread(document)
 
     async def resume(self, document: Document, *, failed: bool) -> Document:
         """Go on with a batch; with `failed` what had failed is asked again too."""
-        async with self._lock(document.id):
-            document = await self._reread(document)
-            batch = batch_in(document)
-            if batch.state == "running":
-                self._work_on(document)
+        now = self._engine.now()
+
+        def going_on(batch: Batch) -> Batch:
             if batch.state == "running" or (batch.state == "finished" and not (failed and batch.failed)):
-                return document
-            again_at = self._engine.now() if failed else batch.again_at
-            document = await self._put(
-                document, _in_state(batch, "running", again_at=again_at, settled_at=None, done=None, failed=None)
-            )
-            self._work_on(document)
+                return batch
+            again_at = now if failed else batch.again_at
+            return _in_state(batch, "running", again_at=again_at, settled_at=None, done=None, failed=None)
+
+        async with self._lock(document.id):
+            document = await self._change(document, going_on)
+            if batch_in(document).state == "running":
+                self._work_on(document)
             return document
 
     async def delete(self, document: Document) -> None:
         """Stop a batch and forget it. It is gone at once; its cells go one after the other."""
         async with self._lock(document.id):
-            document = await self._reread(document)
-            await self._put(document, _in_state(batch_in(document), "deleting"))
+            document = await self._change(document, lambda batch: _in_state(batch, "deleting"))
             if (work := self._works.get(document.id)) is not None:
                 await work.stop()
         self._spawn(self._erase(document.id, batch_in(document).key))
 
     async def _erase(self, batch_id: str, key_id: str) -> None:
-        if key_id:
-            await self._forget(KEYS, key_id)
+        """Erase what is being deleted or was kept only in part, unless its key has begun it again meanwhile."""
+        async with self._lock(key_id or batch_id):
+            document = await self._insist(lambda: self._store.get_document(KIND, batch_id))
+            if document is None or not is_hidden(batch_in(document)):
+                return
+            if key_id:
+                await self._forget_key(key_id, batch_id)
         await self._erase_parts(batch_id)
-        self._locks.pop(batch_id, None)
+
+    async def _forget_key(self, key_id: str, batch_id: str) -> None:
+        """Forget a key that stands for this batch. One that stands for another by now is kept."""
+        kept = await self._insist(lambda: self._store.get_document(KEYS, key_id))
+        if kept is not None and kept.body["batch"] == batch_id:
+            await self._forget(KEYS, key_id)
 
     async def _erase_parts(self, batch_id: str) -> None:
         for kind in (cells_of(batch_id), prompts_of(batch_id)):
@@ -257,7 +280,24 @@ class BatchRunner:
         return self._locks.setdefault(batch_id, asyncio.Lock())
 
     async def _reread(self, document: Document) -> Document:
-        return await self._store.get_document(KIND, document.id) or document
+        """Return a batch as it is now. Who waited while it was deleted comes too late."""
+        now = await self._store.get_document(KIND, document.id)
+        if now is None or is_hidden(batch_in(now)):
+            raise BatchNotFound(document.id)
+        return now
+
+    async def _change(self, document: Document, change: Callable[[Batch], Batch]) -> Document:
+        """Change a batch as it is now, which its work may do at the same moment. What stays the same is not written."""
+        while True:
+            document = await self._reread(document)
+            before = batch_in(document)
+            after = change(before)
+            if after is before:
+                return document
+            try:
+                return await self._put(document, after)
+            except StaleDocument:
+                continue
 
     async def _put(self, document: Document, batch: Batch) -> Document:
         changed = msgspec.structs.replace(document, body=msgspec.to_builtins(batch), updated_at=self._engine.now())
@@ -488,6 +528,11 @@ class _Asking:
 def batch_in(document: Document) -> Batch:
     """Return the batch that a document holds."""
     return msgspec.convert(document.body, Batch)
+
+
+def is_hidden(batch: Batch) -> bool:
+    """Tell whether a batch is not there for anybody: not yet, or no more."""
+    return batch.state in ("making", "deleting")
 
 
 def cell_in(document: Document) -> Cell:

@@ -13,25 +13,16 @@ from starlette.responses import Response
 
 from ..asgi import EventStream
 from ..batches import MOST_AT_ONCE, MOST_MODELS, MOST_PROMPTS, Batch, Cell, Match, Prompt, Report
-from ..errors import BadRequest, NotFound
+from ..errors import BadRequest
 from ..store import Document
 from ..wire import native, sse
-from .batch_runner import KIND, Work, batch_in, cell_in, cells_of
+from .batch_runner import KIND, BatchNotFound, Work, batch_in, cell_in, cells_of, is_hidden
 from .context import Endpoint, Parts, decode, idempotency, owner_of, read_body, whole_number
 from .errors import Json
 from .tables import csv_answer, wants_csv
 
 OFTEN = 0.2
 """Seconds between two frames of progress."""
-
-
-class BatchNotFound(NotFound):
-    """No such batch, or it is not yours."""
-
-    code = "batch_not_found"
-
-    def __init__(self, batch_id: str) -> None:
-        super().__init__(f"There is no batch {batch_id!r}.")
 
 
 class NewBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,7 +49,7 @@ async def own_batch(parts: Parts, request: Request) -> Document:
     """Return the batch that the path names. Another owner's is not there."""
     batch_id = request.path_params["batch_id"]
     document = await parts.store.get_document(KIND, batch_id)
-    if document is None or document.owner != owner_of(request) or batch_in(document).state in ("making", "deleting"):
+    if document is None or document.owner != owner_of(request) or is_hidden(batch_in(document)):
         raise BatchNotFound(batch_id)
     return document
 
@@ -143,7 +134,7 @@ async def list_batches(parts: Parts, request: Request) -> Response:
     while len(found) <= limit and (
         page := await parts.store.list_documents(KIND, owner_of(request), before=before, limit=limit + 1)
     ):
-        found += [each for each in page if batch_in(each).state not in ("making", "deleting")]
+        found += [each for each in page if not is_hidden(batch_in(each))]
         before = page[-1].id
     data = [await shown(parts, document) for document in found[:limit]]
     return Json({"data": data, "has_more": len(found) > limit})
@@ -182,6 +173,8 @@ async def batch_report(parts: Parts, request: Request) -> Response:
     document = await own_batch(parts, request)
     as_table, kind = wants_csv(request), request.query_params.get("kind")
     prompts = await parts.batches.prompts(document.id)
+    if len(prompts) != batch_in(document).prompts:
+        raise BatchNotFound(document.id)  # it was deleted while we read
     report = Report(batch_in(document).models, prompts)
     async for cell in parts.batches.cells(document.id):
         if kind is None or prompts[cell.prompt].kind == kind:
@@ -200,6 +193,8 @@ async def list_cells(parts: Parts, request: Request) -> Response:
     page = await parts.store.list_documents(kind, document.owner, before=before, limit=limit + 1)
     cells = {each.id: cell_in(each) for each in page[:limit]}
     prompts = await parts.batches.prompts_named(document.id, (cell.prompt for cell in cells.values()))
+    if not all(cell.prompt in prompts for cell in cells.values()):
+        raise BatchNotFound(document.id)  # it was deleted while we read
     data = [_told(id, cell, prompts[cell.prompt], batch_in(document).models) for id, cell in cells.items()]
     return Json({"data": data, "has_more": len(page) > limit})
 
