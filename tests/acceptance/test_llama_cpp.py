@@ -200,6 +200,48 @@ async def test_of_many_runs_under_a_name_only_the_last_goes_on(world):
     assert {"replaced"} == {run["settlement"]["by"] for run in runs if run["id"] not in running}
 
 
+@requirement("llama.replace", "llama.stop")
+@pytest.mark.parametrize("kept_in", ["session", "response"])
+async def test_that_an_earlier_run_was_deleted_hides_no_later_one(world, kept_in):
+    """A stop that answers 204 and stops nothing would be the worst answer: the run would go on unseen."""
+    world.up.models |= {"gone": answer("Gone"), "later": answer("Later", end=(Hang(),)), "last": answer("Last")}
+    name = f"deleted-{kept_in}"
+    gone = await world.ask(name, "gone", **({"session_id": name} if kept_in == "session" else {}))
+    await gone.body()
+    run = await world.run(gone)
+    later = await world.ask(name, "later")
+    await later.next_event()
+
+    response = run["id"].replace("run_", "resp_")
+    path = f"/api/sessions/{run['session_id']}" if kept_in == "session" else f"/v1/responses/{response}"
+    assert (await world.client.request("DELETE", path)).status in (200, 204)
+    (found,) = await world.lookup(name)
+    assert not found["is_done"]
+    await (await world.ask(name, "last")).body()
+    replaced = (await world.run(later))["settlement"]
+    again = await world.ask(name, "later")
+    await again.next_event()
+    await world.stop(name)
+
+    assert "replaced" == replaced["by"]
+    assert "user" == (await world.run(again))["settlement"]["by"]
+
+
+@requirement("llama.replace")
+async def test_a_name_whose_run_was_deleted_is_free_again(world):
+    """Nothing is found under it, nothing is stopped, and the next run has it."""
+    world.up.models["free"] = answer("Free")
+    first = await world.ask("free again", "free")
+    await first.body()
+    deleted = await world.client.request("DELETE", f"/v1/responses/resp_{first.headers['x-run-id'][4:]}")
+    lost = await world.client.get("/v1/stream?conv_id=free%20again")
+    stopped = await world.client.request("DELETE", "/v1/stream?conv_id=free%20again")
+    second = await (await world.ask("free again", "free")).body()
+
+    assert (200, 404, 204) == (deleted.status, lost.status, stopped.status)
+    assert second == await (await world.client.get("/v1/stream?conv_id=free%20again")).body()
+
+
 @requirement("llama.lookup")
 async def test_a_lookup_tells_how_far_each_has_come(world):
     """What a page that was loaded again needs to know of the conversations it has; unknown ones are left out."""

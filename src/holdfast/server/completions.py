@@ -132,25 +132,31 @@ async def start_chat(
             **(kept or {}),
         },
     )
-    start = _starter(parts, body, decoded, None if name is None else check_name(name, "session_id"), begins)
-    return await (
-        start(record, key) if conversation is None else conversations.start(parts, conversation, record, start)
-    )
+    session_name = None if name is None else check_name(name, "session_id")
+    if conversation is None:
+        return await _start(parts, record, body, decoded, session_name, key, begins)
+
+    async def start(record: RunRecord) -> Run:
+        return await _start(parts, record, body, decoded, session_name, None, begins)
+
+    return await conversations.start(parts, conversation, record, start)
 
 
-def _starter(
-    parts: Parts, body: ChatBody, decoded: dict[str, Any], name: str | None, begins: bool
-) -> conversations.Start:
-    """Return what starts a run, in the session of that name or outside of any, under a key or without one."""
-
-    async def start(record: RunRecord, key: Idempotency | None) -> Run:
-        if name is not None:
-            return await _start_in_session(parts, record, body, name, key, begins)
-        record.request["messages"] = decoded["messages"]
-        keep = body.background or key is not None  # otherwise nobody asked for it to be kept
-        return await parts.engine.submit(record, keep=keep, idempotency=key, source=None)
-
-    return start
+async def _start(
+    parts: Parts,
+    record: RunRecord,
+    body: ChatBody,
+    decoded: dict[str, Any],
+    session_name: str | None,
+    key: Idempotency | None,
+    begins: bool,
+) -> Run:
+    """Start a run, in the session of that name or outside of any, under a key or without one."""
+    if session_name is not None:
+        return await _start_in_session(parts, record, body, session_name, key, begins)
+    record.request["messages"] = decoded["messages"]
+    keep = record.lifetime == "detached" or key is not None  # otherwise nobody asked for it to be kept
+    return await parts.engine.submit(record, keep=keep, idempotency=key, source=None)
 
 
 async def _start_in_session(

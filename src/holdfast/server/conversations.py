@@ -1,26 +1,25 @@
 """Names that clients give to runs: the newest run under a name is meant, and it replaces the one before.
 
-A name is kept as idempotency keys, one for each run that was started under it: `name 1`, `name 2`, ... So it lasts as
-long as its runs, and of two requests that start the same number only one does.
+A name is a document that says which run has it. It is changed by compare-and-set once a run has started: of two that
+start at once, the one that takes the name later replaces the other.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable
 
-import msgspec
+from msgspec.structs import replace
 from starlette.requests import Request
 
-from ..errors import BadRequest
+from ..errors import BadRequest, HoldfastError, RunNotFound, StaleDocument
 from ..run import Run
-from ..store import Idempotency, RunRecord
-from .context import Parts, check_name, fresh_run_id
+from ..store import Document, RunRecord
+from .context import Parts, check_name
 from .runs import stop_within
 
 CONVERSATION = "conversation"
-"""Where a run's request says under which name it was started."""
-
-Start = Callable[[RunRecord, Idempotency | None], Awaitable[Run]]
+"""Where a run's request says under which name it was started, and the kind of a name's document."""
 
 
 def named_in(request: Request) -> str | None:
@@ -33,45 +32,48 @@ def named_in(request: Request) -> str | None:
     return check_name(name, "X-Conversation-Id")
 
 
-async def start(parts: Parts, name: str, record: RunRecord, begin: Start) -> Run:
-    """Start a run under a name, and stop the one that had it."""
+async def start(parts: Parts, name: str, record: RunRecord, begin: Callable[[RunRecord], Awaitable[Run]]) -> Run:
+    """Start a run under a name, and stop the one that had it. A run that cannot be given its name does not go on."""
     record.request[CONVERSATION] = name
-    number, before = await _newest(parts, record.owner, name)
-    while True:
-        number += 1
-        run = await begin(record, _key(record.owner, name, number))
-        if run.id == record.id:
-            break
-        before, record = run.record, msgspec.structs.replace(record, id=fresh_run_id())  # another was quicker
-    if before is not None and before.settlement is None:
-        await stop_within(await parts.engine.open(before.id), by="replaced")
+    run = await begin(record)
+    try:
+        before = await _give(parts, name, run)
+    except HoldfastError:
+        await stop_within(run)
+        raise
+    if before is not None:
+        await stop_within(before, by="replaced")
     return run
 
 
 async def find(parts: Parts, owner: str, name: str) -> Run | None:
     """Return the newest run of a name; None where there is none, or its log is no longer whole."""
-    _, record = await _newest(parts, owner, name)
-    if record is None:
+    run = await _holder(parts, await parts.store.get_document(CONVERSATION, _id(owner, name)))
+    return run if run is not None and run.log.oldest == 1 else None
+
+
+async def _give(parts: Parts, name: str, run: Run) -> Run | None:
+    """Give a name to a run, and return the one that had it."""
+    owner, id = run.record.owner, _id(run.record.owner, name)
+    while True:
+        known = await parts.store.get_document(CONVERSATION, id)
+        document = known or Document(kind=CONVERSATION, id=id, owner=owner, created_at=parts.engine.now())
+        try:
+            await parts.store.put_document(replace(document, body={"run_id": run.id}), document.version)
+        except StaleDocument:
+            continue  # another was quicker, and is the one before
+        return await _holder(parts, known)
+
+
+async def _holder(parts: Parts, document: Document | None) -> Run | None:
+    """Return the run that has a name; None where it was deleted."""
+    if document is None:
         return None
-    run = await parts.engine.open(record.id)
-    return run if run.log.oldest == 1 else None
+    try:
+        return await parts.engine.open(document.body["run_id"])
+    except RunNotFound:
+        return None
 
 
-async def _newest(parts: Parts, owner: str, name: str) -> tuple[int, RunRecord | None]:
-    """Return the number of the newest run under a name, and its record: in steps that double, then halve."""
-    low, high, newest = 0, 1, None
-    while (found := await parts.store.find_repeated(_key(owner, name, high))) is not None:
-        low, high, newest = high, high * 2, found
-    while high - low > 1:
-        middle = (low + high) // 2
-        found = await parts.store.find_repeated(_key(owner, name, middle))
-        if found is None:
-            high = middle
-        else:
-            low, newest = middle, found
-    return low, newest
-
-
-def _key(owner: str, name: str, number: int) -> Idempotency:
-    """Return the key of one run under a name. No client can send a key with a line break in it."""
-    return Idempotency(owner, f"conversation\n{number}\n{name}", CONVERSATION)
+def _id(owner: str, name: str) -> str:
+    return "conv_" + hashlib.sha256(f"{owner}\n{name}".encode()).hexdigest()

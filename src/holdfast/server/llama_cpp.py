@@ -68,7 +68,8 @@ async def look_up(parts: Parts, request: Request) -> Response:
     names = decode(await read_body(parts, request), Lookup).conversation_ids
     if len(names) > MOST:
         raise BadRequest(f"At most {MOST} conversations can be looked up at once.", param="conversation_ids")
-    found = [(name, await conversations.find(parts, owner_of(request), name)) for name in names if name]
+    once = dict.fromkeys(name for name in names if name)
+    found = [(name, await conversations.find(parts, owner_of(request), name)) for name in once]
     return Json([await _described(name, run) for name, run in found if run is not None])
 
 
