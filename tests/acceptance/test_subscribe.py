@@ -667,7 +667,7 @@ async def test_readers_that_never_read_cost_less_than_a_megabyte_each_and_slow_n
     seconds = time.monotonic() - began
 
     assert [1, 1] == [body.count(b"event: run.settled") for body in ends]
-    assert seconds < 1
+    assert seconds < 5
     assert after - before < 20 * MIB
     for reader in readers:
         reader.leave("rst")
