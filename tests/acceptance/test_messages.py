@@ -189,3 +189,12 @@ async def test_bad_input_is_refused_in_anthropics_shape_and_asks_nobody(client, 
         body["error"]["param"],
     )
     assert before == len(up.requests)
+
+
+@requirement("wire.anthropic", "start.bad-input")
+@pytest.mark.parametrize("answer_id", ["msg_", "msg_run_", "run_", "msg", "x"])
+async def test_an_id_that_stands_for_no_run_is_404(client, answer_id):
+    """Also one that is only a prefix."""
+    response = await client.get(f"/v1/messages/{answer_id}")
+
+    assert (404, "run_not_found") == (response.status, (await response.json())["error"]["code"])

@@ -382,6 +382,10 @@ REFUSED: list[tuple[dict[str, Any], str, str | None]] = [
     ),
     ({"input": [{"type": "web_search_call", "id": "x"}]}, "unsupported", "input[0].type"),
     ({"input": [{"type": "function_call", "name": "x"}]}, "invalid_request", "input[0].call_id"),
+    (
+        {"input": [{"type": "function_call", "name": "x", "call_id": "c", "arguments": {"a": 1}}]},
+        *("invalid_request", "input[0].arguments"),
+    ),
     ({"input": [{"type": "function_call_output", "call_id": "x", "output": 7}]}, "invalid_request", "input[0].output"),
     ({"input": [{"type": "function_call_output", "call_id": "x", "output": "7"}]}, "invalid_request", "input"),
     ({"input": [{"type": "reasoning", "summary": []}], "instructions": "x"}, "invalid_request", "input"),

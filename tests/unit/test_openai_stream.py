@@ -674,6 +674,15 @@ def test_an_answer_that_is_too_long_is_a_failure(endless):
     assert "up sent an answer of more than 5000 characters." == str(error)
 
 
+@pytest.mark.parametrize("index", [-1, -7, 128, 3_000_000, 2**70])
+def test_a_choice_that_nobody_can_have_asked_for_is_a_failure(index):
+    """Whoever lists the choices in their order would have to leave room for all before it."""
+    events, error = decode(stream(text("a"), text("b", index=index), chunk(finish="stop")))
+
+    assert "a" == said(events)
+    assert isinstance(error, ProviderBroke)
+
+
 def test_choices_without_end_are_a_failure():
     """Each of them costs memory, text or not."""
     _, error = decode(*(frame(chunk(index=n)) for n in range(1000)), max_text=100_000)

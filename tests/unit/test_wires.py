@@ -184,3 +184,13 @@ def test_arguments_that_are_no_json_and_tools_that_fail_are_told_as_errors():
 
     assert ["tool-input-error", "tool-input-available", "tool-output-error"] == [part["type"] for part in parts]
     assert ("{a", {}, "No such file") == (parts[0]["input"], parts[1]["input"], parts[2]["errorText"])
+
+
+def test_every_choice_that_was_said_is_in_the_whole_answer():
+    """However far apart their numbers are, and whether or not each of them said how it ended."""
+    answer = openai_chat.Answer("run_1", "up/m", 0.0, choices=2)
+    answer.add([Text("a"), Text("b", 1), Text("c", 2**40)])
+    body = answer.body(Completed(text="a", finish_reason="stop", finish_reasons=("stop", "length")))
+
+    told = [(choice["index"], choice["message"]["content"], choice["finish_reason"]) for choice in body["choices"]]
+    assert [(0, "a", "stop"), (1, "b", "length"), (2**40, "c", "stop")] == told

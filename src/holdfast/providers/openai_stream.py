@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -49,6 +49,7 @@ _LONGEST_WORD = 16  # a longer payload is neither `[DONE]` nor blank
 # What counts against MAX_TEXT besides text, so that empty pieces cannot fill the memory.
 _COST_OF_A_CALL = 64
 _COST_OF_A_CHOICE = 1024
+_MOST_CHOICES = 128  # as many as OpenAI gives; whoever puts them in a row must not be made to leave room for a billion
 
 
 # What a chunk may hold. Upstreams leave out, or send as null, whatever they like.
@@ -80,7 +81,7 @@ class _Delta(msgspec.Struct, gc=False):
 
 class _Choice(msgspec.Struct, gc=False):
     delta: _Delta | None = None
-    index: int | None = None
+    index: Annotated[int, msgspec.Meta(ge=0, lt=_MOST_CHOICES)] | None = None
     finish_reason: str | None = None
     logprobs: msgspec.Raw = _NO_RAW
     message: _Delta | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -185,19 +186,20 @@ class Answer:
     def __init__(self, run: str, model: str, created: float, *, choices: int = 1) -> None:
         self._run = run
         self._head = {"id": completion_id(run), "object": "chat.completion", "created": int(created), "model": model}
-        self._choices = [_Choice() for _ in range(choices)]
+        self._choices = {index: _Choice() for index in range(choices)}
 
     def add(self, events: Sequence[Event]) -> None:
         """Take in the next events."""
         for event in events:
             if isinstance(event, (Text, Reasoning, ToolDelta)):
-                while event.choice >= len(self._choices):
-                    self._choices.append(_Choice())
+                if event.choice not in self._choices:
+                    self._choices[event.choice] = _Choice()
                 self._choices[event.choice].add(event)
 
     def body(self, settled: AnySettlement | None) -> dict[str, Any]:
         """Return the object, as far as the run has come."""
-        reasons = settled.finish_reasons if settled and settled.finish_reasons else (None,) * len(self._choices)
+        there = sorted(self._choices.items())
+        reasons = settled.finish_reasons if settled else ()
         choices = [
             {
                 "index": index,
@@ -205,7 +207,7 @@ class Answer:
                 "logprobs": choice.logprobs(),
                 "finish_reason": finish_reason(settled, said) if settled else None,
             }
-            for index, (choice, said) in enumerate(zip(self._choices, reasons, strict=False))
+            for (index, choice), said in zip_longest(there, reasons[: len(there)])
         ]
         told = verdict(settled, self._run) if settled else {"holdfast": {"outcome": None, "run_id": self._run}}
         spent = {"usage": usage(settled.usage)} if settled else {}

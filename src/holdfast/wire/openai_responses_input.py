@@ -85,6 +85,8 @@ def _checked(item: Any, param: str) -> Item:
     for name in fields:
         if not isinstance(item.get(name), str) or not item[name]:
             raise BadRequest(f"An item of type {kind} needs a {name}, which is text.", param=f"{param}.{name}")
+    if not isinstance(item.get("arguments", ""), str | None):
+        raise BadRequest("The arguments of a call are JSON, as text.", param=f"{param}.arguments")
     return {**item, "type": kind}
 
 
@@ -143,7 +145,7 @@ def messages_of(items: Iterable[Item]) -> list[Message]:
 
 
 def _add_call(messages: list[Message], item: Item) -> None:
-    call = ToolCall(item["call_id"], item["name"], str(item.get("arguments") or "{}"))
+    call = ToolCall(item["call_id"], item["name"], item.get("arguments") or "{}")
     if messages and messages[-1].role == "assistant":
         messages[-1] = replace(messages[-1], tool_calls=(*messages[-1].tool_calls, call))
     else:
