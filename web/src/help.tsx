@@ -9,18 +9,24 @@ export function Help() {
   };
   return (
     <Dialog title="Keyboard" onClose={close}>
-      <dl class="shortcuts">
-        {SHORTCUTS.map(([keys, says]) => (
-          <div key={says}>
-            <dt>
-              {keys.map((key) => (
-                <kbd key={key}>{key === "Mod" ? (isMac ? "⌘" : "Ctrl") : key}</kbd>
-              ))}
-            </dt>
-            <dd>{says}</dd>
-          </div>
-        ))}
-      </dl>
+      <Shortcuts />
     </Dialog>
+  );
+}
+
+export function Shortcuts() {
+  return (
+    <dl class="shortcuts">
+      {SHORTCUTS.map(([keys, says]) => (
+        <div key={says}>
+          <dt>
+            {keys.map((key) => (
+              <kbd key={key}>{key === "Mod" ? (isMac ? "⌘" : "Ctrl") : key}</kbd>
+            ))}
+          </dt>
+          <dd>{says}</dd>
+        </div>
+      ))}
+    </dl>
   );
 }

@@ -20,6 +20,18 @@ export function setTheme(value: Theme): void {
   else document.documentElement.dataset.theme = value;
 }
 
+export type Density = "roomy" | "dense";
+const DENSITY = "holdfast.density";
+
+export const density = signal<Density>(localStorage.getItem(DENSITY) === "dense" ? "dense" : "roomy");
+
+export function setDensity(value: Density): void {
+  density.value = value;
+  localStorage.setItem(DENSITY, value);
+  if (value === "roomy") delete document.documentElement.dataset.density;
+  else document.documentElement.dataset.density = value;
+}
+
 export function setSidebarHidden(hidden: boolean): void {
   isSidebarHidden.value = hidden;
   localStorage.setItem("holdfast.sidebar", hidden ? "hidden" : "shown");

@@ -1,0 +1,106 @@
+/** The default model, and the models that answer where another cannot. */
+import { ArrowRight, Plus, X } from "lucide";
+import { useState } from "preact/hooks";
+import { ModelDialog } from "../chat/model-picker";
+import { models } from "../state/models";
+import { complain } from "../state/toasts";
+import { Icon } from "../ui/icon";
+import { change, type ServerSettings, tellSource } from "./state";
+
+const isOpen = ({ editable }: ServerSettings, source: string) => editable && (source === "ui" || source === "default");
+
+export function DefaultModel({ settings }: { settings: ServerSettings }) {
+  const [isChoosing, setChoosing] = useState(false);
+  const source = settings.sources.default_model;
+  const set = (default_model: string | null) => change({ default_model }).catch(complain);
+  return (
+    <section aria-labelledby="default-model">
+      <h2 id="default-model">Default model</h2>
+      <div class="line">
+        <strong>{settings.default_model ?? models.value.default ?? "None"}</strong>
+        <span class="badge">{settings.default_model ? `set ${tellSource(source)}` : "chosen by the server"}</span>
+        {isOpen(settings, source) && (
+          <>
+            <button type="button" class="small" onClick={() => setChoosing(true)}>
+              Choose
+            </button>
+            {settings.default_model && (
+              <button type="button" class="small quiet" onClick={() => set(null)}>
+                Take it back
+              </button>
+            )}
+          </>
+        )}
+      </div>
+      {isChoosing && (
+        <ModelDialog
+          title="Default model"
+          chosen={settings.default_model}
+          onChoose={set}
+          onClose={() => setChoosing(false)}
+        />
+      )}
+    </section>
+  );
+}
+
+export function Fallbacks({ settings }: { settings: ServerSettings }) {
+  const [from, setFrom] = useState<string | null>(null);
+  const [step, setStep] = useState<"from" | "to" | null>(null);
+  const source = settings.sources.fallbacks;
+  const canChange = isOpen(settings, source);
+  const pairs = Object.entries(settings.fallbacks);
+  const save = (fallbacks: Record<string, string>) => change({ fallbacks }).catch(complain);
+  return (
+    <section aria-labelledby="fallbacks">
+      <h2 id="fallbacks">Fallbacks</h2>
+      <p class="note">Where a model cannot answer, another does, and the answer says so.</p>
+      <ul class="cards">
+        {pairs.map(([one, other]) => (
+          <li key={one}>
+            <div class="line">
+              <span>{one}</span> <Icon node={ArrowRight} size={14} /> <span>{other}</span>
+            </div>
+            <span class="badge">{tellSource(source)}</span>
+            {canChange && (
+              <button
+                type="button"
+                class="quiet icon-button"
+                aria-label={`Remove the fallback of ${one}`}
+                onClick={() => save(Object.fromEntries(pairs.filter(([each]) => each !== one)))}
+              >
+                <Icon node={X} size={16} />
+              </button>
+            )}
+          </li>
+        ))}
+      </ul>
+      {canChange && (
+        <button type="button" onClick={() => setStep("from")}>
+          <Icon node={Plus} size={16} /> Add a fallback
+        </button>
+      )}
+      {step === "from" && (
+        <ModelDialog
+          key="from"
+          title="Where this model cannot answer"
+          chosen={null}
+          onChoose={(model) => {
+            setFrom(model);
+            setTimeout(() => setStep("to")); // once this dialog has closed
+          }}
+          onClose={() => setStep(null)}
+        />
+      )}
+      {step === "to" && (
+        <ModelDialog
+          key="to"
+          title={`Instead of ${from}`}
+          chosen={null}
+          onChoose={(model) => save({ ...settings.fallbacks, [from!]: model })}
+          onClose={() => setStep(null)}
+        />
+      )}
+    </section>
+  );
+}
