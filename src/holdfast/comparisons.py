@@ -139,6 +139,8 @@ class Pane(Answer, frozen=True, kw_only=True):
     pane: int
     model: str
     session_id: str
+    left: tuple[str, ...] = ()
+    """The sessions of models that were in this pane before: each has one of its own, which begins empty."""
     later: Answer | None = None
     """The answer to a turn that came after the vote: what was voted on stays as it was."""
 
@@ -232,7 +234,9 @@ def swapped(comparison: Comparison, pane: int, model: str) -> Comparison:
     if not comparison.is_revealed:
         raise StillBlind
     after = asked_again(comparison, pane)
-    return _with_pane(after, replace(after.panes[pane], model=model))
+    there = after.panes[pane]
+    left = (*there.left, there.session_id)
+    return _with_pane(after, replace(there, model=model, session_id=new_id("ses"), left=left))
 
 
 def _begun(comparison: Comparison, panes: Sequence[int]) -> Comparison:

@@ -52,6 +52,32 @@ from .store import HEAD, Append, Idempotency, IfBusy, Lifetime, RunRecord, Store
 logger = logging.getLogger("holdfast")
 
 
+class Places:
+    """Room for runs that are about to start. Each gives one back the moment before it starts, and takes its own."""
+
+    def __init__(self, left: int, give_back: Callable[[], None]) -> None:
+        self._left = left
+        self._give_back = give_back
+
+    def __enter__(self) -> Places:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        while self._left:
+            self.give_back()
+
+    def give_back(self) -> None:
+        """Give one place back, where there is one left."""
+        if self._left:
+            self._left -= 1
+            self._give_back()
+
+    def handed_over(self) -> Places:
+        """Return the places for somebody else to give back."""
+        left, self._left = self._left, 0
+        return Places(left, self._give_back)
+
+
 class Engine:
     """Starts runs and sees them settled.
 
@@ -263,8 +289,13 @@ class Engine:
 
     # admission
 
-    def require_room(self, owner: str, runs: int = 1) -> None:
-        """Refuse now what would be refused at the start of a run: for those who start several."""
+    def reserve(self, owner: str, runs: int) -> Places:
+        """Take the places of several runs that are about to start: of all or, where there is no room, of none."""
+        self._require_room(owner, runs)
+        self._places[owner] += runs
+        return Places(runs, lambda: self._give_place_back(owner))
+
+    def _require_room(self, owner: str, runs: int = 1) -> None:
         if self.closing:
             raise ShuttingDown
         if self._places.total() + runs > self.limits.runs:
@@ -273,7 +304,7 @@ class Engine:
             raise RunLimitReached(self.limits.runs_per_owner)
 
     def _take_place(self, owner: str) -> None:
-        self.require_room(owner)
+        self._require_room(owner)
         self._places[owner] += 1
 
     def _give_place_back(self, owner: str) -> None:

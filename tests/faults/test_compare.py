@@ -17,7 +17,7 @@ from tests.support.http import Incomplete
 from tests.support.native import Native
 from tests.support.served import Served
 from tests.support.server import Server, provider
-from tests.support.upstream import Delta, Done, Finish, Gate, Hang, Headers, Role, Upstream, UsageChunk
+from tests.support.upstream import Delta, Done, Finish, Gate, Hang, Headers, Role, Upstream, UsageChunk, answer
 
 HANGING = [Headers(), Role(), Delta("half an answer"), Hang()]
 
@@ -176,6 +176,71 @@ async def test_a_comparison_begins_with_all_of_its_panes_or_not_at_all(tmp_path)
                 assert ["completed"] * 4 == outcomes(kept)
 
 
+@requirement("safe.run-limit")
+async def test_of_two_comparisons_that_come_at_once_one_has_room_for_all_of_its_panes(tmp_path):
+    """Both look before either has begun: a pane that is refused then would be counted as its model's failure."""
+    async with Upstream() as up:
+        up.models["gated"] = [Headers(), Role(), Gate(), Delta("x"), Finish(), UsageChunk(1, 1), Done()]
+        async with Server(tmp_path, [provider(up.base_url, models=None)], config="max_runs = 5") as server:
+            async with server.client(timeout=30) as client:
+                body = {"prompt": "Hi", "models": ["up/gated"] * 4}
+                asked = {asyncio.create_task(client.post("/api/comparisons", body)) for _ in range(3)}
+                while len(asked) > 1:
+                    refused, asked = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+                    assert {429} == {(await task).status for task in refused}
+                up.open()
+                (begun,) = asked
+                kept = await (await begun).json()
+
+                assert ["completed"] * 4 == outcomes(kept)
+                assert ["completed"] * 5 == outcomes(await Compare(client).whole(["up/echo:x"] * 5)), "no place is lost"
+
+
+class Holding(MemoryStore):
+    """A store that lets the second session that is made wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made = 0
+        self.go_on = asyncio.Event()
+
+    async def create_session(self, session):
+        self.made += 1
+        if self.made == 2:
+            await self.go_on.wait()
+        return await super().create_session(session)
+
+    async def has_made(self, count: int) -> None:
+        async with asyncio.timeout(10):
+            while self.made < count:  # noqa: ASYNC110 - the server's own pace
+                await asyncio.sleep(0.01)
+
+
+@requirement("cmp.sequential", "cmp.failed-pane")
+@pytest.mark.parametrize("stops", [False, True])
+async def test_a_pane_whose_turn_comes_while_others_are_busy_waits_for_room(stops):
+    """That the server is busy is no failure of the model; and who stops the comparison need not wait."""
+    async with Upstream() as up:
+        up.models["busy"] = [Headers(), Role(), Gate(), Delta("x"), Finish(), UsageChunk(1, 1), Done()]
+        described = ProviderSettings("up", base_url=up.base_url, models=("echo:y", "busy"))
+        store = Holding()
+        app = create_app(Settings(providers=(described,), max_runs=1), store, {})
+        async with Served(app) as served, served.client(timeout=30) as client:
+            compare = Compare(client)
+            watched = await compare.begin(["up/echo:y", "up/echo:y"], order="sequential")
+            await store.has_made(2)
+            other = await compare.begin(["up/busy"])
+            await up.reached()
+            store.go_on.set()
+            await store.has_made(4)  # it has tried again
+            if stops:
+                await compare.post(f"{watched.path}/stop")
+            up.open()
+
+            assert ["completed", "stopped" if stops else "completed"] == outcomes(await watched.end())
+            assert ["completed"] == outcomes(await other.end())
+
+
 class Away(MemoryStore):
     """A store that can be away for documents."""
 
@@ -212,3 +277,47 @@ async def test_an_answer_is_written_down_when_the_store_is_back():
             assert ["completed"] == outcomes(kept)
             (document,) = await store.list_documents("comparison")
             assert "settled" == document.body["status"]
+
+
+class Unwilling(MemoryStore):
+    """A store that makes no sessions for a while."""
+
+    is_unwilling = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: dict[str, None] = {}
+
+    async def create_session(self, session):
+        if self.is_unwilling:
+            raise StoreUnavailable("away")
+        self.made[session.id] = None
+        return await super().create_session(session)
+
+
+@requirement("cmp.reroll-fresh")
+async def test_a_model_that_took_over_is_never_shown_what_the_one_before_it_said():
+    """Also where its first run could not begin: what the pane has heard is not what this model has said."""
+    async with Upstream() as up:
+        up.models |= {"before": answer("old words"), "after": answer("new words")}
+        described = ProviderSettings("up", base_url=up.base_url, models=("before", "after"))
+        store = Unwilling()
+        app = create_app(Settings(providers=(described,)), store, {})
+        async with Served(app) as served, served.client(timeout=30) as client:
+            compare = Compare(client)
+            kept = await compare.whole(["up/before"], prompt="One?")
+            path = f"/api/comparisons/{kept['id']}"
+            store.is_unwilling = True
+            swapped = await compare.post(f"{path}/panes/0/swap", {"model": "up/after"})
+            store.is_unwilling = False
+            went_on = await compare.post(f"{path}/turns", {"prompt": "Two?"})
+            session = await compare.post(f"{path}/panes/0/continue", status=201)
+            said = (await Native(client).get(f"/api/sessions/{session['id']}"))["messages"]
+            await client.request("DELETE", path)
+
+            assert (["failed"], "up/after") == (outcomes(swapped), swapped["panes"][0]["model"])
+            assert (["completed"], "new words") == (outcomes(went_on), went_on["panes"][0]["text"])
+            assert ["One?\n\nTwo?"] == [message["content"] for message in up.requests[-1].body["messages"]]
+            assert ["One?", "Two?", "new words"] == [message["content"] for message in said]
+            assert 2 == len(store.made)
+            assert [None, None] == [await store.get_session(made) for made in store.made]

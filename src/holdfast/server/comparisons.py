@@ -24,7 +24,8 @@ from ..comparisons import (
     swapped,
     voted,
 )
-from ..errors import BadRequest
+from ..engine import Places
+from ..errors import BadRequest, HoldfastError
 from ..history import Message, Session, branch
 from ..ids import new_id
 from ..wire import comparison as wire
@@ -102,7 +103,6 @@ async def create_comparison(parts: Parts, request: Request) -> Response:
     models = [await _model(parts, name) for name in wanted.models]
     if wanted.blind:
         _shuffled(models)
-    _take_starts(parts, request, len(models), at_once=wanted.order == "parallel")
     comparison = Comparison(
         id=new_id("cmp"),
         owner=owner_of(request),
@@ -116,8 +116,10 @@ async def create_comparison(parts: Parts, request: Request) -> Response:
         timeout=wanted.timeout,
         created_at=parts.engine.now(),
     )
-    await parts.rounds.add(comparison)
-    return _answering(parts, request, parts.rounds.begin(comparison, range(len(models))))
+    with _take_starts(parts, comparison, len(models)) as places:
+        await parts.rounds.add(comparison)
+        going_on = parts.rounds.begin(comparison, range(len(models)), places.handed_over())
+    return _answering(parts, request, going_on)
 
 
 def _check(wanted: NewComparison) -> None:
@@ -137,10 +139,15 @@ def _pane(number: int, model: str) -> Pane:
     return Pane(pane=number, model=model, session_id=new_id("ses"), run_id=new_id("run"))
 
 
-def _take_starts(parts: Parts, request: Request, runs: int, *, at_once: bool) -> None:
-    """Refuse now what could not start: a comparison begins with all of its panes or not at all."""
-    parts.engine.require_room(owner_of(request), runs if at_once else 1)
-    parts.starts.take(owner_of(request), runs)
+def _take_starts(parts: Parts, comparison: Comparison, runs: int) -> Places:
+    """Refuse now what could not start: panes begin all or not at all."""
+    places = parts.engine.reserve(comparison.owner, runs if comparison.order == "parallel" else 1)
+    try:
+        parts.starts.take(comparison.owner, runs)
+    except HoldfastError:
+        with places:
+            raise
+    return places
 
 
 async def next_turn(parts: Parts, request: Request) -> Response:
@@ -166,17 +173,17 @@ async def swap(parts: Parts, request: Request) -> Response:
     wanted = decode(await read_body(parts, request), Swap)
     swapped(kept, number, "")  # whoever may not is told so before anything is said of models
     model = await _model(parts, wanted.model)
-    return await _next_round(parts, request, kept, [number], lambda now: swapped(now, number, model), afresh=True)
+    return await _next_round(parts, request, kept, [number], lambda now: swapped(now, number, model))
 
 
 async def _next_round(
-    parts: Parts, request: Request, kept: Comparison, panes: range | list[int], change: Change, *, afresh: bool = False
+    parts: Parts, request: Request, kept: Comparison, panes: range | list[int], change: Change
 ) -> Response:
     async with parts.rounds.lock(kept.id):
         change(await parts.rounds.read(kept.id, kept.owner))  # refused before it counts as a start
-        _take_starts(parts, request, len(panes), at_once=kept.order == "parallel")
-        after = await parts.rounds.change(kept.id, kept.owner, change)
-        going_on = parts.rounds.begin(after, panes, afresh=afresh)
+        with _take_starts(parts, kept, len(panes)) as places:
+            after = await parts.rounds.change(kept.id, kept.owner, change)
+            going_on = parts.rounds.begin(after, panes, places.handed_over())
     return _answering(parts, request, going_on)
 
 

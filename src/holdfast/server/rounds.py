@@ -31,8 +31,8 @@ from ..comparisons import (
     settlement_of,
     to_body,
 )
-from ..engine import Engine
-from ..errors import HoldfastError, RunNotFound, ShuttingDown, StaleDocument, StoreUnavailable
+from ..engine import Engine, Places
+from ..errors import HoldfastError, RunLimitReached, RunNotFound, ShuttingDown, StaleDocument, StoreUnavailable
 from ..events import StoppedBy
 from ..history import Message, Session, branch
 from ..ids import new_id
@@ -44,21 +44,22 @@ from .panes import PaneSources, Report
 
 logger = logging.getLogger("holdfast")
 
+ROOM_PAUSE = 0.2  # seconds between two tries to start a pane while there is no room
 STORE_PAUSE = 0.2  # seconds between two tries to write down an answer while the store is away
 
 Change = Callable[[Comparison], Comparison]
 
 
 class Round:
-    """Some panes of a comparison that answer now. `afresh` lets them forget what was said before their prompts."""
+    """Some panes of a comparison that answer now."""
 
-    def __init__(self, rounds: Rounds, comparison: Comparison, panes: Sequence[int], *, afresh: bool) -> None:
+    def __init__(self, rounds: Rounds, comparison: Comparison, panes: Sequence[int], places: Places) -> None:
         self.comparison = comparison
         self.runs: dict[int, Run] = {}
         self.is_over = False
         self._rounds = rounds
         self._panes = panes
-        self._afresh = afresh
+        self._places = places
         self._stopped: StoppedBy | None = None
         self._over = asyncio.Event()
         self._watchers: dict[Callable[[], None], None] = {}
@@ -89,11 +90,12 @@ class Round:
 
     async def _play(self) -> None:
         try:
-            if self.comparison.order == "parallel":
-                await _all_of(map(self._play_pane, self._panes))
-            else:
-                for pane in self._panes:
-                    await self._play_pane(pane)
+            with self._places:
+                if self.comparison.order == "parallel":
+                    await _all_of(map(self._play_pane, self._panes))
+                else:
+                    for pane in self._panes:
+                        await self._play_pane(pane)
             now = self._rounds.engine.now()
             await self._note(lambda kept: settled(kept, now))
         finally:
@@ -110,10 +112,9 @@ class Round:
         report = Report(pane.model, blind=not self.comparison.is_revealed)
         self._rounds.sources.expect(run_id, report)
         try:
-            if self._stopped is not None:
+            if (run := await self._start_as_soon_as_it_can(pane, run_id)) is None:
                 answer = Answer(status="settled", outcome="stopped", by=self._stopped)
             else:
-                run = await self._start(pane, run_id)
                 settlement = await run.settled()
                 answer = report.answer(run_id, settlement, self._rounds.prices.get(pane.model))
         except ShuttingDown:
@@ -123,6 +124,15 @@ class Round:
         finally:
             self._rounds.sources.forget(run_id)
         await self._note(lambda kept: answered(kept, number, answer))
+
+    async def _start_as_soon_as_it_can(self, pane: Pane, run_id: str) -> Run | None:
+        """Start a pane. One whose turn comes later waits for room: that others are busy is no fault of its model."""
+        while self._stopped is None:
+            try:
+                return await self._start(pane, run_id)
+            except RunLimitReached:
+                await asyncio.sleep(ROOM_PAUSE)
+        return None
 
     async def _start(self, pane: Pane, run_id: str) -> Run:
         rounds, kept = self._rounds, self.comparison
@@ -137,6 +147,7 @@ class Round:
             lifetime="attached",
             request={"params": kept.params},
         )
+        self._places.give_back()  # which it takes itself, at once
         run = await rounds.engine.submit(record, input, parent=parent, deadline=kept.timeout)
         run.take_hold()  # its client is that of the round, whoever else reads it
         self.runs[pane.pane] = run
@@ -163,8 +174,6 @@ class Round:
                 updated_at=now,
             )
         )
-        if self._afresh:
-            return [_asked(prompt) for prompt in kept.prompts], None
         path = branch(await rounds.store.messages(session.id), session.head_id)
         heard = [said for said in path if said.role == "user"]
         if len(heard) < kept.turns:
@@ -295,9 +304,9 @@ class Rounds:
         """Return the lock under which it is decided what happens next in a comparison."""
         return self._locks.setdefault(comparison_id, asyncio.Lock())
 
-    def begin(self, comparison: Comparison, panes: Sequence[int], *, afresh: bool = False) -> Round:
+    def begin(self, comparison: Comparison, panes: Sequence[int], places: Places) -> Round:
         """Let panes answer. The comparison says already that they do."""
-        going_on = self._going_on[comparison.id] = Round(self, comparison, panes, afresh=afresh)
+        going_on = self._going_on[comparison.id] = Round(self, comparison, panes, places)
         return going_on
 
     def of(self, comparison_id: str) -> Round | None:
@@ -313,8 +322,9 @@ class Rounds:
         """Stop a comparison's panes and delete it with their sessions, the document last: so it can be repeated."""
         if (going_on := self.of(comparison.id)) is not None:
             await going_on.stop(by="user")
-        for pane in comparison.panes:
-            await self.engine.delete_session(pane.session_id)
+        comparison = await self.read(comparison.id, comparison.owner)  # a pane may have another session by now
+        for session_id in (each for pane in comparison.panes for each in (*pane.left, pane.session_id)):
+            await self.engine.delete_session(session_id)
         await self.store.delete_document(DOCUMENT, comparison.id)
 
     async def all_over(self, within: float) -> None:
