@@ -320,6 +320,11 @@ BAD = {
     "an unknown match": {"match": "vibes"},
     "an unknown field": {"promts": []},
     "no pattern": {"match": "regex", "prompts": [{"prompt": "?", "expected": "("}]},
+    "a part without a type": {"prompts": [{"prompt": [{"text": "?"}]}]},
+    "what every answer contains": {"prompts": [{"prompt": "?", "expected": " "}]},
+    "a number that is none": {"match": "number", "prompts": [{"prompt": "?", "expected": "many"}]},
+    "a model among the params": {"params": {"model": "b"}},
+    "several answers": {"params": {"n": 2}},
     "a long kind": {"prompts": [{"prompt": "?", "kind": "k" * 65}]},
 }
 

@@ -56,6 +56,8 @@ WRONG = [
     ["compare", "--set", "nowhere.jsonl", "-m", "up/a"],
     ["compare", "Hello", "-m", "up/a", "--report", "r.html"],
     ["compare", "--set", "prompts.jsonl", "-m", "up/a", "--concurrency", "33"],
+    ["compare", "--set", "prompts.jsonl", "-m", "up/a", "--report", "nowhere/r.html"],
+    ["compare", "--set", "prompts.jsonl", "-m", "up/a", "--answers", "nowhere/a.jsonl"],
 ]
 
 

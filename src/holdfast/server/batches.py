@@ -12,13 +12,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..asgi import EventStream
-from ..batches import MOST_AT_ONCE, MOST_MODELS, MOST_PROMPTS, Batch, Cell, Match, Prompt, Report
+from ..batches import MOST_AT_ONCE, MOST_MODELS, MOST_PROMPTS, Batch, Cell, Match, Prompt, Report, last_number
 from ..errors import BadRequest
 from ..store import Document
 from ..wire import native, sse
 from .batch_runner import KIND, BatchNotFound, Work, batch_in, cell_in, cells_of, is_hidden
-from .context import Endpoint, Parts, decode, idempotency, owner_of, read_body, whole_number
+from .context import Endpoint, Parts, check_params, decode, idempotency, owner_of, read_body, whole_number
 from .errors import Json
+from .sessions import user_message
 from .tables import csv_answer, wants_csv
 
 OFTEN = 0.2
@@ -78,6 +79,7 @@ async def create_batch(parts: Parts, request: Request) -> Response:
     """Ask a set of prompts of several models, in the background. Answers at once."""
     raw = await read_body(parts, request)
     new, key = decode(raw, NewBatch), idempotency(request, raw)
+    check_params(new.params)
     models = await _models(parts, new.models)
     await _check_prompts(new)
     batch = Batch(
@@ -110,12 +112,22 @@ async def _check_prompts(new: NewBatch) -> None:
     if not 1 <= len(new.prompts) <= MOST_PROMPTS:
         raise BadRequest(f"prompts has 1 to {MOST_PROMPTS} prompts.", param="prompts")
     for number, each in enumerate(new.prompts):
-        if not each.prompt or (isinstance(each.prompt, str) and not each.prompt.strip()):
-            raise BadRequest("A prompt is empty.", param=f"prompts[{number}].prompt")
+        user_message(each.prompt, param=f"prompts[{number}].prompt")
+        _check_expected(each, new.match, f"prompts[{number}].expected")
         if len(each.kind) > 64 or len(each.id) > 256:
             raise BadRequest("A kind has at most 64 characters, an id 256.", param=f"prompts[{number}]")
     if new.match == "regex":
         await asyncio.to_thread(_check_patterns, new.prompts)
+
+
+def _check_expected(each: Prompt, match: Match, param: str) -> None:
+    """Refuse what every answer would be, or none could be: a share of right answers would say nothing."""
+    if each.expected is None:
+        return
+    if match == "number" and last_number(str(each.expected)) is None:
+        raise BadRequest("There is no number in it, so that no answer could be right.", param=param)
+    if match != "exact" and not str(each.expected).strip():
+        raise BadRequest("It is empty, so that every answer would be right. Leave it out.", param=param)
 
 
 def _check_patterns(prompts: list[Prompt]) -> None:

@@ -25,7 +25,7 @@ from ..comparisons import (
     voted,
 )
 from ..engine import Places
-from ..errors import BadRequest, HoldfastError
+from ..errors import HoldfastError
 from ..history import Message, Session, branch
 from ..ids import new_id
 from ..wire import comparison as wire
@@ -34,6 +34,7 @@ from .context import (
     Endpoint,
     Parts,
     check_name,
+    check_params,
     decode,
     owner_of,
     read_body,
@@ -44,8 +45,6 @@ from .errors import Json
 from .rounds import Change, Round, RoundAnswer, RoundFrames
 from .sessions import copied, one_line, user_message
 
-NOT_PARAMS = frozenset({"model", "messages", "stream", "stream_options", "n"})
-"""What a comparison decides itself."""
 PAGE = 200  # documents that are looked through at once for those of a kind
 
 _shuffled = random.SystemRandom().shuffle  # so that nobody can work out which model is in which pane
@@ -125,8 +124,7 @@ async def create_comparison(parts: Parts, request: Request) -> Response:
 def _check(wanted: NewComparison) -> None:
     user_message(wanted.prompt, param="prompt")
     check_name(wanted.kind, "kind")
-    if taken := sorted(NOT_PARAMS & wanted.params.keys()):
-        raise BadRequest(f"params cannot have {', '.join(taken)}: a comparison decides that itself.", param="params")
+    check_params(wanted.params)
 
 
 async def _model(parts: Parts, name: str) -> str:

@@ -269,6 +269,15 @@ def check_name(value: str, param: str) -> str:
     return value
 
 
+_NOT_PARAMS = frozenset({"model", "messages", "stream", "stream_options", "n"})
+
+
+def check_params(params: Mapping[str, Any]) -> None:
+    """Refuse params with what is decided here, where several models are asked the same."""
+    if taken := sorted(_NOT_PARAMS & params.keys()):
+        raise BadRequest(f"params cannot have {', '.join(taken)}: that is decided here.", param="params")
+
+
 def whole_number(request: Request, name: str, default: int, most: int) -> int:
     """Return a number of the query, within its bounds."""
     text = request.query_params.get(name)

@@ -34,13 +34,22 @@ class Patterns:
         """Tell whether a pattern is somewhere in a text. One that takes too long, or is none, is not."""
         asked = msgspec.json.encode([pattern, text]) + b"\n"
         async with self._turn:
-            try:
-                async with asyncio.timeout(self._patience):
-                    return await self._ask(asked) == b"1\n"
-            except (TimeoutError, ConnectionError):
-                return False
-            finally:
-                self._end_unless_idle()
+            answer = await self._answer(asked)
+            if answer == b"":  # the process had ended before: that says nothing of this pattern
+                answer = await self._answer(asked)
+            return answer == b"1\n"
+
+    async def _answer(self, asked: bytes) -> bytes | None:
+        """Return the child's answer: None where it took too long, and nothing where there is no child any more."""
+        try:
+            async with asyncio.timeout(self._patience):
+                return await self._ask(asked)
+        except TimeoutError:
+            return None
+        except ConnectionError:
+            return b""
+        finally:
+            self._end_unless_idle()
 
     async def _ask(self, asked: bytes) -> bytes:
         self._is_busy = True
@@ -50,6 +59,8 @@ class Patterns:
                 sys.executable,
                 "-I",
                 "-S",
+                "-X",
+                "utf8",
                 "-c",
                 _CHILD,
                 stdin=asyncio.subprocess.PIPE,
@@ -61,7 +72,7 @@ class Patterns:
         child.stdin.write(asked)
         await child.stdin.drain()
         answer = await child.stdout.readline()
-        self._is_busy = False
+        self._is_busy = not answer
         return answer
 
     def _end_unless_idle(self) -> None:
