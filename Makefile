@@ -28,7 +28,7 @@ help: ## list these targets
 
 setup: .venv/.setup ## install the server into .venv
 
-setup-dev: .venv/.setup-dev $(NODE)/node_modules/.setup $(WEB)/node_modules/.setup ## install what tests and checks need too
+setup-dev: .venv/.setup-dev $(NODE)/node_modules/.setup $(WEB)/node_modules/.setup .venv/.browser ## install what tests and checks need too
 
 serve: setup ## start the server; HOLDFAST_* variables and ARGS are passed on
 	@exec $(BIN)/holdfast serve $(ARGS)
@@ -63,7 +63,7 @@ lock: setup-dev ## resolve every dependency again, to the newest versions
 	$(call compile,pyproject.toml --extra server --output-file requirements/server.txt)
 	$(call compile,pyproject.toml --extra local --constraints requirements/server.txt --output-file requirements/local.txt)
 	$(call compile,pyproject.toml --extra server --group dev --constraints requirements/server.txt --output-file requirements/dev.txt)
-	cd $(NODE) && PATH="$(CURDIR)/$(BIN):$$PATH" npm install openai@latest @anthropic-ai/sdk@latest @ag-ui/client@latest ai@latest @ai-sdk/react@latest @ai-sdk/workflow@latest react@latest react-test-renderer@latest zod@latest --save-exact --package-lock-only \
+	cd $(NODE) && PATH="$(CURDIR)/$(BIN):$$PATH" npm install openai@latest @anthropic-ai/sdk@latest @ag-ui/client@latest ai@latest @ai-sdk/react@latest @ai-sdk/workflow@latest react@latest react-test-renderer@latest zod@latest axe-core@latest --save-exact --package-lock-only \
 		--omit-lockfile-registry-resolved --no-audit --no-fund
 	cd $(WEB) && PATH="$(CURDIR)/$(BIN):$$PATH" npm update --package-lock-only --omit-lockfile-registry-resolved \
 		--no-audit --no-fund
@@ -92,6 +92,11 @@ clean: ## remove what make and the tools made
 .venv/.setup-dev: .venv/.setup requirements/dev.txt
 	@echo "Installing what tests and checks need ..."
 	@$(call install,--require-hashes -r requirements/dev.txt)
+	@touch $@
+
+# Where none can be had the tests of the browser UI are skipped, and say so.
+.venv/.browser: .venv/.setup-dev
+	@$(BIN)/python -m tests.browser.chromium
 	@touch $@
 
 $(NODE)/node_modules/.setup: .venv/.setup-dev $(NODE)/package-lock.json

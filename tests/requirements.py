@@ -218,6 +218,16 @@ REQUIREMENTS: dict[str, str] = {
     # the browser
     "ui.page": "The page answers at all its addresses, without a key, under a strict policy, from its own files only.",
     "ui.build": "The committed files of the page are what its source builds to, byte by byte.",
+    "ui.browser-chat": (
+        "In a real browser: the page's text is the log's; stop, reload, tabs in step, a killed server and a lost "
+        "network lose and repeat no word."
+    ),
+    "ui.browser-turns": "In a real browser: queue, interrupt, edit, answer again, branches, fork; by keyboard alone.",
+    "ui.browser-truth": "In a real browser: only what completed looks like success, and the rest says why.",
+    "ui.browser-access": (
+        "In a real browser: no finding of axe in any view, light and dark; phones, 200% zoom and right-to-left text."
+    ),
+    "ui.browser-smooth": "In a real browser: a long answer and a long session are drawn without blocking the page.",
 }
 
 # Promises whose capability is not in this release yet. An id leaves this set with the first test that is bound to it.
@@ -226,7 +236,6 @@ LATER: frozenset[str] = frozenset(
         "nodes.any",
         "nodes.fence",
         "nodes.takeover",
-        "safe.markdown",
     }
 )
 

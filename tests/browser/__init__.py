@@ -1,0 +1,1 @@
+"""The browser UI in a real Chromium, at the real server, with U as its upstream."""

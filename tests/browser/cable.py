@@ -1,0 +1,104 @@
+"""The network between a browser and the server, as a cable that can be pulled; and a watched place elsewhere."""
+
+import asyncio
+from types import TracebackType
+from typing import Self
+
+
+class Listener:
+    """A TCP server that knows its connections."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self._server: asyncio.Server | None = None
+        self._open: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        await self.listen()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def listen(self) -> None:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def close(self) -> None:
+        """Refuse connections from now on, and reset those that are open."""
+        if self._server is not None:
+            self._server.close()
+        for writer in self._open:
+            writer.transport.abort()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        raise NotImplementedError
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        self._open.add(writer)
+        try:
+            await self.serve(reader, writer)
+        except ConnectionError:
+            pass  # the other end left
+        finally:
+            self._open.discard(writer)
+            writer.transport.abort()
+
+
+class Cable(Listener):
+    """Carries bytes to a port and back, until it is pulled."""
+
+    def __init__(self, to: int) -> None:
+        super().__init__()
+        self._to = to
+        self.most_open = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def pull(self) -> None:
+        self.close()
+
+    async def plug_in(self) -> None:
+        await self.listen()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", self._to)
+        self._open.add(back)
+        try:
+            ways = [asyncio.create_task(_copy(reader, back)), asyncio.create_task(_copy(there, writer))]
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            back.transport.abort()
+            writer.transport.abort()
+            await asyncio.gather(*ways, return_exceptions=True)
+        finally:
+            self._open.discard(back)
+
+
+class Elsewhere(Listener):
+    """Every host whose name ends in `.example`, as far as the browser knows. It says nothing and counts who comes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.visits = 0
+        self.visited = asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.visits += 1
+        self.visited.set()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65536):
+        writer.write(data)
+        await writer.drain()

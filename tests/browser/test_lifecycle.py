@@ -1,0 +1,141 @@
+"""A chat that survives anything, as a person sees it: stop, reload, a second tab, a dead server, a pulled cable."""
+
+import pytest
+from playwright.async_api import expect
+
+from tests.browser.cable import Cable
+from tests.requirements import requirement
+from tests.support.upstream import Delta, Done, Finish, Gate, Hang, Headers, Role, UsageChunk, answer
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+HALF = "The tide comes in"
+REST = " and goes out again."
+
+
+def gated(name: str, half: str = HALF, rest: str = REST):
+    """An answer that waits in its middle until the test lets it go on."""
+    return [Headers(), Role(), Delta(half), Gate(name), Delta(rest), Finish(), UsageChunk(), Done()]
+
+
+@requirement("ui.browser-chat")
+async def test_what_is_said_and_answered_is_on_the_page_word_for_word(tab, up, api):
+    """The text on the page, the text in the store and what the model sent are one and the same."""
+    words = ["Two words\tapart,  two spaces, ünïcödé 🌊, ", "a < b && c > d, ", "and 100% 'quotes' \"too\"."]
+    up.enqueue(answer(*words))
+    await tab.say("What is <b>bold</b> & what isn't?")
+    await tab.sees_ending("completed", "".join(words))
+
+    stored = await api.transcript(tab.session_id)
+
+    assert [text for _, text in stored] == await tab.transcript()
+    assert [text for _, text in stored] == await tab.drawn()
+    await expect(tab.page).to_have_title("What is <b>bold</b> & what isn't? · Holdfast")
+
+
+@requirement("ui.browser-chat")
+@pytest.mark.parametrize("way", ["button", "Esc"])
+async def test_stop_keeps_what_was_said_and_says_stopped(tab, up, api, way):
+    """The two ways that everyone tries first."""
+    up.enqueue([Headers(), Role(), Delta(HALF), Hang()])
+    await tab.say("Tell me of the tide")
+    await tab.reads(HALF)
+    if way == "button":
+        await tab.press("Stop")
+    else:
+        await tab.page.keyboard.press("Escape")
+
+    shown = await tab.sees_ending("stopped", HALF)
+    await expect(shown.get_by_role("note")).to_contain_text("Stopped")
+    await expect(tab.button("Continue")).to_be_visible()
+    assert [("user", "Tell me of the tide"), ("partial", HALF)] == await api.transcript(tab.session_id)
+
+
+@requirement("ui.browser-chat")
+async def test_a_reload_in_mid_stream_goes_on_where_it_was(tab, up):
+    """The page is only a reader: nothing is lost, nothing comes twice."""
+    up.enqueue(gated("reload"))
+    await tab.say("Tell me of the tide")
+    await tab.reads(HALF)
+    await tab.page.reload()
+    await tab.reads(HALF)
+    up.open("reload")
+
+    await tab.sees_ending("completed", HALF + REST)
+    assert ["Tell me of the tide", HALF + REST] == await tab.transcript()
+
+
+@requirement("ui.browser-chat", "sub.two-tabs")
+async def test_two_tabs_are_in_step(tab, new_tab, up):
+    """What is said in one is in the other: the user's words, the half answer, the stop."""
+    up.enqueue(answer("Hello."), [Headers(), Role(), Delta(HALF), Hang()])
+    await tab.say("Hi")
+    await tab.sees_ending("completed", "Hello.")
+    second = await new_tab(f"/s/{tab.session_id}", beside=tab)
+    await second.sees_ending("completed", "Hello.")
+
+    await second.say("Tell me of the tide")
+    await tab.reads(HALF)
+    await second.reads(HALF)
+    await tab.press("Stop")
+
+    for each in (tab, second):
+        await each.sees_ending("stopped", HALF)
+        assert ["Hi", "Hello.", "Tell me of the tide", HALF] == await each.transcript()
+
+
+@requirement("ui.browser-chat", "crash.kill9")
+async def test_a_server_that_is_killed_is_said_to_be_away_and_comes_back(tab, up, server):
+    """What was on the page stays on it, and is what the restarted server says, marked as interrupted or going on."""
+    up.enqueue([Headers(), Role(), Delta(HALF), Hang()])
+    await tab.say("Tell me of the tide")
+    await tab.reads(HALF)
+    await server.kill9()
+    await expect(tab.away).to_contain_text("The server is away")
+    assert HALF in (await tab.transcript())[-1]
+    await server.restart()
+
+    shown = await tab.sees_ending("interrupted", HALF)
+    await expect(tab.away).to_have_count(0)
+    await expect(shown.get_by_role("note")).to_contain_text("Interrupted")
+    await expect(tab.button("Continue")).to_be_visible()
+
+
+@requirement("ui.browser-chat")
+async def test_a_pulled_cable_loses_no_word(new_tab, server, up, stack):
+    """The answer goes on without its reader, who gets the rest when the network is back. What is typed is kept."""
+    cable = await stack.enter_async_context(Cable(server.port))
+    tab = await new_tab(url=cable.url)
+    up.enqueue(gated("cable"))
+    await tab.say("Tell me of the tide")
+    await tab.reads(HALF)
+    cable.pull()
+    await expect(tab.away).to_be_visible()
+    await tab.say("And of the moon?")
+    await expect(tab.page.get_by_text("Your message is still here")).to_be_visible()
+    up.open("cable")
+    await cable.plug_in()
+
+    await tab.sees_ending("completed", HALF + REST)
+    await expect(tab.away).to_have_count(0)
+    await expect(tab.box).to_have_value("And of the moon?")
+
+
+@requirement("ui.browser-chat")
+async def test_seven_tabs_share_one_connection(new_tab, server, up, stack):
+    """Over HTTP/1.1 a browser opens six connections to a host. With one stream for each tab the seventh would hang."""
+    cable = await stack.enter_async_context(Cable(server.port))
+    tabs = [await new_tab(url=cable.url)]
+    up.enqueue(answer("Hello."), gated("seven"))
+    await tabs[0].say("Hi")
+    await tabs[0].sees_ending("completed", "Hello.")
+    while len(tabs) < 7:
+        tabs.append(await new_tab(f"/s/{tabs[0].session_id}", beside=tabs[0]))
+        await tabs[-1].sees_ending("completed", "Hello.")
+    await tabs[6].say("Tell me of the tide")
+    for tab in tabs:
+        await tab.reads(HALF)
+    up.open("seven")
+
+    for tab in tabs:
+        await tab.sees_ending("completed", HALF + REST)
