@@ -1,7 +1,7 @@
 """`python -m bench.browser`: how smoothly the page draws a long answer and a long session.
 
-The browser itself measures: frames with requestAnimationFrame, tasks over 50 ms with a PerformanceObserver. Nothing here
-fails; the suite in tests/browser has the bounds.
+The browser itself measures: frames with requestAnimationFrame, tasks over 50 ms with a PerformanceObserver.
+Nothing here fails; the suite in tests/browser has the bounds.
 """
 
 import argparse
