@@ -19,7 +19,7 @@ from rich.text import Text
 from . import show
 from .client import Api, CallFailed, Object, connect
 from .commands import settings_options, telling
-from .prompt_set import compare_set
+from .prompt_set import check_files, compare_set
 from .talk import EXIT, interruptible, well_formed
 
 NARROWEST = 36
@@ -65,6 +65,7 @@ def compare(prompt: tuple[str, ...], set_file: str | None, resume: str | None, *
     if set_file or resume:
         if prompt:
             raise click.UsageError("Give a prompt, or --set with a file of prompts, not both.")
+        check_files(what["report"], what["answers"])
         sys.exit(asyncio.run(compare_set(set_file, resume, **what)))
     piped = "" if sys.stdin is None or sys.stdin.isatty() or what["blind"] else sys.stdin.read()
     text = "\n\n".join(part for part in (" ".join(prompt), piped.strip()) if part)

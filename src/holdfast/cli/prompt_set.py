@@ -52,6 +52,14 @@ def _prompt(decoded: Any) -> Prompt:
     return Prompt(decoded) if isinstance(decoded, str) else msgspec.convert(decoded, Prompt)
 
 
+def check_files(*files: str | None) -> None:
+    """Refuse a file that cannot be written before anything is asked, and not after all of it was paid for."""
+    for name in filter(None, files):
+        file = pathlib.Path(name)
+        if not os.access(file if file.exists() else file.absolute().parent, os.W_OK):
+            raise click.UsageError(f"{name} cannot be written.")
+
+
 async def compare_set(
     set_file: str | None,
     resume: str | None,
@@ -69,7 +77,6 @@ async def compare_set(
     """Ask a set of prompts of several models, follow it to its end, and write down what came of it."""
     if how["blind"] or how["sequential"]:
         raise click.UsageError("--blind and --sequential are for one prompt; with --set nobody looks on.")
-    _check_written(report, answers)
     body = _body(set_file, models, how) if resume is None else None
     async with connect(url, data, config) as api:
         with interruptible() as asked:
@@ -79,14 +86,6 @@ async def compare_set(
         _print(told, as_csv=as_csv, as_json=as_json)
         await _write(api, told, report, answers)
     return _code(batch)
-
-
-def _check_written(*files: str | None) -> None:
-    """Refuse a file that cannot be written before anything is asked, and not after all of it was paid for."""
-    for name in filter(None, files):
-        file = pathlib.Path(name)
-        if not os.access(file if file.exists() else file.absolute().parent, os.W_OK):
-            raise click.UsageError(f"{name} cannot be written.")
 
 
 def _body(set_file: str | None, models: tuple[str, ...], how: dict[str, Any]) -> Object:
