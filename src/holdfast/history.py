@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from .events import Completed, Failed, Interrupted, Settlement, Stopped, ToolCall
+from .events import AnySettlement, Completed, Event, Failed, Interrupted, Settled, Settlement, Stopped, Text, ToolCall
 from .log import Log
 from .steps import Step
 
@@ -104,6 +104,12 @@ def _why_unanswered(settlement: Settlement) -> str:
 def outcome(settlement: Settlement) -> str:
     """Return the word for how a run ended."""
     return str(settlement.__struct_config__.tag)
+
+
+def left_of(settlement: AnySettlement | None, text: str) -> list[Event]:
+    """Return what stands for the events of a log that was trimmed."""
+    said: list[Event] = [Text(text)] if text else []
+    return said if settlement is None else [*said, Settled(settlement)]
 
 
 # What the model is shown.

@@ -519,3 +519,47 @@ async def test_of_a_log_that_was_trimmed_no_wire_begins_a_stream(path, status):
         trimmed = await client.get(path.format(run=run, completion=completion))
 
     assert status == trimmed.status
+
+
+@requirement("start.default-json", "sub.gap-410")
+@pytest.mark.parametrize(
+    ("path", "asked", "said"),
+    [
+        ("/v1/chat/completions", {}, lambda body: body["choices"][0]["message"]["content"]),
+        ("/v1/messages", {}, lambda body: body["content"][0]["text"]),
+        ("/v1/responses", {"input": "Hi", "store": False}, lambda body: body["output"][0]["content"][0]["text"]),
+    ],
+    ids=["chat", "messages", "responses"],
+)
+async def test_a_whole_answer_longer_than_the_log_that_is_held_of_it_is_all_there(path, asked, said):
+    """Nobody asked to keep its events, so their older half goes when they are very many; its text does not."""
+    app = create_app(Settings(providers=(ProviderSettings("scripted", dialect="scripted"),)), MemoryStore(), {})
+    async with Served(app) as served, served.client() as client:
+        body = {"model": "scripted/lorem:205000", "messages": [{"role": "user", "content": "Hi"}], **asked}
+        answer = await client.post(path, body)
+        told = await answer.json()
+        run = await Native(client).run(answer.headers["x-run-id"])
+
+    assert 200 == answer.status
+    assert 205_000 == len(said(told).split())
+    assert run["settlement"]["text"] == said(told)
+
+
+@requirement("start.default-json", "sub.gap-410")
+async def test_of_a_trimmed_log_the_text_is_told_and_calls_are_not_left_out_in_silence():
+    """`tool_calls` as the finish reason of an answer without any would be a lie."""
+    store = MemoryStore()
+    app = create_app(Settings(providers=(ProviderSettings("scripted", dialect="scripted"),)), store, {})
+    async with Served(app) as served, served.client() as client:
+        paths = []
+        for model in ("echo", "tool:add"):
+            body = {"model": f"scripted/{model}", "messages": [{"role": "user", "content": "Hi"}], "background": True}
+            run = (await client.post("/v1/chat/completions", body)).headers["x-run-id"]
+            await Native(client).settled(run)
+            paths += [f"/v1/chat/completions/{run.replace('run_', 'chatcmpl-')}", f"/v1/messages/msg_{run}"]
+        await store.trim_logs(1e12)
+        told = [await client.get(path) for path in paths]
+        bodies = [await answer.json() for answer in told]
+
+    assert [200, 200, 410, 410] == [answer.status for answer in told]
+    assert "Hi" in bodies[0]["choices"][0]["message"]["content"] == bodies[1]["content"][0]["text"]

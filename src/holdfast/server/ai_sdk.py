@@ -6,7 +6,6 @@ is new enters. Runs are detached, so a page can be closed, loaded again and resu
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -20,7 +19,7 @@ from ..run import Run
 from ..store import HEAD, RunRecord
 from ..wire import ai_sdk, ai_sdk_messages
 from ..wire.ai_sdk_messages import UIMessage
-from .answering import answer_headers, stream
+from .answering import answer_headers, so_far, stream
 from .completions import named_session
 from .context import (
     Endpoint,
@@ -305,11 +304,9 @@ def _start_index(request: Request) -> int:
 
 async def _count(run: Run) -> int:
     """Return the number of parts that there are by now."""
-    rendering, after, count = rendering_of(run), 0, 0
-    while events := await run.log.batch(after):
+    rendering, count = rendering_of(run), 0
+    async for events in so_far(run):
         count += len(rendering.frames(events))
-        after += len(events)
-        await asyncio.sleep(0)
     return count - 1 if run.log.closed else count  # [DONE] is no part
 
 

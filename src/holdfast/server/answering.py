@@ -5,8 +5,9 @@ A wire renders (`wire/*`); what is here knows clients: who leaves, who comes bac
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,10 +15,21 @@ from starlette.types import Receive, Scope, Send
 
 from ..asgi import Client, EventStream, Header, RunFrames, finish
 from ..errors import BadRequest, ResumeGap
-from ..events import Event, Failed, Interrupted, Notice, RunStarted, Settled, StepStarted
+from ..events import (
+    AnySettlement,
+    Event,
+    Failed,
+    Interrupted,
+    Notice,
+    RunStarted,
+    Settled,
+    StepStarted,
+)
+from ..history import left_of
 from ..run import Run
 from ..wire import sse
 from .context import Parts, run_headers
+from .errors import Json
 
 HOLD = 10.0
 """Seconds for which the status line waits for the first word: until then a failure can still be a real status."""
@@ -120,10 +132,67 @@ class _Hold:
 
 async def is_bare(run: Run) -> bool:
     """Tell whether a settled run has shown nothing but its failure."""
+    if run.log.oldest > 1:
+        return not run.text
     async for _, event in run.read():
         if not isinstance(event, (RunStarted, Notice, StepStarted)):
             return isinstance(event, Settled)
     return True
+
+
+# A run as a whole.
+
+
+class Gathering(Protocol):
+    """What a wire puts together of a run's events."""
+
+    def add(self, events: Sequence[Event]) -> None:
+        """Take in the next events."""
+        ...
+
+
+G = TypeVar("G", bound=Gathering)
+
+
+async def so_far(run: Run) -> AsyncGenerator[Sequence[Event]]:
+    """Yield what there is of a run, some events at a time, and leave the loop to others in between."""
+    after = 0
+    while events := await run.log.batch(after):
+        yield events
+        after += len(events)
+        await asyncio.sleep(0)
+
+
+async def gathered(run: Run, fresh: Callable[[], G], *, without_calls: bool = False) -> G:
+    """Return a run as a whole, as far as it has come, put together by what `fresh` returns.
+
+    Of one whose log was trimmed the text is left. Where there was more that matters, it is only shown `without_calls`.
+    """
+    gathering = fresh()
+    try:
+        async for events in so_far(run):
+            gathering.add(events)
+    except ResumeGap:
+        if not without_calls and not _is_all_text(run):
+            raise
+        gathering = fresh()
+        gathering.add(left_of(run.settlement, run.text))
+    return gathering
+
+
+def _is_all_text(run: Run) -> bool:
+    reason = run.settlement.finish_reason if run.settlement is not None else None
+    return run.record.request.get("n", 1) == 1 and reason not in ("tool_calls", "function_call")
+
+
+async def whole(run: Run, show: Callable[[AnySettlement], Awaitable[dict[str, Any]]], refuse: Refuse) -> Response:
+    """Return a settled run as the finished object, under a status that tells failure from success."""
+    settled = await run.settled()
+    if not isinstance(settled, (Failed, Interrupted)):
+        return Json(await show(settled), headers=answer_headers(run))
+    if await is_bare(run):
+        return refuse(run, settled)
+    return Json(await show(settled), status_code=status_of(settled), headers=not_again(run))
 
 
 class WholeAnswer(Response):
@@ -154,7 +223,12 @@ def status_of(settled: Failed | Interrupted) -> int:
     return settled.error.status if settled.error.status >= 500 else 502
 
 
+def not_again(run: Run) -> dict[str, str]:
+    """Keep the SDKs from trying again: a model has answered, and a second run of it costs twice."""
+    return {**answer_headers(run), "x-should-retry": "false"}
+
+
 def failed_headers(run: Run, settled: Failed | Interrupted) -> dict[str, str]:
-    """Let the SDKs try again only what did not reach a model: a second run of one that did costs twice."""
+    """Let the SDKs try again what failed before any output, where it did not reach a model."""
     again = settled.error.status in (429, 503) and not settled.text
-    return {**answer_headers(run), "x-should-retry": "true" if again else "false"}
+    return {**answer_headers(run), "x-should-retry": "true"} if again else not_again(run)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import BadRequest, Conflict, NotFound, ResumeGap
-from ..events import AnySettlement, Event, Settled
-from ..history import Message, alternating, for_model
+from ..history import Message, alternating, for_model, left_of
 from ..store import RunRecord, Store
 from ..wire import openai_responses
 from ..wire.openai_responses_input import Item, listed, messages_of
@@ -101,13 +100,9 @@ async def output_of(store: Store, record: RunRecord) -> list[Item]:
             response.add(events)
             after += len(events)
     except ResumeGap:
-        response.add(left_of(record.settlement))
+        text = record.settlement.text if record.settlement is not None else ""
+        response.add(left_of(record.settlement, text))
     return response.output.items()
-
-
-def left_of(settlement: AnySettlement | None) -> list[Event]:
-    """Return what stands for the events of a log that was trimmed."""
-    return [] if settlement is None else [*openai_responses.text_events(settlement.text), Settled(settlement)]
 
 
 async def resolved(store: Store, owner: str, items: list[Item]) -> list[Item]:

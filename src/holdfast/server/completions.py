@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from typing import Any, Literal
 
@@ -19,7 +18,7 @@ from ..run import Run
 from ..store import Idempotency, IfBusy, RunRecord
 from ..wire import openai_chat, sse
 from . import conversations
-from .answering import WholeAnswer, answer_headers, failed_headers, frames_seen, is_bare, status_of, stream
+from .answering import WholeAnswer, answer_headers, failed_headers, frames_seen, gathered, stream, whole
 from .context import (
     Endpoint,
     Parts,
@@ -251,24 +250,14 @@ def chunks_of(run: Run) -> openai_chat.Chunks:
 
 async def completion(run: Run) -> Response:
     """Return a settled run as the finished object, under a status that tells failure from success."""
-    settled = await run.settled()
-    if isinstance(settled, (Failed, Interrupted)):
-        if await is_bare(run):
-            return failure(run, settled)
-        return Json(await _object(run, settled), status_code=status_of(settled), headers=failed_headers(run, settled))
-    return Json(await _object(run, settled), headers=answer_headers(run))
+    return await whole(run, lambda settled: _object(run, settled), failure)
 
 
 async def _object(run: Run, settled: AnySettlement | None) -> dict[str, Any]:
-    gathered = openai_chat.Answer(
-        run.id, run.record.model, run.record.created_at, choices=run.record.request.get("n", 1)
-    )
-    after = 0
-    while events := await run.log.batch(after):
-        gathered.add(events)
-        after += len(events)
-        await asyncio.sleep(0)
-    return gathered.body(settled)
+    record = run.record
+    choices = record.request.get("n", 1)
+    answer = await gathered(run, lambda: openai_chat.Answer(run.id, record.model, record.created_at, choices=choices))
+    return answer.body(settled)
 
 
 def failure(run: Run, settled: Failed | Interrupted) -> Response:

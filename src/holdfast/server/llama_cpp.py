@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import msgspec
@@ -14,6 +13,7 @@ from ..errors import BadRequest, NotFound
 from ..run import Run
 from ..wire import llama_cpp
 from . import conversations
+from .answering import so_far
 from .completions import chunks_of
 from .context import Endpoint, Parts, check_name, decode, owner_of, read_body, run_headers
 from .errors import Json
@@ -84,11 +84,9 @@ async def _described(name: str, run: Run) -> dict[str, Any]:
 
 async def _size(run: Run) -> int:
     """Return the bytes of a run so far: they are rendered, not kept."""
-    render, after, size = chunks_of(run).render, 0, 0
-    while events := await run.log.batch(after):
-        size += len(render(after + 1, events))
-        after += len(events)
-        await asyncio.sleep(0)
+    chunks, size = chunks_of(run), 0
+    async for events in so_far(run):
+        size += sum(map(len, chunks.frames(events)))
     return size
 
 

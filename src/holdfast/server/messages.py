@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from starlette.requests import Request
@@ -10,11 +9,20 @@ from starlette.responses import Response
 
 from ..asgi import EventStream
 from ..errors import BadRequest, RunNotFound
-from ..events import AnySettlement, Completed, Failed, Interrupted, Stopped, Truncated
+from ..events import AnySettlement, Failed, Interrupted, Stopped
 from ..run import Run
 from ..wire import anthropic_messages
 from ..wire.anthropic_request import CountBody, MessagesBody, estimated_tokens, messages_of, to_chat
-from .answering import WholeAnswer, answer_headers, failed_headers, frames_seen, is_bare, status_of, stream
+from .answering import (
+    WholeAnswer,
+    answer_headers,
+    failed_headers,
+    frames_seen,
+    gathered,
+    not_again,
+    stream,
+    whole,
+)
 from .completions import ChatBody, check_messages, start_chat
 from .context import Endpoint, Parts, convert, decode, own_run, read_body
 from .errors import Json, answer
@@ -60,25 +68,14 @@ def message_stream(parts: Parts, run: Run, *, skip: int = 0, attached: bool = Fa
 async def message(run: Run) -> Response:
     """Return a settled run as the finished message, under a status that tells failure from success."""
     settled = await run.settled()
-    if isinstance(settled, (Completed, Truncated)):
-        return Json(await _object(run, settled), headers=answer_headers(run))
     if isinstance(settled, Stopped):
-        headers = {**answer_headers(run), "x-should-retry": "false"}
-        return Json(await _object(run, settled), status_code=anthropic_messages.STOPPED, headers=headers)
-    if await is_bare(run):
-        return refusal(run, settled)
-    headers = failed_headers(run, settled)
-    return Json(await _object(run, settled), status_code=status_of(settled), headers=headers)
+        return Json(await _object(run, settled), status_code=anthropic_messages.STOPPED, headers=not_again(run))
+    return await whole(run, lambda settled: _object(run, settled), refusal)
 
 
 async def _object(run: Run, settled: AnySettlement | None) -> dict[str, Any]:
-    gathered = anthropic_messages.MessageAnswer(run.id, run.record.model)
-    after = 0
-    while events := await run.log.batch(after):
-        gathered.add(events)
-        after += len(events)
-        await asyncio.sleep(0)
-    return gathered.body(settled)
+    said = await gathered(run, lambda: anthropic_messages.MessageAnswer(run.id, run.record.model))
+    return said.body(settled)
 
 
 def refusal(run: Run, settled: Failed | Interrupted) -> Response:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -11,16 +9,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..asgi import EventStream
-from ..errors import BadRequest, Conflict, HoldfastError, ResumeGap, RunNotFound
-from ..events import AnySettlement, Event, Failed, Interrupted, Settled
+from ..errors import BadRequest, Conflict, HoldfastError, RunNotFound
 from ..ids import new_id
 from ..run import Run
 from ..store import Idempotency, RunRecord
 from ..wire import openai_responses
 from ..wire.openai_responses import ECHOED
 from ..wire.openai_responses_input import Item, items_of, listed, params_of
-from .answering import WholeAnswer, answer_headers, failed_headers, is_bare, status_of, stream
-from .chains import RESPONSE, ResponseNotFound, conversation, is_stored, left_of, resolved
+from .answering import WholeAnswer, answer_headers, gathered, stream, whole
+from .chains import RESPONSE, ResponseNotFound, conversation, is_stored, resolved
 from .completions import failure
 from .context import (
     Endpoint,
@@ -176,25 +173,8 @@ def response_of(run: Run) -> openai_responses.Response:
 
 async def shown(run: Run) -> dict[str, Any]:
     """Return a run as a response, as far as it has come."""
-    response = response_of(run)
-    settled: AnySettlement | None = None
-    after = 0
-    try:
-        while events := await run.log.batch(after):
-            response.add(events)
-            after += len(events)
-            settled = _end_of(events)
-            await asyncio.sleep(0)
-    except ResumeGap:
-        response = response_of(run)
-        settled = run.settlement
-        response.add(left_of(settled) or openai_responses.text_events(run.text))
-    return response.body(settled, waiting=run.status == "queued")
-
-
-def _end_of(events: Sequence[Event]) -> AnySettlement | None:
-    last = events[-1]
-    return last.settlement if isinstance(last, Settled) else None
+    response = await gathered(run, lambda: response_of(run), without_calls=True)
+    return response.body(response.settled, waiting=run.status == "queued")
 
 
 async def _begun(run: Run) -> dict[str, Any]:
@@ -204,12 +184,7 @@ async def _begun(run: Run) -> dict[str, Any]:
 
 async def finished(run: Run) -> Response:
     """Return a settled run as the finished object, under a status that tells failure from success."""
-    settled = await run.settled()
-    if not isinstance(settled, (Failed, Interrupted)):
-        return Json(await shown(run), headers=answer_headers(run))
-    if await is_bare(run):
-        return failure(run, settled)
-    return Json(await shown(run), status_code=status_of(settled), headers=failed_headers(run, settled))
+    return await whole(run, lambda _: shown(run), failure)
 
 
 # The stream.

@@ -300,11 +300,6 @@ class Output:
         return [*self._lay_down(), *self._add(result), *result.closing("completed")]
 
 
-def text_events(text: str) -> list[Event]:
-    """Return what is left of an answer whose log was trimmed: its text."""
-    return [Text(text)] if text else []
-
-
 # The object.
 
 
@@ -314,6 +309,8 @@ class Response:
     def __init__(self, run: str, model: str, created: float, asked: dict[str, Any]) -> None:
         self._run = run
         self.output = Output(run)
+        self.settled: AnySettlement | None = None
+        """How it ended, where that was taken in."""
         self.is_background = bool(asked.get("background"))
         self._head = {
             "id": response_id(run),
@@ -330,6 +327,7 @@ class Response:
             if type(event) is Text and event.choice == 0 and event.logprobs is None and type(writing) is _Message:
                 writing.pieces.append(event.text)
             elif isinstance(event, Settled):
+                self.settled = event.settlement
                 self.output.end(event.settlement)
             else:
                 self.output.take(event)
