@@ -113,7 +113,7 @@ async def _runs_tail(run_id: str, **where: Any) -> int:
     with contextlib.suppress(NotImplementedError):  # Windows has no such handlers; a background job ignores Ctrl-C else
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, following.cancel)
     async with connect(**where) as api:
-        settled = await follow(api, run_id)
+        settled = await follow(api, await api.call("GET", f"/api/runs/{run_id}"))
         return EXIT[settled["outcome"]]
 
 

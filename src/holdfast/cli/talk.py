@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, cast
 
 import click
@@ -18,38 +18,65 @@ import msgspec
 from rich.markup import escape
 
 from . import show
+from .attend import NOBODY, Attendant
 from .client import Api, CallFailed, Object, connect
 from .commands import settings_options, telling
+from .printer import Printer
 
 EXIT = {"completed": 0, "failed": 1, "interrupted": 1, "truncated": 3, "stopped": 4}
-"""What a script can tell apart: 2 is for a wrong command line."""
+"""What a script can tell apart: 2 is for a wrong command line, 5 for a call that nobody was there to allow."""
 
 HELP = """\
 /new            start another session        /model NAME     change the model
 /models         list the models              /retry          answer the last message again
 /continue       go on with a cut-off answer  /sessions       list sessions
-/quit           leave (or Ctrl-D)            Ctrl-C          stop the answer and keep it"""
+/quit           leave (or Ctrl-D)            Ctrl-C          stop the answer and keep it
+While an agent works, a line that you type is sent to it."""
+
+
+def talk_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that say who is asked, where, and what an agent may do."""
+    for option in (
+        click.option("--approve", multiple=True, metavar="TOOL,…", help="Tools that the agent need not ask for."),
+        click.option("--system", help="The system prompt of a new session."),
+        click.option("-c", "--continue", "goes_on", is_flag=True, help="Go on with the latest session."),
+        click.option("-s", "--session", help="The session to go on with, by its id."),
+        click.option("--agent", help="The agent to ask: short for --model agent/NAME."),
+        click.option("-m", "--model", help="The model to ask."),
+    ):
+        command = option(command)
+    return command
+
+
+def whom(model: str | None, agent: str | None) -> str | None:
+    """Return the model that was named, one way or the other."""
+    if model and agent:
+        raise click.UsageError("An agent has a model of its own: say --agent or --model, not both.")
+    return f"agent/{agent.removeprefix('agent/')}" if agent else model
+
+
+def named(tools: Sequence[str]) -> list[str]:
+    """Return the tools that were named, with commas or one by one."""
+    return [name for each in tools for name in each.replace(",", " ").split()]
 
 
 @click.command()
 @click.argument("prompt", nargs=-1)
-@click.option("-m", "--model", help="The model to ask.")
-@click.option("-s", "--session", help="The session to go on with, by its id.")
-@click.option("-c", "--continue", "goes_on", is_flag=True, help="Go on with the latest session.")
-@click.option("--system", help="The system prompt of a new session.")
+@talk_options
 @click.option("--json", "as_json", is_flag=True, help="Print the settled run as JSON.")
 @settings_options
 @telling
-def run(prompt: tuple[str, ...], **what: Any) -> None:
+def run(prompt: tuple[str, ...], model: str | None, agent: str | None, **what: Any) -> None:
     """Ask one question and print the answer. What is piped in comes after the prompt.
 
-    Exit code: 0 completed, 1 failed or interrupted, 3 truncated, 4 stopped, 2 for a wrong command line.
+    Exit code: 0 completed, 1 failed or interrupted, 3 truncated, 4 stopped, 5 stopped because nobody was there to allow
+    what an agent asked for, 2 for a wrong command line.
     """
     piped = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.read()
     text = "\n\n".join(part for part in (" ".join(prompt), piped.strip()) if part)
     if not text:
         raise click.UsageError('Nothing was asked. Try: holdfast run "Why is the sky blue?"')
-    sys.exit(asyncio.run(_run_once(well_formed(text), **what)))
+    sys.exit(asyncio.run(_run_once(well_formed(text), model=whom(model, agent), **what)))
 
 
 def well_formed(text: str) -> str:
@@ -64,21 +91,23 @@ async def _run_once(
     session: str | None,
     goes_on: bool,
     system: str | None,
+    approve: Sequence[str],
     as_json: bool,
     **where: Any,
 ) -> int:
     async with connect(**where) as api:
+        attendant = Attendant(api, named(approve))
         session = session or (await _latest(api) if goes_on else None) or await _new_session(api, system, model)
         body = {"input": text, **({"model": model} if model else {})}
         with interruptible() as asked:
             started = await api.call("POST", f"/api/sessions/{session}/runs", body)
-            settled = await follow(api, started["id"], silent=as_json, asked=asked)
+            settled = await follow(api, started, silent=as_json, asked=asked, attendant=attendant)
         if as_json:
             finished = await api.call("GET", f"/api/runs/{started['id']}")
             sys.stdout.write(msgspec.json.format(msgspec.json.encode(finished)).decode() + "\n")
         elif settled["outcome"] != "completed":
             _say_how_to_go_on(session)
-        return EXIT[settled["outcome"]]
+        return NOBODY if attendant.missed else EXIT[settled["outcome"]]
 
 
 async def _latest(api: Api) -> str | None:
@@ -117,27 +146,36 @@ def interruptible() -> Generator[asyncio.Event]:
             loop.remove_signal_handler(signal.SIGINT)
 
 
-async def follow(api: Api, run_id: str, *, silent: bool = False, asked: asyncio.Event | None = None) -> Object:
+async def follow(
+    api: Api,
+    run: Object,
+    *,
+    silent: bool = False,
+    asked: asyncio.Event | None = None,
+    attendant: Attendant | None = None,
+) -> Object:
     """Print a run as it comes and return its settlement. Stop it where that is asked for: what is there is kept."""
-    printer = _Printer(silent)
-    stopper = asyncio.create_task(_stop_when(asked, api, run_id)) if asked else None
-    try:
-        async for event in api.events(run_id):
+    printer = Printer(silent)
+    async with contextlib.AsyncExitStack() as meanwhile:
+        if asked is not None:
+            meanwhile.callback(asyncio.create_task(_stop_when(asked, api, run["id"])).cancel)
+        if attendant is not None and run["kind"] == "agent":
+            await meanwhile.enter_async_context(attendant.beside(run["id"], printer))
+        async for event in api.events(run["id"]):
             try:
                 printer.take(event)
             except BrokenPipeError:
                 if asked is None:
                     raise
-                printer = _Printer(silent=True)
+                printer = Printer(silent=True)
                 _let_go_of_output()
                 asked.set()
+            if attendant is not None:
+                attendant.take(event)
             if event["type"] == "run.settled":
                 settlement: Object = event["settlement"]
                 return settlement
-    finally:
-        if stopper is not None:
-            stopper.cancel()
-    raise CallFailed(f"Run {run_id} ended without a settlement.")
+    raise CallFailed(f"Run {run['id']} ended without a settlement.")
 
 
 async def _stop_when(asked: asyncio.Event, api: Api, run_id: str) -> None:
@@ -155,100 +193,22 @@ def _let_go_of_output() -> None:
     os.close(nowhere)
 
 
-class _Printer:
-    """Prints a run: the answer to the output, everything else to the side."""
-
-    def __init__(self, silent: bool) -> None:
-        self._silent = silent
-        self._thinks = False
-        self._noticed = ""
-        self._at_line_start = True
-        self._takes_escapes = show.err.is_terminal and show.err.color_system is not None
-
-    def take(self, event: Object) -> None:
-        """Print one event."""
-        if self._silent:
-            return
-        if event["type"] == "text.delta":
-            self._stop_aside()
-            self._write(event["text"])
-        elif event["type"] == "reasoning.delta" and show.err.is_terminal:
-            self._think(event["text"])
-        elif event["type"] == "notice":
-            self._notice(event["code"], event["message"])
-        elif event["type"] == "run.settled":
-            self._end(event["settlement"])
-
-    def _write(self, text: str) -> None:
-        sys.stdout.write(show.safe(text) if show.is_terminal() else text)
-        sys.stdout.flush()
-        self._at_line_start = text.endswith("\n")
-
-    def _think(self, text: str) -> None:
-        if not self._thinks:
-            self._stop_aside()
-            self._thinks = True
-            show.err.print("" if self._takes_escapes else "(thinking) ", end="")
-        show.err.print(show.safe(text), style="dim italic", end="", markup=False)
-
-    def _notice(self, code: str, message: str) -> None:
-        """Print a notice. One that only counts on takes the place of the one before, or is left out of a file."""
-        if code == self._noticed and not self._takes_escapes:
-            return
-        if code == self._noticed:
-            show.err.file.write("\r\x1b[2K")
-        else:
-            self._stop_aside()
-            self._break_line()
-        self._noticed = code
-        show.err.print(show.safe(message), style="dim", markup=False, end="" if self._takes_escapes else "\n")
-
-    def _stop_aside(self) -> None:
-        """End what is being said besides the answer."""
-        if self._thinks:
-            show.err.print("\n")
-        elif self._noticed and self._takes_escapes:
-            show.err.print()
-        self._thinks, self._noticed = False, ""
-
-    def _break_line(self) -> None:
-        """Begin a new line on the screen, in the middle of an answer that somewhere else stays whole."""
-        if not self._at_line_start and show.is_terminal():
-            show.err.print()
-
-    def _end(self, settled: Object) -> None:
-        """End the line, and say how the run ended where it did not complete."""
-        self._stop_aside()
-        if not self._at_line_start:
-            self._write("\n")
-        if settled["outcome"] != "completed":
-            colour = show.MARKS[settled["outcome"]][0]
-            show.err.print(f"[{colour}]{settled['outcome']}[/]{escape(show.safe(_told(settled)))}")
-
-
-def _told(settled: Object) -> str:
-    """Return why a run ended as it did, and what is left of it."""
-    reason = show.why({"settlement": settled})
-    told = f": {reason.rstrip('.')}." if reason else "."
-    return f"{told} What was said is kept." if settled["partial"] else told
-
-
 @click.command()
-@click.option("-m", "--model", help="The model to ask.")
-@click.option("-s", "--session", help="The session to go on with, by its id.")
-@click.option("-c", "--continue", "goes_on", is_flag=True, help="Go on with the latest session.")
-@click.option("--system", help="The system prompt of a new session.")
+@talk_options
 @settings_options
 @telling
-def chat(**what: Any) -> None:
+def chat(model: str | None, agent: str | None, **what: Any) -> None:
     """Talk to a model. Ctrl-C stops an answer and keeps what was said; /help lists the commands."""
+    model = whom(model, agent)
     with _Aside() as aside:
-        aside.do(lambda asked: _begin(aside, asked, **what))
+        aside.do(lambda asked: _begin(aside, asked, model=model, **what))
         talk = aside.talk
         while (said := talk.prompt.ask()) is not None and said != "/quit":
             if said:
                 aside.do(lambda asked, said=said: _answered(talk, said, asked))  # type: ignore[misc]
         _say_how_to_go_on(talk.session)
+    if talk.attendant.missed:
+        sys.exit(NOBODY)
 
 
 async def _begin(
@@ -259,10 +219,11 @@ async def _begin(
     session: str | None,
     goes_on: bool,
     system: str | None,
+    approve: Sequence[str],
     **where: Any,
 ) -> None:
     api = await aside.stack.enter_async_context(connect(**where))
-    aside.talk = _Talk(api, model, _Prompt())
+    aside.talk = _Talk(api, model, _Prompt(), Attendant(api, named(approve)))
     await aside.talk.begin(session or (await _latest(api) if goes_on else None), system, asked)
 
 
@@ -377,10 +338,11 @@ class _Prompt:
 class _Talk:
     """One conversation in the terminal."""
 
-    def __init__(self, api: Api, model: str | None, prompt: _Prompt) -> None:
+    def __init__(self, api: Api, model: str | None, prompt: _Prompt, attendant: Attendant) -> None:
         self._api = api
         self._model = model
         self.prompt = prompt
+        self.attendant = attendant
         self.session = ""
         self._asked = asyncio.Event()
 
@@ -399,7 +361,8 @@ class _Talk:
         for message in opened["messages"][-2:]:
             show.err.print(f"[dim]{message['role']}: {escape(show.line(str(message['content']), 200))}[/]")
         if opened["active_run"]:
-            await follow(self._api, opened["active_run"]["id"], asked=asked)
+            beside = self.attendant if self.attendant.is_person else None  # what others have started is not stopped
+            await follow(self._api, opened["active_run"], asked=asked, attendant=beside)
 
     async def say(self, said: str, asked: asyncio.Event) -> None:
         """Send a message, or do what a command says. What it starts is stopped where that is asked for."""
@@ -426,7 +389,7 @@ class _Talk:
     async def _start(self, how: str, body: Object) -> None:
         body = {**body, **({"model": self._model} if self._model else {})}
         started = await self._api.call("POST", f"/api/sessions/{self.session}/{how}", body)
-        await follow(self._api, started["id"], asked=self._asked)
+        await follow(self._api, started, asked=self._asked, attendant=self.attendant)
 
     async def _help(self, rest: str) -> None:
         show.err.print(HELP)
