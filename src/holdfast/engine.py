@@ -46,7 +46,7 @@ from .ids import NewId, new_id
 from .judgement import StopIntent, heard, judge, storable
 from .log import Log
 from .recovery import NOBODY, Clock, message_of, read_back
-from .run import LOOK_AGAIN, Interrupt, Limits, Run, StoredLog
+from .run import LOOK_AGAIN, SPOKEN, Interrupt, Limits, Run, StoredLog
 from .store import HEAD, Append, Idempotency, IfBusy, Lifetime, RunRecord, Store
 
 logger = logging.getLogger("holdfast")
@@ -344,6 +344,8 @@ class Engine:
         if said.input_tokens is not None:
             run._input_tokens = said.input_tokens
         self._append(run, said.events)
+        if run._first_at is None and any(isinstance(event, SPOKEN) for event in said.events):
+            run._first_at = run._touched
         for finish in said.finish:
             run._finish.setdefault(finish.choice, finish)
 
@@ -547,7 +549,7 @@ class Engine:
 
     async def _settle(self, run: Run, settlement: AnySettlement, now: float) -> AnySettlement | None:
         store = self._require_store()
-        message = message_of(run.record, run._log, settlement, now)
+        message = message_of(run.record, run._log, settlement, now, run.figures(settlement.usage))
         standing: AnySettlement | None = await self._insist(
             lambda: store.settle(
                 run.id, run.record.epoch, seq=run._log.seq + 1, settlement=settlement, message=message, now=now

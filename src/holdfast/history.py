@@ -14,6 +14,19 @@ from .steps import Step
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
 
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """What an answer took, as the engine saw it: measured once, so that every reader is told the same."""
+
+    input_tokens: int
+    output_tokens: int
+    usage_source: str
+    ttft_ms: float | None = None
+    """From the start of the run to the first of its text, reasoning or tool call."""
+    duration_ms: float | None = None
+    tokens_per_second: float | None = None
+    """Output tokens over the time from the first to the last; None where all came at once, and for agents."""
+
+
 class Message(msgspec.Struct, frozen=True, kw_only=True):
     """What a model is shown or said. Messages form a tree: an edit or a regenerated answer is a sibling."""
 
@@ -31,6 +44,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     name: str | None = None
     steps: tuple[Step, ...] = ()
     """What an agent did on the way to this answer: their texts together are its content."""
+    figures: Figures | None = None
+    """What it took; None for what was not answered here, or before this was counted."""
     created_at: float = 0.0
 
 
@@ -63,7 +78,15 @@ def branch(messages: Iterable[Message], head_id: str | None) -> list[Message]:
 
 
 def answer(
-    log: Log, settlement: Settlement, *, id: str, parent_id: str | None, run_id: str, model: str | None, at: float
+    log: Log,
+    settlement: Settlement,
+    *,
+    id: str,
+    parent_id: str | None,
+    run_id: str,
+    model: str | None,
+    at: float,
+    figures: Figures | None = None,
 ) -> Message | None:
     """Return the assistant's message that a run leaves behind, or None where nothing was visible.
 
@@ -86,6 +109,7 @@ def answer(
         reasoning=log.reasoning or None,
         tool_calls=calls,
         steps=steps,
+        figures=figures,
         created_at=at,
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .events import Settlement
-from .history import Message, answer
+from .history import Figures, Message, answer
 from .log import Log
 from .store import RunRecord, Store
 
@@ -28,9 +28,20 @@ async def read_back(store: Store, run_id: str) -> Log:
     return log
 
 
-def message_of(run: RunRecord, log: Log, settlement: Settlement, now: float) -> Message | None:
+def message_of(
+    run: RunRecord, log: Log, settlement: Settlement, now: float, figures: Figures | None = None
+) -> Message | None:
     """Return the message that a run leaves in its session, if it has one and anything was visible."""
     if run.session_id is None or run.message_id is None:
         return None
     model = log.answered_by or run.model
-    return answer(log, settlement, id=run.message_id, parent_id=run.parent_id, run_id=run.id, model=model, at=now)
+    return answer(
+        log,
+        settlement,
+        id=run.message_id,
+        parent_id=run.parent_id,
+        run_id=run.id,
+        model=model,
+        at=now,
+        figures=figures,
+    )

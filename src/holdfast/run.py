@@ -8,7 +8,20 @@ from typing import Any, Protocol
 
 import msgspec
 
-from .events import AnySettlement, Event, Finish, Snapshot, Source, StoppedBy
+from .events import (
+    AnySettlement,
+    Event,
+    Finish,
+    Reasoning,
+    Snapshot,
+    Source,
+    StoppedBy,
+    Text,
+    ToolCall,
+    ToolDelta,
+    Usage,
+)
+from .history import Figures
 from .judgement import StopIntent
 from .log import Log
 from .store import RunRecord, Status, Store
@@ -18,6 +31,12 @@ Interrupt = Callable[[str], Any]
 
 LOOK_AGAIN = 0.5
 """Seconds between two looks at a run that goes on in another process, or in none."""
+
+SPOKEN = (Text, Reasoning, ToolDelta, ToolCall)
+"""With the first of these a model has begun to answer."""
+
+SHORTEST = 0.05
+"""Seconds from the first word to the last below which an answer came at once, and has no pace."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,6 +129,7 @@ class Run:
         "_engine",
         "_entered",
         "_finish",
+        "_first_at",
         "_input_tokens",
         "_interrupt",
         "_is_held",
@@ -169,6 +189,7 @@ class Run:
         self._resumes = False
         self._closed_at: float | None = None
         self._started = self._touched = 0.0
+        self._first_at: float | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -180,6 +201,25 @@ class Run:
     def text(self) -> str:
         """The visible text so far."""
         return self.log.text
+
+    def figures(self, usage: Usage) -> Figures:
+        """Return what the answer took until now. Of one that began in another process nobody knows the times."""
+        used = Figures(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, usage_source=usage.source)
+        if self._resumes or not self._started:
+            return used
+        first, now = self._first_at, asyncio.get_running_loop().time()
+        return msgspec.structs.replace(
+            used,
+            ttft_ms=None if first is None else round((first - self._started) * 1000, 1),
+            duration_ms=round((now - self._started) * 1000, 1),
+            tokens_per_second=None if first is None else self._pace(usage, self._touched - first),
+        )
+
+    def _pace(self, usage: Usage, seconds: float) -> float | None:
+        """Return tokens for each second of speaking; an agent spends its time otherwise, too."""
+        if self._log.steps is not None or seconds < SHORTEST:
+            return None
+        return round(usage.output_tokens / seconds, 2)
 
     @property
     def seq(self) -> int:

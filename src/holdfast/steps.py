@@ -26,6 +26,10 @@ class Answered(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str
     output: str
     is_error: bool = False
+    seconds: float | None = None
+    """How long the call took; None where nobody knows."""
+    decision: str | None = None
+    """What a person said who was asked for it: `allow` or `deny`."""
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -67,6 +71,7 @@ class Steps:
         """Whether that step has not finished."""
         self.waiting: dict[str, ApprovalRequested] = {}
         """The approvals that nobody has decided, by their ids."""
+        self._decisions: dict[str, str] = {}
         self._current = Step()
         self._parts: list[str] = []
 
@@ -81,14 +86,20 @@ class Steps:
         elif isinstance(event, ToolCall):
             self._change(calls=(*self._current.calls, event))
         elif isinstance(event, ToolResult):
-            answer = Answered(event.id, cut(event.output), event.is_error)
+            decision = self._decisions.pop(event.id, None)
+            answer = Answered(event.id, cut(event.output), event.is_error, event.seconds, decision)
             self._change(results=(*self._current.results, answer))
         elif isinstance(event, Steered):
             self._change(inputs=(*self._current.inputs, event.text))
         elif isinstance(event, ApprovalRequested):
             self.waiting[event.id] = event
         elif isinstance(event, ApprovalDecided):
-            self.waiting.pop(event.id, None)
+            self._decide(event)
+
+    def _decide(self, event: ApprovalDecided) -> None:
+        asked = self.waiting.pop(event.id, None)
+        if asked is not None:
+            self._decisions[asked.call] = event.decision
 
     def _begin(self, number: int) -> None:
         if self.number:

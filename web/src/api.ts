@@ -145,5 +145,6 @@ export const api = {
     call<{ runs: Run[]; next: string | null }>("GET", `/api/runs?${new URLSearchParams(query)}`),
   decide: (runId: string, approval: string, decision: "allow" | "deny", scope: ApprovalScope) =>
     call<Run>("POST", `/api/runs/${runId}/approvals/${approval}`, { body: { decision, scope } }),
+  steer: (runId: string, input: string) => call<Run>("POST", `/api/runs/${runId}/steer`, { body: { input } }),
   stop: (runId: string) => call<Run>("POST", `/api/runs/${runId}/stop`),
 };

@@ -58,6 +58,32 @@ export interface ToolCall {
   arguments: string;
 }
 
+/** One tool call of an agent, with what came of it. */
+export interface StepCall extends ToolCall {
+  output: string | null;
+  is_error: boolean;
+  seconds: number | null;
+  decision: "allow" | "deny" | null;
+}
+
+/** What an agent said, what it called, and what a person put in afterwards. */
+export interface Step {
+  text: string;
+  tool_calls: StepCall[];
+  inputs: string[];
+}
+
+/** What an answer took, as the server measured it. */
+export interface Figures {
+  input_tokens: number;
+  output_tokens: number;
+  usage_source: "provider" | "estimated";
+  ttft_ms: number | null;
+  duration_ms: number | null;
+  tokens_per_second: number | null;
+  cost: number | null;
+}
+
 export interface Message {
   id: string;
   role: "system" | "user" | "assistant" | "tool";
@@ -72,6 +98,8 @@ export interface Message {
   siblings?: string[];
   tool_calls?: ToolCall[];
   tool_call_id?: string;
+  steps?: Step[];
+  figures?: Figures;
 }
 
 export interface Session {

@@ -57,6 +57,12 @@ class Parts:
         self.rounds = rounds
         self.agents = agents
         self.closing = Closing()
+        self.prices = settings.prices | {
+            f"agent/{agent.name}": settings.prices[agent.model]
+            for agent in settings.agents
+            if agent.model in settings.prices
+        }
+        """By the names under which answers are kept: an agent costs what its model does."""
         self.starts = StartRate(settings.starts_per_minute)
         self.webhooks = Webhooks(settings, environ or {}, store, engine)
         self.batches = BatchRunner(store, engine, self.starts.take, settings.prices)

@@ -134,7 +134,7 @@ class _Feed:
 
     async def _told(self, entry: FeedEntry) -> dict[str, Any]:
         """Return what an entry tells; the end of a run with its settlement, so that nobody has to ask."""
-        told = native.told_in_feed(entry)
+        told = native.told_in_feed(entry, self._parts.prices)
         if entry.type == "run.settled":
             with contextlib.suppress(RunNotFound):
                 run = await self._parts.engine.open(entry.data["run_id"])

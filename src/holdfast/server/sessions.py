@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ..comparisons import Price
 from ..errors import BadRequest, Conflict, MessageNotFound, NotFound, StaleView
 from ..events import ToolCall
 from ..history import Message, Role, Session, branch, title_from
@@ -151,7 +153,7 @@ async def get_session(parts: Parts, request: Request) -> Response:
     return Json(
         {
             **native.session(session),
-            "messages": _shown_with_siblings(path, messages),
+            "messages": _shown_with_siblings(path, messages, parts.prices),
             "active_run": shown(active) if active else None,
             "queued": [native.queued(record) for record in await parts.store.queued(session.id)],
             "feed": str(seen),
@@ -159,12 +161,14 @@ async def get_session(parts: Parts, request: Request) -> Response:
     )
 
 
-def _shown_with_siblings(path: list[Message], messages: list[Message]) -> list[dict[str, Any]]:
+def _shown_with_siblings(
+    path: list[Message], messages: list[Message], prices: Mapping[str, Price]
+) -> list[dict[str, Any]]:
     """Return each message with the ids of its siblings, itself among them: other answers, or other wordings."""
     by_parent: dict[tuple[str | None, str], list[str]] = {}
     for said in messages:
         by_parent.setdefault((said.parent_id, said.role), []).append(said.id)
-    return [{**native.message(said), "siblings": by_parent[said.parent_id, said.role]} for said in path]
+    return [{**native.message(said, prices), "siblings": by_parent[said.parent_id, said.role]} for said in path]
 
 
 async def change_session(parts: Parts, request: Request) -> Response:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from ..comparisons import Price, cost
 from ..events import (
     Completed,
     ErrorInfo,
@@ -21,12 +22,13 @@ from ..events import (
     Text,
     Usage,
 )
-from ..history import Message, Session, outcome
+from ..history import Figures, Message, Session, outcome
 from ..steps import Step
 from ..store import FeedEntry, RunRecord
 from . import sse
 
 _encode = msgspec.json.Encoder().encode
+_NO_PRICES: Mapping[str, Price] = {}
 
 
 def moment(seconds: float | None) -> str | None:
@@ -97,8 +99,8 @@ def run(record: RunRecord, *, status: str, seq: int, text: str, settled: Settlem
     }
 
 
-def message(said: Message) -> dict[str, Any]:
-    """Return a message of a session."""
+def message(said: Message, prices: Mapping[str, Price] = _NO_PRICES) -> dict[str, Any]:
+    """Return a message of a session, with what it cost where its model's price is known."""
     shown: dict[str, Any] = {
         "id": said.id,
         "role": said.role,
@@ -119,7 +121,15 @@ def message(said: Message) -> dict[str, Any]:
         shown["tool_call_id"] = said.tool_call_id
     if said.steps:
         shown["steps"] = [step(taken) for taken in said.steps]
+    if said.figures is not None:
+        shown["figures"] = figures(said.figures, prices.get(said.model or ""))
     return shown
+
+
+def figures(taken: Figures, price: Price | None) -> dict[str, Any]:
+    """Return what an answer took. Every field is always there."""
+    used = Usage(taken.input_tokens, taken.output_tokens)
+    return {**msgspec.structs.asdict(taken), "cost": cost(price, used)}
 
 
 def step(taken: Step) -> dict[str, Any]:
@@ -132,6 +142,8 @@ def step(taken: Step) -> dict[str, Any]:
             "arguments": call.arguments,
             "output": results[call.id].output if call.id in results else None,
             "is_error": call.id in results and results[call.id].is_error,
+            "seconds": results[call.id].seconds if call.id in results else None,
+            "decision": results[call.id].decision if call.id in results else None,
         }
         for call in taken.calls
     ]
@@ -214,11 +226,11 @@ def feed_gone_frame(session_id: str) -> bytes:
     return b"event: session.deleted\n" + sse.data(payload)
 
 
-def told_in_feed(entry: FeedEntry) -> dict[str, Any]:
+def told_in_feed(entry: FeedEntry, prices: Mapping[str, Price] = _NO_PRICES) -> dict[str, Any]:
     """Return what an entry tells, with messages in the shape that they have everywhere."""
     told = dict(entry.data)
     if "message" in told:
-        told["message"] = message(msgspec.convert(told["message"], Message))
+        told["message"] = message(msgspec.convert(told["message"], Message), prices)
     if "input" in told:
         told["input"] = [message(said) for said in msgspec.convert(told["input"], list[Message])]
     return told

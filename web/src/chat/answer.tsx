@@ -1,7 +1,6 @@
 /** What a model said: while it is being said, and after, with how it ended. */
 import { Brain, ChevronRight, GitFork, Play, RefreshCw, ScanSearch, TriangleAlert } from "lucide";
 import { useEffect } from "preact/hooks";
-import { Markdown } from "../markdown/markdown";
 import { continueAnswer, forkAt, regenerate } from "../state/current";
 import type { LiveRun, Notice } from "../state/live";
 import type { Ending, Transcript } from "../state/transcript";
@@ -14,7 +13,7 @@ import { textOf } from "./content";
 import { LiveFigures, SettledFigures } from "./figures";
 import { OtherModel } from "./other-model";
 import { tellOutcome } from "./outcome";
-import { Tools, toolsOf } from "./tools";
+import { Segments, segmentsOf } from "./segments";
 
 interface AnswerProps {
   message: Message;
@@ -39,8 +38,7 @@ export function Answer({ message, transcript, results }: AnswerProps) {
       aria-label="Answer"
     >
       {message.reasoning && <Reasoning text={message.reasoning} isGoingOn={false} />}
-      <Tools tools={message.tool_calls ? toolsOf(message, results) : (ending?.tools ?? [])} isGoingOn={false} />
-      <Markdown text={text} />
+      <Segments segments={segmentsOf(message, results)} />
       <OutcomeLine message={message} ending={ending} isLast={isLast} />
       <footer>
         <Branches message={message} transcript={transcript} />
@@ -74,7 +72,7 @@ export function Answer({ message, transcript, results }: AnswerProps) {
             <Icon node={ScanSearch} size={16} />
           </a>
         )}
-        <SettledFigures model={message.model} ending={ending} />
+        <SettledFigures model={message.model} figures={message.figures} ending={ending} />
       </footer>
     </article>
   );
@@ -83,6 +81,7 @@ export function Answer({ message, transcript, results }: AnswerProps) {
 export function LiveAnswer({ live, transcript }: { live: LiveRun; transcript: Transcript }) {
   live.version.value;
   const isSilent = !live.text && !live.reasoning && !live.tools.length;
+  const undecided = live.approvals.filter(({ decision }) => decision === null);
   return (
     <article
       class="message answer is-live"
@@ -92,8 +91,7 @@ export function LiveAnswer({ live, transcript }: { live: LiveRun; transcript: Tr
       aria-busy="true"
     >
       {live.reasoning && <Reasoning text={live.reasoning} isGoingOn={live.isThinking} />}
-      <Tools tools={live.tools} isGoingOn isWaiting={live.approvals.some(({ decision }) => decision === null)} />
-      <Markdown text={live.text} isStreaming />
+      <Segments segments={live.segments} isGoingOn waiting={new Set(undecided.map(({ call }) => call))} />
       <Approvals live={live} />
       {isSilent && <Waiting notices={live.notices} />}
       <Notices notices={isSilent ? [] : live.notices} />

@@ -1,8 +1,8 @@
 /** Where one says something. While an answer is going on it can wait in a queue, or take the answer's place. */
-import { ArrowUp, CornerDownLeft, ImagePlus, Square, X } from "lucide";
+import { ArrowUp, CornerDownLeft, CornerDownRight, ImagePlus, Square, X } from "lucide";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { IfBusy } from "../api";
-import { current, sendMessage, stopCurrent } from "../state/current";
+import { current, sendMessage, steerRun, stopCurrent } from "../state/current";
 import { keepDraft, readDraft } from "../state/drafts";
 import { toast } from "../state/toasts";
 import { Icon } from "../ui/icon";
@@ -21,6 +21,7 @@ export function Composer() {
   const [isDropping, setDropping] = useState(false);
   const box = useRef<HTMLTextAreaElement>(null);
   const isRunning = current.value?.isRunning.value ?? false;
+  const isAgent = current.value?.live.value?.isAgent.value ?? false;
   const hasSomething = text.trim() !== "" || pictures.length > 0;
 
   useEffect(() => {
@@ -33,12 +34,13 @@ export function Composer() {
     setText(value);
     keepDraft(session, value);
   };
-  const send = async (ifBusy: IfBusy) => {
+  const send = async (ifBusy: IfBusy | "steer") => {
     if (!hasSomething) return;
     const [said, shown] = [text, pictures];
     write("");
     setPictures([]);
-    const isTaken = await sendMessage(contentOf(said.trim(), shown), ifBusy);
+    const isTaken =
+      ifBusy === "steer" ? await steerRun(said.trim()) : await sendMessage(contentOf(said.trim(), shown), ifBusy);
     if (isTaken) return;
     write(said); // what was not taken is not lost
     setPictures(shown);
@@ -127,6 +129,16 @@ export function Composer() {
           <span class="space" />
           {isRunning && hasSomething && (
             <>
+              {isAgent && pictures.length === 0 && (
+                <button
+                  type="button"
+                  class="small"
+                  title="Tell the agent this while it works: its model sees it before its next thought"
+                  onClick={() => send("steer")}
+                >
+                  <Icon node={CornerDownRight} size={14} /> Steer
+                </button>
+              )}
               <button
                 type="button"
                 class="small"

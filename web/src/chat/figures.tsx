@@ -2,18 +2,38 @@
 import { useEffect, useState } from "preact/hooks";
 import type { LiveRun } from "../state/live";
 import type { Ending, Transcript } from "../state/transcript";
+import type { Figures as Measured, Usage } from "../types";
 
-export function SettledFigures({ model, ending }: { model: string | null; ending: Ending | null }) {
-  const usage = ending?.settlement.usage;
-  const about = usage?.source === "estimated" ? "≈ " : "";
+interface SettledProps {
+  model: string | null;
+  /** What the server measured; answers of before it did have only what their run tells. */
+  figures?: Measured | undefined;
+  ending: Ending | null;
+}
+
+export function SettledFigures({ model, figures, ending }: SettledProps) {
+  const used = figures ?? (ending && told(ending.settlement.usage));
+  const about = used?.usage_source === "estimated" ? "≈ " : "";
   const parts = [
     ending?.settlement.answered_by ?? model,
-    usage && `${about}${usage.output_tokens.toLocaleString()} ${usage.output_tokens === 1 ? "token" : "tokens"}`,
-    ending?.firstWordAfter != null && `first word ${seconds(ending.firstWordAfter)}`,
-    ending && speed(ending),
+    used && `${about}${used.output_tokens.toLocaleString()} ${used.output_tokens === 1 ? "token" : "tokens"}`,
+    used?.ttft_ms != null && `first word ${seconds(used.ttft_ms)}`,
+    used?.tokens_per_second != null && `${about}${used.tokens_per_second.toFixed(0)} tokens/s`,
+    used?.cost != null && `cost ${money(used.cost)}`,
   ];
-  const title = usage && `${usage.input_tokens} tokens in, ${usage.output_tokens} out (${usage.source})`;
-  return <Figures parts={parts} title={title} />;
+  const took = used?.duration_ms == null ? "" : `, took ${seconds(used.duration_ms)}`;
+  const title = used && `${used.input_tokens} tokens in, ${used.output_tokens} out (${used.usage_source})${took}`;
+  return <Figures parts={parts} title={title ?? undefined} />;
+}
+
+function told({ input_tokens, output_tokens, source }: Usage): Measured {
+  const unknown = { ttft_ms: null, duration_ms: null, tokens_per_second: null, cost: null };
+  return { input_tokens, output_tokens, usage_source: source, ...unknown };
+}
+
+/** In whatever currency the prices of the settings are: two digits of it that say something. */
+function money(cost: number): string {
+  return cost >= 1 || cost === 0 ? cost.toFixed(2) : cost.toFixed(Math.min(8, 1 - Math.floor(Math.log10(cost))));
 }
 
 export function LiveFigures({ live }: { live: LiveRun; transcript: Transcript }) {
@@ -41,14 +61,6 @@ function Figures({ parts, title }: { parts: (string | false | null | undefined)[
       ))}
     </span>
   );
-}
-
-function speed({ settlement, startedAt, settledAt, firstWordAfter }: Ending): string | null {
-  if (!startedAt || !settledAt || settlement.outcome === "interrupted" || settlement.outcome === "failed") return null;
-  const about = settlement.usage.source === "estimated" ? "≈ " : "";
-  const took = Date.parse(settledAt) - Date.parse(startedAt) - (firstWordAfter ?? 0);
-  if (took < 200 || settlement.usage.output_tokens < 5) return null;
-  return `${about}${((settlement.usage.output_tokens / took) * 1_000).toFixed(0)} tokens/s`;
 }
 
 /** Four characters to a token, as the server estimates where nobody counted. */

@@ -4,6 +4,7 @@ import type { ToolActivity } from "../state/live";
 import type { Message } from "../types";
 import { Icon } from "../ui/icon";
 import { textOf } from "./content";
+import { seconds } from "./figures";
 
 export function toolsOf(message: Message, results: ReadonlyMap<string, Message>): ToolActivity[] {
   return (message.tool_calls ?? []).map(({ id, name, arguments: given }) => ({
@@ -13,25 +14,27 @@ export function toolsOf(message: Message, results: ReadonlyMap<string, Message>)
     progress: "",
     output: results.has(id) ? textOf(results.get(id)!.content) : null,
     isError: false,
+    seconds: null,
+    decision: null,
   }));
 }
 
 interface ToolsProps {
   tools: ToolActivity[];
   isGoingOn: boolean;
-  /** A person has to allow a call before anything more happens. */
-  isWaiting?: boolean;
+  /** The calls that a person has to allow before they are made. */
+  waiting?: ReadonlySet<string>;
 }
 
-export function Tools({ tools, isGoingOn, isWaiting = false }: ToolsProps) {
+export function Tools({ tools, isGoingOn, waiting }: ToolsProps) {
   return tools.map((tool) => (
-    <Tool key={tool.id} tool={tool} unfinished={isWaiting ? "waiting" : isGoingOn ? "running" : "called"} />
+    <Tool key={tool.id} tool={tool} unfinished={waiting?.has(tool.id) ? "waiting" : isGoingOn ? "running" : "called"} />
   ));
 }
 
 function Tool({ tool, unfinished }: { tool: ToolActivity; unfinished: string }) {
   const isDone = tool.output !== null;
-  const state = tool.isError ? "failed" : isDone ? "done" : unfinished;
+  const state = !isDone ? unfinished : tool.decision === "deny" ? "denied" : tool.isError ? "failed" : "done";
   return (
     <details class={`tool ${tool.isError ? "bad" : ""}`} data-tool={tool.name}>
       <summary>
@@ -39,10 +42,12 @@ function Tool({ tool, unfinished }: { tool: ToolActivity; unfinished: string }) 
         <code>{tool.name || "…"}</code>
         <span class="progress">{tool.progress}</span>
         <span class="state">
+          {isDone && tool.decision === "allow" && "allowed, "}
           {state}
+          {isDone && tool.seconds !== null && tool.seconds >= 0.001 && ` in ${seconds(tool.seconds * 1_000)}`}
           {state === "running" && <Icon node={LoaderCircle} size={14} />}
           {state === "done" && <Icon node={Check} size={14} />}
-          {state === "failed" && <Icon node={TriangleAlert} size={14} />}
+          {(state === "failed" || state === "denied") && <Icon node={TriangleAlert} size={14} />}
         </span>
         <Icon node={ChevronRight} size={14} />
       </summary>

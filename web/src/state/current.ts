@@ -56,6 +56,19 @@ export async function sendMessage(input: Content, ifBusy: IfBusy = "reject"): Pr
   }
 }
 
+/** Put a message into the agent that is at work. False where it takes none; why is said. */
+export async function steerRun(input: string): Promise<boolean> {
+  const live = current.value?.live.value;
+  try {
+    if (!live) throw new Error("The answer has just ended. Send it as a new message.");
+    await api.steer(live.id, input);
+    return true;
+  } catch (error) {
+    complain(error);
+    return false;
+  }
+}
+
 async function begin(): Promise<Transcript> {
   const setup = setupForNew.value;
   const session = await api.createSession({ ...setup, model: setup.model ?? modelForNew.value });

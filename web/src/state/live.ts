@@ -9,12 +9,23 @@ export interface ToolActivity {
   progress: string;
   output: string | null;
   isError: boolean;
+  seconds: number | null;
+  /** What a person said who was asked for it. */
+  decision: string | null;
+}
+
+/** What was said up to some tool calls, those calls, and what was put in after them. */
+export interface Segment {
+  text: string;
+  tools: ToolActivity[];
+  inputs: string[];
 }
 
 /** A tool call that waits for a person, or was decided by one. */
 export interface Approval {
   id: string;
   tool: string;
+  call: string;
   arguments: string;
   decision: string | null;
 }
@@ -32,7 +43,10 @@ export class LiveRun {
   readonly version = signal(0);
   text = "";
   reasoning = "";
-  tools: ToolActivity[] = [];
+  /** The answer in the order in which it came about: a chat's has one, an agent's one for each step. */
+  segments: Segment[] = [{ text: "", tools: [], inputs: [] }];
+  /** It works in steps, between which a message can be put in. */
+  readonly isAgent = signal(false);
   notices: Notice[] = [];
   approvals: Approval[] = [];
   seq = 0;
@@ -53,11 +67,17 @@ export class LiveRun {
     public model: string,
     /** The run as it was when this tab came, where it had begun before. */
     readonly joined: Run | null = null,
-  ) {}
+  ) {
+    this.isAgent.value = joined?.kind === "agent";
+  }
 
   /** A run that had begun before this tab came. Its events are all sent again, from the first. */
   static of(run: Run): LiveRun {
     return new LiveRun(run.id, run.message_id ?? run.id, run.parent_id, run.model, run);
+  }
+
+  get tools(): ToolActivity[] {
+    return this.segments.flatMap(({ tools }) => tools);
   }
 
   get firstWordAfter(): number | null {
@@ -79,7 +99,7 @@ export class LiveRun {
   #beginLate(event: FeedEvent): boolean {
     const known = this.joined;
     if (this.seq > 0 || !known?.seq) return false;
-    this.text = known.text;
+    this.#retell(known.text);
     this.seq = known.seq;
     return this.take(event);
   }
@@ -94,6 +114,7 @@ export class LiveRun {
     switch (event.type) {
       case "text.delta":
         this.text += event.text;
+        this.#last.text += event.text;
         this.isThinking = false;
         return this.#count();
       case "reasoning.delta":
@@ -107,14 +128,26 @@ export class LiveRun {
       case "tool.progress":
         return this.#tool(event.id, { progress: event.message ?? "" });
       case "tool.result":
-        return this.#tool(event.id, { output: event.output, isError: event.is_error ?? false });
+        return this.#tool(event.id, {
+          output: event.output,
+          isError: event.is_error ?? false,
+          seconds: event.seconds ?? null,
+        });
+      case "step.started":
+        this.isAgent.value = true;
+        if (event.step > 1 && !isBlank(this.#last)) this.segments.push({ text: "", tools: [], inputs: [] });
+        return;
+      case "run.steered":
+        this.#last.inputs = [...this.#last.inputs, event.text];
+        return;
       case "approval.requested":
         this.approvals = [
           ...this.approvals,
-          { id: event.id, tool: event.tool, arguments: event.arguments, decision: null },
+          { id: event.id, tool: event.tool, call: event.call, arguments: event.arguments, decision: null },
         ];
         return;
       case "approval.decided":
+        this.#decide(event);
         this.approvals = this.approvals.map((each) =>
           each.id === event.id ? { ...each, decision: event.decision } : each,
         );
@@ -124,9 +157,24 @@ export class LiveRun {
         if (event.model) this.model = event.model;
         return;
       case "snapshot":
-        this.text = event.text;
+        this.#retell(event.text);
         this.reasoning = event.reasoning ?? "";
     }
+  }
+
+  get #last(): Segment {
+    return this.segments.at(-1)!;
+  }
+
+  /** All of the text at once: where in it the tools were called is not known. */
+  #retell(text: string): void {
+    this.text = text;
+    this.segments = [{ text, tools: this.tools, inputs: this.segments.flatMap(({ inputs }) => inputs) }];
+  }
+
+  #decide(event: FeedEvent): void {
+    const asked = this.approvals.find(({ id }) => id === event.id);
+    if (asked?.call) this.#tool(asked.call, { decision: event.decision });
   }
 
   #count(): void {
@@ -135,7 +183,7 @@ export class LiveRun {
   }
 
   #toolDelta(event: FeedEvent): void {
-    const id = event.id || this.tools[event.index ?? 0]?.id || `call-${event.index ?? 0}`;
+    const id = event.id || this.#last.tools[event.index ?? 0]?.id || `call-${event.index ?? 0}`;
     const before = this.tools.find((tool) => tool.id === id);
     this.#tool(id, {
       name: (before?.name ?? "") + (event.name ?? ""),
@@ -144,10 +192,10 @@ export class LiveRun {
   }
 
   #tool(id: string, changes: Partial<ToolActivity>): void {
-    const blank: ToolActivity = { id, name: "", arguments: "", progress: "", output: null, isError: false };
-    const at = this.tools.findIndex((tool) => tool.id === id);
-    const changed = { ...(at < 0 ? blank : this.tools[at]!), ...changes };
-    this.tools = at < 0 ? [...this.tools, changed] : this.tools.with(at, changed);
+    const of = this.segments.findLast(({ tools }) => tools.some((tool) => tool.id === id)) ?? this.#last;
+    const at = of.tools.findIndex((tool) => tool.id === id);
+    const changed = { ...(of.tools[at] ?? blankTool(id)), ...changes };
+    of.tools = at < 0 ? [...of.tools, changed] : of.tools.with(at, changed);
   }
 
   /** Draw what is new with the next frame; where drawing takes long, leave the page as much time again for other things. */
@@ -170,4 +218,21 @@ export class LiveRun {
     this.#isDrawing = false;
     if (this.#isStale) this.#draw();
   }
+}
+
+function isBlank({ text, tools, inputs }: Segment): boolean {
+  return !text && !tools.length && !inputs.length;
+}
+
+function blankTool(id: string): ToolActivity {
+  return {
+    id,
+    name: "",
+    arguments: "",
+    progress: "",
+    output: null,
+    isError: false,
+    seconds: null,
+    decision: null,
+  };
 }

@@ -8,7 +8,7 @@ import { batch, computed, effect, signal } from "@preact/signals";
 import { ApiError, api } from "../api";
 import { losses, watch } from "../connection";
 import type { FeedEvent, Message, OpenSession, Queued, Run, Session, Settlement } from "../types";
-import { LiveRun, type ToolActivity } from "./live";
+import { LiveRun } from "./live";
 import { loadSessions, noteSession } from "./sessions";
 
 /** How a run ended, and where: with its message, or, where it said nothing, after the message that it was to answer. */
@@ -18,12 +18,6 @@ export interface Ending {
   parentId: string | null;
   model: string;
   settlement: Settlement;
-  startedAt: string | null;
-  settledAt: string | null;
-  /** Milliseconds from the run's start to its first word, where this tab was watching. */
-  firstWordAfter: number | null;
-  /** The tools that an agent called, where this tab was watching: they are no part of its message. */
-  tools: ToolActivity[];
 }
 
 export type Loading = "loading" | "ready" | "missing" | "failed";
@@ -201,24 +195,10 @@ export class Transcript {
         parentId: live.parentId,
         model: live.model,
         settlement: entry.settlement,
-        startedAt: null,
-        settledAt: null,
-        firstWordAfter: live.firstWordAfter,
-        tools: live.tools,
       });
       live.end(entry.settlement);
       this.live.value = null;
       noteSession({ id: this.id, active_run: null });
-      api.run(live.id).then(
-        (run) =>
-          run.settlement &&
-          this.#noteEnding({
-            ...endingOf(run, run.settlement),
-            firstWordAfter: live.firstWordAfter,
-            tools: live.tools,
-          }),
-        () => {},
-      );
     }
   }
 
@@ -242,9 +222,5 @@ function endingOf(run: Run, settlement: Settlement): Ending {
     parentId: run.parent_id,
     model: run.model,
     settlement,
-    startedAt: run.started_at,
-    settledAt: run.settled_at,
-    firstWordAfter: null,
-    tools: [],
   };
 }

@@ -1,0 +1,53 @@
+/** An answer in the order in which it came about: words, the tools that were called then, and what was put in after them. */
+import { CornerDownRight } from "lucide";
+import { Markdown } from "../markdown/markdown";
+import type { Segment } from "../state/live";
+import type { Message, Step } from "../types";
+import { Icon } from "../ui/icon";
+import { textOf } from "./content";
+import { Tools, toolsOf } from "./tools";
+
+interface SegmentsProps {
+  segments: Segment[];
+  isGoingOn?: boolean;
+  /** The calls that wait for a person. */
+  waiting?: ReadonlySet<string>;
+}
+
+export function Segments({ segments, isGoingOn = false, waiting = NONE }: SegmentsProps) {
+  return segments.map(({ text, tools, inputs }, index) => (
+    <div class="segment" key={index}>
+      {(text || !tools.length) && <Markdown text={text} isStreaming={isGoingOn && index === segments.length - 1} />}
+      <Tools tools={tools} isGoingOn={isGoingOn} waiting={waiting} />
+      {inputs.map((input, number) => (
+        <Steered key={number} text={input} />
+      ))}
+    </div>
+  ));
+}
+
+const NONE: ReadonlySet<string> = new Set();
+
+/** A message that a person put into the answer while it was being made. */
+function Steered({ text }: { text: string }) {
+  return (
+    <div class="steered" data-steered={text} role="note" aria-label="You, meanwhile">
+      <Icon node={CornerDownRight} size={16} />
+      <div class="bubble">
+        <div class="said" dir="auto">
+          {text}
+        </div>
+      </div>
+    </div>
+  );
+}
+
+export function segmentsOf(message: Message, results: ReadonlyMap<string, Message>): Segment[] {
+  if (message.steps?.length) return message.steps.map(segmentOf);
+  return [{ text: textOf(message.content), tools: toolsOf(message, results), inputs: [] }];
+}
+
+function segmentOf({ text, tool_calls, inputs }: Step): Segment {
+  const tools = tool_calls.map(({ is_error, ...call }) => ({ ...call, progress: "", isError: is_error }));
+  return { text, tools, inputs };
+}
