@@ -200,6 +200,8 @@ BAD: list[tuple[Callable[[], WebhookSettings], str]] = [
     (lambda: WebhookSettings("example.com/hook", "HOOK"), "is an http or https address"),
     (lambda: WebhookSettings("https://me:pass@example.com", "HOOK"), "without a user's name"),
     (lambda: WebhookSettings("http://[", "HOOK"), "is an http or https address"),
+    (lambda: WebhookSettings("http://a..b/hook", "HOOK"), "is an http or https address"),
+    (lambda: WebhookSettings(f"http://{'x' * 64}.example/hook", "HOOK"), "is an http or https address"),
 ]
 
 

@@ -165,6 +165,17 @@ def test_what_follows_the_results_of_tools_is_a_step_of_its_own():
 
 
 @requirement("ui.shape")
+def test_a_call_that_was_only_told_in_pieces_is_whole_when_the_run_completed():
+    """A source of one's own may say no more than that; the page would wait for the call's input for ever."""
+    parts = parts_of(ToolDelta(0, "call_1", "add", '{"a":'), ToolDelta(0, "", "", "1}"), ToolDelta(1, "call_2", "now"))
+
+    assert [
+        {"type": "tool-input-available", "toolCallId": "call_1", "toolName": "add", "input": {"a": 1}},
+        {"type": "tool-input-available", "toolCallId": "call_2", "toolName": "now", "input": {}},
+    ] == parts[-2:]
+
+
+@requirement("ui.shape")
 def test_an_approval_is_asked_for_the_very_call_that_it_is_for():
     """Two calls of one tool may wait at once, and only one of them was meant."""
     calls = [ToolCall("call_1", "add", "{}"), ToolCall("call_2", "add", "{}")]

@@ -72,6 +72,7 @@ def _checked(url: str) -> str:
         parts = urlsplit(url)
         sound = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and url.isprintable()
         sound = sound and "@" not in parts.netloc and " " not in url
+        head_of("POST", url, {})  # a name that cannot be written raises
     except ValueError:
         sound = False
     if not sound:

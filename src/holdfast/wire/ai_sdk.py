@@ -167,8 +167,7 @@ class Parts:
 
     def _ending(self, settled: AnySettlement) -> list[Part]:
         parts = self._close()
-        if not isinstance(settled, Completed):
-            parts += self._calls.give_up()
+        parts += self._calls.end() if isinstance(settled, Completed) else self._calls.give_up()
         if isinstance(settled, (Failed, Interrupted)):
             parts.append({"type": "error", "errorText": settled.error.message})
         elif isinstance(settled, Stopped):
@@ -232,6 +231,11 @@ class _Calls:
         decided["approved"] = event.decision == "allow"
         return [{**decided, "reason": event.note} if event.note else decided]
 
+    def end(self) -> list[Part]:
+        """Return what is left of a run that completed: its calls are whole, though a source may not have said so."""
+        written = [call.whole() for call in self._writing.values() if call.is_shown]
+        return [part for call in written for part in self.complete(call)]
+
     def give_up(self) -> list[Part]:
         """Settle what is left of a run that did not complete: the SDK would wait for it."""
         unfinished = [call.give_up() for call in self._writing.values() if call.is_shown]
@@ -262,6 +266,9 @@ class _Call:
 
     def _delta(self, arguments: str) -> list[Part]:
         return [{"type": "tool-input-delta", "toolCallId": self.id, "inputTextDelta": arguments}] if arguments else []
+
+    def whole(self) -> ToolCall:
+        return ToolCall(self.id, self._name, "".join(self._arguments))
 
     def give_up(self) -> Part:
         written = "".join(self._arguments)
