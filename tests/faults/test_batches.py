@@ -133,3 +133,43 @@ async def test_the_key_of_a_batch_that_is_being_deleted_begins_another():
             assert ("running", second["id"]) == (second["status"], third["id"])
             assert "running" == (await world.get(second))["status"]
             await client.request("DELETE", f"/api/batches/{second['id']}")
+
+
+class Late(MemoryStore):
+    """A store that tells a server what the last one left only when a new batch is half made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.half_made = asyncio.Event()
+        self.told = asyncio.Event()
+
+    async def list_documents(self, kind, owner=None, **options):
+        if kind == "batch" and not self.told.is_set():
+            await self.half_made.wait()
+        return await super().list_documents(kind, owner, **options)
+
+    async def put_document(self, document, expected_version=None):
+        if document.kind.startswith("prompts:"):
+            self.half_made.set()
+            await self.told.wait()
+        return await super().put_document(document, expected_version)
+
+    async def get_document(self, kind, id):
+        if kind == "batch" and self.half_made.is_set():
+            self.told.set()
+        return await super().get_document(kind, id)
+
+
+@requirement("batch.once")
+async def test_a_batch_that_is_being_made_is_not_taken_for_what_the_last_server_left():
+    """A server that has just started looks for halves to erase, while its first caller makes a batch."""
+    store = Late()
+    async with Upstream(answer("42")) as up:
+        described = ProviderSettings(name="up", base_url=up.base_url, models=("a",))
+        async with Served(create_app(Settings(providers=(described,)), store, {})) as served:
+            async with served.client(timeout=30) as client:
+                world = World(up, client)
+                batch = await world.create(2, ["up/a"])
+                ended = await world.settled(batch)
+
+                assert ("finished", 2) == (ended["status"], ended["progress"]["done"])

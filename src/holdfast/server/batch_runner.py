@@ -82,6 +82,7 @@ class BatchRunner:
         self._prices = prices or {}
         self._patterns = Patterns()
         self._works: dict[str, Work] = {}
+        self._making: set[str] = set()
         self._chores: set[asyncio.Task[None]] = set()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -154,6 +155,16 @@ class BatchRunner:
         return str(kept.body["batch"])
 
     async def _create(self, id: str, owner: str, batch: Batch, prompts: Sequence[Prompt]) -> Document:
+        self._making.add(id)
+        try:
+            document = await self._made(id, owner, batch, prompts)
+        finally:
+            self._making.discard(id)
+        self._work_on(document)
+        return document
+
+    async def _made(self, id: str, owner: str, batch: Batch, prompts: Sequence[Prompt]) -> Document:
+        """Keep a batch and its prompts. It is there for everybody once all of it is kept."""
         now = self._engine.now()
         made = Document(kind=KIND, id=id, owner=owner, created_at=now, updated_at=now)
         making = msgspec.structs.replace(made, body=msgspec.to_builtins(_in_state(batch, "making")))
@@ -162,9 +173,7 @@ class BatchRunner:
             page = msgspec.to_builtins(prompts[first : first + PROMPTS_TOGETHER])
             kept = Document(kind=prompts_of(id), id=f"{id}:{first:05}", owner=owner, created_at=now)
             await self._store.put_document(msgspec.structs.replace(kept, body={"prompts": page}))
-        document = await self._put(document, _in_state(batch, "running"))
-        self._work_on(document)
-        return document
+        return await self._put(document, _in_state(batch, "running"))
 
     async def stop(self, document: Document) -> Document:
         """Stop a batch: nothing new is asked, and what is being asked is stopped and stays open."""
@@ -207,7 +216,7 @@ class BatchRunner:
         """Erase what is being deleted or was kept only in part, unless its key has begun it again meanwhile."""
         async with self._lock(key_id or batch_id):
             document = await self._insist(lambda: self._store.get_document(KIND, batch_id))
-            if document is None or not is_hidden(batch_in(document)):
+            if document is None or not is_hidden(batch_in(document)) or batch_id in self._making:
                 return
             if key_id:
                 await self._forget_key(key_id, batch_id)
