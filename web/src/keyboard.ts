@@ -11,7 +11,7 @@ export const SHORTCUTS: [string[], string][] = [
   [["Enter"], "Send"],
   [["Shift", "Enter"], "New line"],
   [["Mod", "Enter"], "While an answer is going on: stop it and send this instead"],
-  [["Esc"], "Stop the answer"],
+  [["Esc"], "Stop the answer, or all panes of a comparison"],
   [["↑"], "Edit your last message, from an empty box"],
   [["Mod", "K"], "Search sessions"],
   [["Mod", "Shift", "O"], "New chat"],

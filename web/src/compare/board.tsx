@@ -123,7 +123,7 @@ function Vote({ comparison, info }: BoardProps) {
         {able.map(({ pane, label, model }) => (
           <button key={pane} type="button" class="winner" onClick={() => comparison.vote(pane)}>
             <span class="pane-label">{label}</span>
-            {model && <span class="wide-only">{model}</span>}
+            {model && able.length < 5 && <span class="wide-only">{model}</span>}
           </button>
         ))}
         {able.length > 1 && (

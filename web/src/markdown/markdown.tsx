@@ -98,7 +98,7 @@ function renderTable(table: Tokens.Table): ComponentChildren {
     children: inlines(tokens),
   });
   return (
-    <div class="table" tabIndex={0} role="region" aria-label="Table">
+    <div class="table" tabIndex={0} role="group" aria-label="Table">
       <table dir="auto">
         <thead>
           <tr>

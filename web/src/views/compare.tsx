@@ -21,7 +21,10 @@ export default function Compare({ id }: { id: string | null }) {
     <div class="compare">
       <ViewHeader title={title}>
         <button type="button" class="quiet small" onClick={newComparison}>
-          <Icon node={Plus} size={16} /> New<span class="wide-only">comparison</span>
+          <Icon node={Plus} size={16} />{" "}
+          <span>
+            New<span class="wide-only"> comparison</span>
+          </span>
         </button>
         {id !== "scores" && (
           <a class="button quiet small" href="/compare/scores">

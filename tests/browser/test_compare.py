@@ -1,0 +1,147 @@
+"""Comparisons as a person makes them: panes side by side, stopped, voted on, and gone on with."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Locator, expect
+
+from tests.browser.tab import Tab
+from tests.requirements import requirement
+from tests.support.compare import Compare
+from tests.support.native import Native
+from tests.support.server import Server, provider
+from tests.support.upstream import TEXT, Upstream
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
+
+ANSWERS, FAILS, HANGS = "up/end:completed", "up/end:in-band-error", "up/hang-after:3"
+PHONE = {"width": 390, "height": 844}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def server(up: Upstream, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
+    """A server whose U plays whatever a model's name says."""
+    folder = tmp_path_factory.mktemp("compare")
+    async with Server(folder, [provider(up.base_url, models=None), provider(up.base_url, "same", None)]) as server:
+        yield server
+
+
+@pytest.fixture
+def compare(api: Native) -> Compare:
+    return Compare(api.client)
+
+
+def pane(tab: Tab, number: int) -> Locator:
+    return tab.page.locator(f".pane[data-pane='{number}']")
+
+
+async def choose(tab: Tab, model: str) -> None:
+    dialog = tab.page.get_by_role("dialog")
+    await dialog.get_by_role("combobox").fill(model)
+    await dialog.get_by_role("combobox").press("Enter")
+    await expect(dialog).to_have_count(0)
+
+
+async def set_up(tab: Tab, models: list[str], *, blind: bool) -> None:
+    for model in models:
+        await tab.press("Add a model")
+        await choose(tab, model)
+    await tab.page.get_by_label("Blind").set_checked(blind)
+
+
+def comparison_id(tab: Tab) -> str:
+    return tab.page.url.rpartition("/")[2]
+
+
+@requirement("ui.browser-compare")
+async def test_a_pane_that_failed_or_was_stopped_never_looks_like_a_winner(new_tab, compare):
+    """Blind, one fails, one is stopped with Esc, one completes: one can be chosen, and then the page tells all."""
+    tab = await new_tab("/compare")
+    await set_up(tab, [ANSWERS, FAILS, HANGS], blind=True)
+    await tab.say("Which wave?")
+    await expect(tab.page.locator(".pane[data-status=settled]")).to_have_count(2)
+    await expect(tab.page.locator(".pane[data-status=running] .words")).not_to_have_attribute("data-text", "")
+    await tab.page.keyboard.press("Escape")
+    await expect(tab.page.locator(".panes[data-status=settled]")).to_be_visible()
+    kept = await compare.get(comparison_id(tab))
+    before = await tab.page.content()
+    votes = await tab.page.locator(".vote .winner").all_inner_texts()
+    winner = next(each for each in kept["panes"] if each["settlement"]["outcome"] == "completed")
+
+    assert {"completed", "failed", "stopped"} == {each["settlement"]["outcome"] for each in kept["panes"]}
+    assert [winner["label"]] == [vote.strip() for vote in votes]
+    assert not any(model in before for model in (ANSWERS, FAILS, HANGS))
+    for each in kept["panes"]:
+        await expect(pane(tab, each["pane"]).locator(".words")).to_have_attribute("data-text", each["text"])
+
+    await tab.page.locator(".vote .winner").click()
+    await expect(tab.page.locator(".vote-told")).to_contain_text(ANSWERS)
+    await expect(tab.page.locator(".pane.is-winner")).to_have_count(1)
+    await expect(tab.page.locator(".pane.is-winner")).to_have_attribute("data-outcome", "completed")
+    failed = tab.page.locator(".pane[data-outcome=failed]")
+    await expect(failed.get_by_role("heading")).to_have_text(FAILS)
+    await expect(failed.get_by_role("note")).to_contain_text("Failed.")
+
+
+@requirement("ui.browser-compare")
+async def test_one_pane_is_stopped_and_the_others_go_on_until_the_page_is_left(new_tab, compare, api):
+    """A pane lives by the page: what is closed here is closed at the upstream, and what was said is kept."""
+    tab = await new_tab("/compare")
+    await set_up(tab, [HANGS, "same/hang-after:2"], blind=False)
+    await tab.say("Which wave?")
+    await tab.press("Stop A")
+    await expect(pane(tab, 0)).to_have_attribute("data-outcome", "stopped")
+    await expect(pane(tab, 1)).to_have_attribute("data-status", "running")
+    going_on = (await compare.get(comparison_id(tab)))["panes"][1]["run_id"]
+    await tab.page.close()
+    settlement = await api.settled(going_on)
+
+    assert ("stopped", "disconnect") == (settlement["outcome"], settlement["by"])
+
+
+@requirement("ui.browser-compare")
+async def test_a_pane_answers_again_takes_another_model_and_goes_on_as_a_chat(new_tab, compare):
+    """Whatever is done with one pane leaves the others as they are."""
+    kept = await compare.whole([ANSWERS, FAILS])
+    tab = await new_tab(f"/compare/{kept['id']}")
+    await tab.press("Actions for B")
+    await tab.page.get_by_role("menuitem", name="Swap the model").click()
+    await choose(tab, "up/echo:better")
+    await expect(pane(tab, 1)).to_have_attribute("data-outcome", "completed")
+    await expect(pane(tab, 1).locator(".words")).to_have_attribute("data-text", "better")
+    await expect(pane(tab, 0).locator(".words")).to_have_attribute("data-text", TEXT)
+    await tab.press("Actions for A")
+    await tab.page.get_by_role("menuitem", name="Answer again").click()
+    await expect(tab.page.locator(".panes[data-status=settled]")).to_be_visible()
+    await tab.say("And then?")
+    await expect(tab.page.locator(".compare-prompt > p")).to_have_text("And then?")
+    await expect(tab.page.locator(".panes[data-status=settled]")).to_be_visible()
+    await tab.press("Actions for B")
+    await tab.page.get_by_role("menuitem", name="Go on as a chat").click()
+    await expect(tab.messages).to_have_count(4)
+
+    assert ["Which wave?", "better", "And then?", "better"] == await tab.transcript()
+
+
+@requirement("ui.browser-compare")
+async def test_the_scores_are_the_servers_and_no_failure_is_rated(new_tab, compare, api):
+    """The table says what the server computed, the best first; on a phone nothing hangs over the edge."""
+    for _ in range(2):
+        kept = await compare.whole([ANSWERS, "same/echo:other", FAILS], blind=True, kind="scored")
+        best = next(
+            each for each in kept["panes"] if each["text"] == TEXT and each["settlement"]["outcome"] == "completed"
+        )
+        await compare.vote(kept, best["pane"])
+    told = await api.get("/api/comparisons/scores?kind=scored")
+    tab = await new_tab("/compare/scores", viewport=PHONE)
+    await tab.page.get_by_label("Kind").fill("scored")
+    rows = tab.page.locator("tbody tr")
+    await expect(rows).to_have_count(3)
+
+    assert [ANSWERS, "same/echo:other", FAILS] == [await row.get_attribute("data-model") for row in await rows.all()]
+    for score in told["models"]:
+        rating = "not rated yet" if score["rating"] is None else str(round(score["rating"]))
+        await expect(tab.page.locator(f"tr[data-model='{score['model']}']")).to_contain_text(rating)
+    await expect(tab.page.locator(f"tr[data-model='{FAILS}']")).to_contain_text("not rated yet")
+    assert await tab.measure("document.documentElement.scrollWidth <= innerWidth")

@@ -1,0 +1,73 @@
+"""The settings as a person changes them."""
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import expect
+
+from tests.requirements import requirement
+from tests.support.server import Server, provider
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
+
+KEY = "sk-typed-by-hand-93c1"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def server(up, tmp_path_factory):
+    """A server of its own: what is set here counts for all of it."""
+    async with Server(tmp_path_factory.mktemp("settings"), [provider(up.base_url)]) as server:
+        yield server
+
+
+@requirement("ui.browser-settings", "set.secrets")
+async def test_a_key_is_written_kept_and_never_shown_again(new_tab, up, api):
+    """A provider is added, changed without its key, and the key goes to the upstream and nowhere else."""
+    tab = await new_tab("/settings")
+    await tab.press("Add a provider")
+    await tab.page.get_by_label("Name", exact=True).fill("mine")
+    await tab.page.get_by_label("Address").fill(up.base_url)
+    await tab.page.get_by_label("Key", exact=True).fill(KEY)
+    await tab.press("Save")
+    card = tab.page.locator("[data-provider=mine]")
+    await expect(card).to_contain_text("key set")
+    await tab.press("Change mine")
+    await expect(tab.page.get_by_label("Key", exact=True)).to_have_value("")
+    await tab.page.get_by_label("Answers at once").fill("3")
+    await tab.press("Save")
+    await expect(card).to_contain_text("at most 3 at once")
+    session = await api.new_session()
+    await api.settled(await api.start(session, "Go", "mine/echo:hi"))
+
+    assert f"Bearer {KEY}" == up.requests[-1].headers["authorization"]
+    await tab.page.reload()
+    await expect(card).to_contain_text("key set")
+    assert KEY not in await tab.page.content()
+
+
+@requirement("ui.browser-settings", "set.pinned")
+async def test_what_the_file_sets_is_shown_with_its_place_and_cannot_be_changed(new_tab):
+    """Nobody wonders why a change does nothing: there is none to make."""
+    tab = await new_tab("/settings")
+    card = tab.page.locator("[data-provider=up]")
+
+    await expect(card).to_contain_text("in the settings file")
+    await expect(card.get_by_role("button")).to_have_count(0)
+
+
+@requirement("ui.browser-settings")
+async def test_the_default_model_and_the_theme_are_chosen(new_tab, api):
+    """The one counts for the server, the other for this browser; both are still there after a reload."""
+    tab = await new_tab("/settings")
+    await tab.press("Choose")
+    await tab.page.get_by_role("dialog").get_by_role("combobox").fill("up/m")
+    await tab.page.get_by_role("dialog").get_by_role("combobox").press("Enter")
+    await expect(tab.button("Take it back")).to_be_visible()
+    await tab.page.get_by_label("Dark").check()
+    await tab.page.get_by_label("Dense").check()
+    await tab.page.reload()
+
+    assert "up/m" == (await api.get("/api/settings"))["default_model"]
+    await expect(tab.page.get_by_label("Dense")).to_be_checked()
+    assert ["dark", "dense"] == await tab.measure(
+        "[document.documentElement.dataset.theme, document.documentElement.dataset.density]"
+    )
