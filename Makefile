@@ -20,7 +20,7 @@ compile = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-dev serve test check format simulate bench web lock clean
+.PHONY: help setup setup-dev serve test check format simulate bench web screenshots lock clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
@@ -57,6 +57,9 @@ bench: setup-dev ## measure
 
 web: setup-dev ## build the browser UI into the package
 	cd $(WEB) && PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent build
+
+screenshots: setup-dev ## take the pictures of the browser UI for the documents
+	$(BIN)/python scripts/screenshots.py
 
 lock: setup-dev ## resolve every dependency again, to the newest versions
 	$(call compile,--group build --output-file requirements/build.txt)

@@ -53,7 +53,7 @@ async def up() -> AsyncIterator[Upstream]:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def server(up: Upstream, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
-    models = ["m", "other", "hostile", "paced"]
+    models = ["m", "other", "hostile", "paced", "end:cut"]
     async with Server(tmp_path_factory.mktemp("browser"), [provider(up.base_url, models=models)]) as server:
         yield server
 

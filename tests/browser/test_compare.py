@@ -1,3 +1,4 @@
+<<<<<<< HEAD
 """Comparisons as a person makes them: panes side by side, stopped, voted on, and gone on with."""
 
 from collections.abc import AsyncIterator
@@ -145,3 +146,76 @@ async def test_the_scores_are_the_servers_and_no_failure_is_rated(new_tab, compa
         await expect(tab.page.locator(f"tr[data-model='{score['model']}']")).to_contain_text(rating)
     await expect(tab.page.locator(f"tr[data-model='{FAILS}']")).to_contain_text("not rated yet")
     assert await tab.measure("document.documentElement.scrollWidth <= innerWidth")
+=======
+"""Comparisons by hand: panes side by side, one of them failing, a blind vote, and what is seen of it all."""
+
+import pytest
+from playwright.async_api import expect
+
+from tests.browser.test_access import findings, sideways
+from tests.requirements import requirement
+from tests.support.upstream import TEXT, Hang, answer
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+async def choose(tab, *models: str) -> None:
+    """In the words of the page: add a model, type its name, Enter."""
+    for model in models:
+        await tab.page.get_by_role("button", name="Add a model").click()
+        await tab.page.get_by_label("Search models").fill(model)
+        await tab.page.get_by_label("Search models").press("Enter")
+        await expect(tab.page.get_by_role("dialog")).to_have_count(0)
+
+
+@requirement("ui.browser-compare", "cmp.blind", "cmp.failed-pane")
+async def test_a_blind_comparison_with_a_failing_pane(new_tab, up):
+    """Nothing on the page names a model before the vote, and a pane that failed cannot win."""
+    up.models["other"] = answer("A red answer.")
+    up.models["m"] = answer("A blue answer.")
+    tab = await new_tab("/compare")
+    await choose(tab, "up/m", "up/other", "up/end:cut")
+    await expect(tab.page.get_by_label("Blind")).to_be_checked()
+    box = tab.page.get_by_label("Prompt for all models")
+    await box.fill("Which colour?")
+    await box.press("Enter")
+    panes = tab.page.locator(".pane")
+    await expect(panes).to_have_count(3)
+    await expect(tab.page.locator(".pane[data-outcome=completed]")).to_have_count(2)
+    failed = tab.page.locator(".pane[data-outcome=failed]")
+    await expect(failed.get_by_role("note")).to_contain_text("Failed.")
+
+    board = await tab.page.locator("main").inner_html()
+    assert [] == [name for name in ("up/m", "up/other", "up/end") if name in board]
+    texts = await panes.locator(".words").evaluate_all("all => all.map(e => e.dataset.text)")
+    assert {"A blue answer.", "A red answer."} < set(texts)
+    assert TEXT.startswith((set(texts) - {"A blue answer.", "A red answer."}).pop())
+    assert [] == await findings(tab)
+
+    winners = tab.page.locator(".vote .winner")
+    await expect(winners).to_have_count(2)
+    await winners.first.click()
+    await expect(tab.page.locator(".pane.is-winner")).to_have_count(1)
+    await expect(tab.page.locator(".pane h2")).to_have_count(3)
+    names = await tab.page.locator(".pane h2").all_text_contents()
+    assert {"up/m", "up/other", "up/end:cut"} == set(names)
+    assert [] == await findings(tab)
+
+
+@requirement("ui.browser-compare", "cmp.panes")
+async def test_one_pane_is_stopped_and_the_other_goes_on(new_tab, up):
+    """Each pane is a run of its own. On a phone none of it hangs over the edge."""
+    up.models["other"] = [Hang()]
+    up.models["m"] = answer("Done.")
+    tab = await new_tab("/compare", viewport={"width": 390, "height": 844})
+    await choose(tab, "up/m", "up/other")
+    await tab.page.get_by_label("Blind").uncheck()
+    await tab.page.get_by_label("Prompt for all models").fill("Go")
+    await tab.button("Send to all").click()
+    await expect(tab.page.locator(".pane[data-outcome=completed] .words")).to_have_attribute("data-text", "Done.")
+    await tab.button("Stop B").click()
+
+    await expect(tab.page.locator(".pane[data-outcome=stopped]")).to_have_count(1)
+    assert 0 == await sideways(tab)
+    assert [] == await findings(tab)
+>>>>>>> 220b237 (The browser UI: comparisons in a real Chromium, nothing flickers, pictures by a script, older messages are drawn alone)

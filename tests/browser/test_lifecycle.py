@@ -139,3 +139,34 @@ async def test_seven_tabs_share_one_connection(new_tab, server, up, stack):
 
     for tab in tabs:
         await tab.sees_ending("completed", HALF + REST)
+
+
+STEADY = """() => {
+    window.seen = {twice: [], shrank: [], lengths: {}};
+    new MutationObserver(() => {
+        const all = [...document.querySelectorAll(".transcript [data-message]")];
+        const ids = all.map((e) => e.dataset.message);
+        if (new Set(ids).size < ids.length) window.seen.twice.push(ids);
+        for (const {dataset: {message, text}} of all) {
+            if (text.length < (window.seen.lengths[message] ?? 0)) window.seen.shrank.push(text);
+            window.seen.lengths[message] = text.length;
+        }
+    }).observe(document.body, {subtree: true, childList: true, attributes: true, attributeFilter: ["data-text"]});
+}"""
+
+
+@requirement("ui.browser-chat")
+async def test_nothing_flickers(tab, api, up):
+    """No message is drawn twice, not even for a moment, and no word that was shown is taken back."""
+    session = await api.new_session(model="up/m")
+    await tab.open(f"/s/{session}")
+    await tab.measure(STEADY)
+    for n in range(8):
+        up.enqueue(answer(*[f"word{word} " for word in range(20)]))
+        await api.settled(await api.start(session, f"Question {n}", "up/m"))
+    await expect(tab.messages).to_have_count(16)
+    await expect(tab.live).to_have_count(0)
+    seen = await tab.measure("window.seen")
+
+    assert ([], []) == (seen["twice"], seen["shrank"])
+    assert 16 == len(seen["lengths"])

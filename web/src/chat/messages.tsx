@@ -5,7 +5,7 @@
  * for as long as its reader is there, and stays put when they scroll up.
  */
 import { ArrowDown } from "lucide";
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Ending, Transcript } from "../state/transcript";
 import type { Message } from "../types";
 import { Icon } from "../ui/icon";
@@ -23,7 +23,8 @@ export function Messages({ transcript }: { transcript: Transcript }) {
   const live = transcript.live.value;
   const shown = transcript.messages.value.filter(({ id, role }) => id !== live?.messageId && role !== "tool");
   const drawn = shown.slice(-count);
-  const results = toolResults(transcript.messages.value);
+  // Kept as it is while nothing is said, so that drawing older messages draws no other one again.
+  const results = useMemo(() => toolResults(transcript.messages.value), [transcript.messages.value]);
   const sending = transcript.sending.value;
   return (
     <div class="transcript-place">
