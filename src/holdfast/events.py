@@ -256,7 +256,16 @@ class Finish(msgspec.Struct, frozen=True, gc=False):
     error: ErrorInfo | None = None
 
 
-Yielded: TypeAlias = Event | Finish | str
+class Thought(msgspec.Struct, frozen=True):
+    """What a model has thought, sealed by its provider, which wants it back as it was with the results of its calls.
+
+    It is for the agent that asked. It is not logged: `Reasoning` is what people are shown.
+    """
+
+    block: dict[str, Any]
+
+
+Yielded: TypeAlias = Event | Finish | Thought | str
 Source: TypeAlias = AsyncIterator[Yielded | Sequence[Yielded]]
 """What a run consumes: events, plain strings (they become `Text`), or several at once where they arrived together."""
 

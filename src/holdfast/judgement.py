@@ -25,6 +25,7 @@ from .events import (
     Stopped,
     StoppedBy,
     Text,
+    Thought,
     Truncated,
     Usage,
     Yielded,
@@ -64,6 +65,8 @@ def heard(yielded: Yielded | Sequence[Yielded]) -> Said:
         if isinstance(item, (Text, Reasoning)) and isinstance(item.text, str):
             if item.text:
                 said.events.append(item if item.text.isascii() else storable(item))
+        elif isinstance(item, Thought):
+            continue
         elif type(item) not in _MAY_YIELD:
             raise TypeError(f"a source may yield events and strings, not {type(item).__name__}")
         elif isinstance(item, Finish):

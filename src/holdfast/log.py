@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Callable, Sequence
 
 from .errors import ResumeGap, RunSettled
-from .events import Event, Notice, Reasoning, Settled, Snapshot, StepStarted, Text, ToolCall, Usage
+from .events import Event, Notice, Reasoning, Settled, Snapshot, Steered, StepStarted, Text, ToolCall, Usage
 from .steps import Steps
 
 _SLICE = 512  # events handed to a reader at once, so that a long replay never holds the loop
@@ -126,7 +126,7 @@ class Log:
                 self.tool_calls.append(event)
             elif isinstance(event, Notice) and event.model:
                 self.answered_by = event.model
-            elif isinstance(event, StepStarted) and self.steps is None:
+            elif isinstance(event, (StepStarted, Steered)) and self.steps is None:
                 self.steps = Steps()
             if self.steps is not None:
                 self.steps.take_in(event)

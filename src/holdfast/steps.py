@@ -102,8 +102,7 @@ class Steps:
             self._decisions[asked.call] = event.decision
 
     def _begin(self, number: int) -> None:
-        if self.number:
-            self.done.append(self.current)
+        self.done = self.all()
         self._current, self._parts = Step(), []
         self.number, self.is_open = number, True
 
@@ -121,8 +120,8 @@ class Steps:
         return frozenset(asked.call for asked in self.waiting.values())
 
     def all(self) -> list[Step]:
-        """Return every step, the one that has not finished too."""
-        return [*self.done, self.current] if self.number else []
+        """Return every step, the one that has not finished too, and what was put in before the first."""
+        return [*self.done, self.current] if self.number or self._current.inputs else self.done
 
     def settled(self, why: str) -> tuple[Step, ...]:
         """Return every step with an answer to each of its calls."""

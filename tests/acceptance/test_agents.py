@@ -155,6 +155,17 @@ async def test_usage_is_that_of_all_steps_together(world):
     assert 5 < settlement["usage"]["output_tokens"]
 
 
+async def test_a_count_that_the_upstream_corrects_is_counted_once(world):
+    """Some tell it more than once in an answer: what counts for a step is what was said last."""
+    counted = [Headers(), Role(), ToolDelta(id="c", name="add", arguments='{"a": 1, "b": 1}'), Finish("tool_calls")]
+    last = [Headers(), Role(), Delta("2."), Finish(), UsageChunk(20, 2), Done()]
+    world.up.enqueue([*counted, UsageChunk(10, 3), UsageChunk(10, 5), Done()], last)
+    _, run_id = await world.start()
+    usage = (await world.api.settled(run_id))["usage"]
+
+    assert (30, 7) == (usage["input_tokens"], usage["output_tokens"])
+
+
 async def test_internal_tools_leave_no_events(world):
     """What only the agent needs to know is not for the reader; the model is shown it all the same."""
     world.up.enqueue(calling(("_remember", {"fact": "blue"})), answer("Noted."))

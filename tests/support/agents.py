@@ -6,7 +6,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from holdfast.agent import ToolContext, ToolError, tool
 from holdfast.providers import ChatRequest
@@ -154,14 +154,21 @@ class World(NamedTuple):
 
 @asynccontextmanager
 async def serving(
-    up: Upstream, data: Path, store: Store | None = None, *, settings: dict[str, Any] | None = None, **agent: Any
+    up: Upstream,
+    data: Path,
+    store: Store | None = None,
+    *,
+    settings: dict[str, Any] | None = None,
+    dialect: Literal["openai", "anthropic"] = "openai",
+    **agent: Any,
 ) -> AsyncIterator[World]:
     """A server whose agent `helper` has the tools above, unless told otherwise."""
     STATE.__init__()  # type: ignore[misc]
     described = {"tools": (f"{__name__}:TOOLS",), **agent}
+    base_url = up.base_url if dialect == "openai" else f"http://{up.host}:{up.port}"
     configured = Settings(
         data=str(data),
-        providers=(ProviderSettings("up", base_url=up.base_url, models=("m", "next")),),
+        providers=(ProviderSettings("up", dialect, base_url=base_url, models=("m", "next")),),
         agents=(AgentSettings("helper", model="up/m", **described),),
         **(settings or {}),
     )

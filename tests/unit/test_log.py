@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.engine import Engine
 from holdfast.errors import ResumeGap, RunSettled
-from holdfast.events import Completed, Event, Reasoning, Settled, Snapshot, Text, ToolCall, Usage
+from holdfast.events import Completed, Event, Reasoning, Settled, Snapshot, Steered, StepStarted, Text, ToolCall, Usage
 from holdfast.log import Log
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
@@ -254,3 +254,23 @@ async def test_ten_thousand_attaches_racing_appends_see_no_gap_and_no_repeat(kee
 
         assert {"left", f"read to {run.seq}"} == ends.keys()
         assert ends["left"] > 9_000
+
+
+def test_a_message_put_in_before_the_first_step_stands_in_the_steps():
+    """An agent can be reached a moment before it asks its model: what was accepted then is not lost."""
+    log = Log("run_1")
+    log.append([Steered("msg_1", "Use metres."), StepStarted(1), Text("Yes.")])
+    log.publish(3)
+
+    assert log.steps is not None
+    assert [("", ("Use metres.",)), ("Yes.", ())] == [(step.text, step.inputs) for step in log.steps.all()]
+
+
+def test_a_message_put_in_where_no_step_ever_began_stands_there_too():
+    """The run was stopped at that very moment."""
+    log = Log("run_1")
+    log.append([Steered("msg_1", "Use metres.")])
+    log.publish(1)
+
+    assert log.steps is not None
+    assert [("Use metres.",)] == [step.inputs for step in log.steps.all()]

@@ -124,8 +124,7 @@ class Desk:
 
     async def ask_again(self, asked: ApprovalRequested, within: float | None) -> Decision:
         """Go on waiting for an answer that was asked for before a restart."""
-        left = None if asked.expires_at is None else max(0.0, asked.expires_at - time.time())
-        return await self._answered(asked, self._expect(asked), within if left is None else left)
+        return await self._answered(asked, self._expect(asked), within)
 
     def _expect(self, asked: ApprovalRequested) -> asyncio.Future[Decision]:
         answer: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
@@ -137,8 +136,9 @@ class Desk:
     ) -> Decision:
         await self._place.saved()
         self._change_busy(-1)
+        left = within if asked.expires_at is None else max(0.0, asked.expires_at - time.time())
         try:
-            async with asyncio.timeout(within):
+            async with asyncio.timeout(left):
                 said = await answer
         except TimeoutError:
             raise ApprovalExpired(asked.tool, within or 0.0) from None

@@ -20,6 +20,7 @@ from ..events import (
     StepFinished,
     StepStarted,
     Text,
+    Thought,
     ToolCall,
     ToolDelta,
     ToolResult,
@@ -82,11 +83,12 @@ class Meter:
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
-        self._input = self._output = 0
+        self._before = self._counted = Usage()
         self._asked = self._said = 0
 
     def begin(self, messages: Messages) -> None:
         """Estimate a question: four characters to a token."""
+        self._before, self._counted = _together(self._before, self._counted), Usage()
         self._asked, self._said = sum(len(str(message.get("content") or "")) for message in messages) // 4, 0
 
     def said(self, text: str) -> None:
@@ -94,15 +96,16 @@ class Meter:
         self._said += len(text)
 
     def counted(self, usage: Usage) -> Usage:
-        """Take in what the provider has counted for this step, and return it for all of them."""
-        self._input, self._output = self._input + usage.input_tokens, self._output + usage.output_tokens
+        """Take in what the provider has counted for this step, where it may correct itself; return it for all steps."""
+        self._counted = usage
         self._asked = self._said = 0
-        return Usage(self._input, self._output)
+        return _together(self._before, usage)
 
     def check(self) -> None:
         """Raise where the budget is spent."""
         limits, price = self._agent.limits, self._agent.price
-        asked, said = self._input + self._asked, self._output + self._said // 4
+        used = _together(self._before, self._counted)
+        asked, said = used.input_tokens + self._asked, used.output_tokens + self._said // 4
         if limits.tokens is not None and asked + said > limits.tokens:
             raise BudgetSpent(f"The run has used about {asked + said} tokens; it may use {limits.tokens}.")
         cost = (asked * price.input + said * price.output) / 1_000_000
@@ -115,6 +118,7 @@ class _Heard(msgspec.Struct):
 
     text: list[str]
     calls: list[ToolCall]
+    thoughts: list[Thought]
     finish: Finish = Finish("stop")
 
 
@@ -230,7 +234,7 @@ class Work:
             return heard.finish
         calls = [self._named(call) for call in heard.calls]
         if calls:
-            await self._call(Step(text, tuple(calls)))
+            await self._call(Step(text, tuple(calls)), heard.thoughts)
         elif text:
             self._messages.append({"role": "assistant", "content": text})
         await self._outbox.say([StepFinished(number, round(time.monotonic() - began, 3))])
@@ -244,7 +248,7 @@ class Work:
 
     async def _heard(self) -> _Heard:
         """Ask the model, pass on what it says as it says it, and keep its calls until it has ended well."""
-        heard = _Heard([], [])
+        heard = _Heard([], [], [])
         self._meter.begin(self._messages)
         self._meter.check()
         answer = cast(AsyncGenerator[Yielded | Sequence[Yielded]], self._ask(self._messages, self._params()))
@@ -270,11 +274,13 @@ class Work:
                 heard.text.append(item.text)
         elif isinstance(item, ToolCall):
             heard.calls.append(item)
+        elif isinstance(item, Thought):
+            heard.thoughts.append(item)
         elif isinstance(item, Finish):
             heard.finish = item
         elif isinstance(item, Usage) and item.source == "provider":
             return self._meter.counted(item)
-        return None if isinstance(item, (ToolCall, ToolDelta, Finish)) else item
+        return None if isinstance(item, (ToolCall, ToolDelta, Finish, Thought)) else item
 
     def _named(self, call: ToolCall) -> ToolCall:
         """Return a call under an id that no other has, and with arguments that every provider takes back."""
@@ -285,12 +291,18 @@ class Work:
         self._ids.add(id)
         return ToolCall(id, call.name, as_object(call.arguments), own=True)
 
-    async def _call(self, step: Step) -> None:
-        """Call the tools. It is saved that they are about to be called before any of them is."""
+    async def _call(self, step: Step, thoughts: Sequence[Thought]) -> None:
+        """Call the tools. It is saved that they are about to be called before any of them is.
+
+        The model is shown the thoughts that led to the calls again, where its provider has sealed them.
+        """
         await self._outbox.tell(*[call for call in step.calls if not is_internal(call.name)])
         await self._place.saved()
         results = await self._all(step.calls)
+        place = len(self._messages)
         self._remember(msgspec.structs.replace(step, results=tuple(results)))
+        if thoughts:
+            self._messages[place]["thoughts"] = [thought.block for thought in thoughts]
 
     async def _all(self, calls: Sequence[ToolCall], **asked: Any) -> list[Answered]:
         """Call side by side; meanwhile silence is no sign of trouble."""
@@ -338,6 +350,15 @@ class Work:
         self._remember(step)
         if step.text and not step.inputs:
             self._messages.append({"role": "user", "content": GO_ON})
+
+
+def _together(one: Usage, two: Usage) -> Usage:
+    return Usage(
+        one.input_tokens + two.input_tokens,
+        one.output_tokens + two.output_tokens,
+        cached_tokens=one.cached_tokens + two.cached_tokens,
+        reasoning_tokens=one.reasoning_tokens + two.reasoning_tokens,
+    )
 
 
 def _ends(finish: Finish) -> bool:

@@ -7,6 +7,8 @@ in Anthropic's own shape already are passed on.
 - System and developer messages go to `system`, wherever they stand.
 - Neighbours of one role become one message, and tool results are the user's: they stand first, as Anthropic demands.
 - No block is empty or blank, and no message without blocks: Anthropic refuses both.
+- Thoughts stand before the calls that they led to. Where they are gone (a restart, a client that does not keep them)
+  the results of those calls are sent without asking for thinking: Anthropic would refuse them else.
 - An assistant's message that comes last is gone on with, and must not end in white space.
 """
 
@@ -71,6 +73,8 @@ def body_of(request: ChatRequest, *, max_tokens: int) -> dict[str, Any]:
     if body.get("service_tier") not in _SERVICE_TIERS:
         body.pop("service_tier", None)
     system, messages = _conversation(request.messages)
+    if _thoughts_are_gone(messages) and (body.get("thinking") or {}).get("type") == "enabled":
+        del body["thinking"]
     return (
         body
         | ({"system": system} if system else {})
@@ -171,11 +175,19 @@ def _said(message: Mapping[str, Any]) -> tuple[str, list[Block]]:
         case "system" | "developer":
             return "system", _blocks(content)
         case "assistant":
-            return "assistant", [*_blocks(content), *map(_tool_use, message.get("tool_calls") or ())]
+            thoughts, calls = message.get("thoughts") or (), message.get("tool_calls") or ()
+            return "assistant", [*thoughts, *_blocks(content), *map(_tool_use, calls)]
         case "tool":
             return "user", [_tool_result(message)]
         case _:
             return "user", _blocks(content)
+
+
+def _thoughts_are_gone(turns: Sequence[Block]) -> bool:
+    """Tell whether results are sent for calls before which no thought stands."""
+    if len(turns) < 2 or turns[-1]["content"][0]["type"] != "tool_result":
+        return False
+    return turns[-2]["content"][0]["type"] not in ("thinking", "redacted_thinking")
 
 
 def _plain(system: list[Block]) -> str | list[Block]:

@@ -4,8 +4,9 @@ Pure: no connection and no task, so that any cutting of the same bytes gives the
 
 - An answer is whole when it gave a stop reason, and over at `message_stop` or at the end of the connection. Without a
   stop reason it has failed, also where `message_stop` came.
-- An answer is made of blocks. Text is shown, thinking is reasoning, a tool use is a call. Signatures, redacted
-  thinking, what Anthropic's own tools do, and kinds that are not known are left out: to a reader they say nothing.
+- An answer is made of blocks. Text is shown, thinking is reasoning, a tool use is a call. What Anthropic's own
+  tools do, and kinds that are not known, are left out: to a reader they say nothing.
+- Thinking that is signed, or redacted, is a thought too: Anthropic wants it back with the results of the calls.
 - A call is whole when its block ends with JSON. What is no JSON by then is a call only if the model was not cut off.
 - At its start an answer says what the input cost: that takes the place of our estimate. Only the end counts the output.
 """
@@ -20,7 +21,7 @@ from typing import Any
 import msgspec
 
 from ..errors import ProviderBroke, ProviderError
-from ..events import Finish, Reasoning, Text, ToolCall, ToolDelta, Usage, Yielded
+from ..events import Finish, Reasoning, Text, Thought, ToolCall, ToolDelta, Usage, Yielded
 from ..ids import new_id
 from .openai_stream import CUT_SHORT, MAX_EVENT, MAX_TEXT, Halves, count, loosely, told
 from .redaction import redact
@@ -67,6 +68,8 @@ class _Block(msgspec.Struct, gc=False):
     name: str | None = None
     text: str | None = None
     thinking: str | None = None
+    signature: str | None = None
+    data: str | None = None
     input: Any = None
 
 
@@ -74,6 +77,7 @@ class _Delta(msgspec.Struct, gc=False):
     type: str = ""
     text: str | None = None
     thinking: str | None = None
+    signature: str | None = None
     partial_json: str | None = None
     stop_reason: str | None = None
 
@@ -121,6 +125,7 @@ class MessageDecoder:
         self._saw_events = False
         self._halves = Halves()
         self._calls: dict[int, _Call] = {}
+        self._thoughts: dict[int, _Thinking] = {}
         self._called = 0
         self._doubtful: list[ToolCall] = []
         self._input_tokens = 0
@@ -194,8 +199,12 @@ class MessageDecoder:
             self._called += 1
             self._room -= len(call.id) + len(call.name)
             events.append(ToolDelta(call.place, call.id, call.name))
+        elif block.type == "redacted_thinking" and block.data:
+            self._room -= len(block.data)
+            events.append(Thought({"type": "redacted_thinking", "data": block.data}))
         elif block.type in ("text", "thinking"):  # as a rule empty, but what is there is part of the answer
             self._take_delta(index, _Delta(f"{block.type}_delta", block.text, block.thinking), events)
+            self._take_delta(index, _Delta("signature_delta", signature=block.signature), events)
 
     def _take_delta(self, index: int, delta: _Delta, events: list[Yielded]) -> None:
         if self.finished:
@@ -203,7 +212,12 @@ class MessageDecoder:
         if delta.type == "text_delta" and delta.text:
             self._show(Text(self._unrepeated(self._halves.join((index, "text"), delta.text))), events)
         elif delta.type == "thinking_delta" and delta.thinking:
-            self._show(Reasoning(self._halves.join((index, "thinking"), delta.thinking)), events)
+            thought = self._halves.join((index, "thinking"), delta.thinking)
+            self._thoughts.setdefault(index, _Thinking()).text.append(thought)
+            self._show(Reasoning(thought), events)
+        elif delta.type == "signature_delta" and delta.signature:
+            self._room -= len(delta.signature)
+            self._thoughts.setdefault(index, _Thinking()).signature.append(delta.signature)
         elif delta.type == "input_json_delta" and delta.partial_json and index in self._calls:
             self._take_arguments(self._calls[index], self._halves.join((index, "input"), delta.partial_json), events)
 
@@ -225,6 +239,9 @@ class MessageDecoder:
 
     def _take_stop(self, index: int, events: list[Yielded]) -> None:
         self._flush(index, events)
+        thought = self._thoughts.pop(index, None)
+        if thought is not None and thought.signature:
+            events.append(thought.whole())
         call = self._calls.pop(index, None)
         if call is None or self.finished:
             return
@@ -311,6 +328,20 @@ class MessageDecoder:
     def _failed(self, payload: bytes) -> ProviderError:
         message = redact(told(loosely(payload)), self._secrets)
         return ProviderError(f"{self._name} failed: {message or 'it did not say why.'}")
+
+
+class _Thinking:
+    """A block of thinking while it comes, and its signature. Without one it is worth nothing to Anthropic."""
+
+    __slots__ = ("signature", "text")
+
+    def __init__(self) -> None:
+        self.text: list[str] = []
+        self.signature: list[str] = []
+
+    def whole(self) -> Thought:
+        text, signature = "".join(self.text), "".join(self.signature)
+        return Thought({"type": "thinking", "thinking": text, "signature": signature})
 
 
 class _Call:

@@ -168,7 +168,8 @@ class OpenAICompatible:
 
     def _messages(self, request: ChatRequest) -> dict[str, Any]:
         """Return the messages, and what else has to be said where the last of them is to be gone on with."""
-        messages = alternating(request.messages) if self._alternate else request.messages
+        messages = [_without_thoughts(message) for message in request.messages]
+        messages = alternating(messages) if self._alternate else messages
         if not request.goes_on:
             return {"messages": messages}
         return {"messages": [*messages[:-1], {**messages[-1], **self._prefill_mark}], **self._prefill_params}
@@ -201,3 +202,8 @@ class OpenAICompatible:
 
 def _query(name: str) -> str:
     return urlencode({"conv_id": name})
+
+
+def _without_thoughts(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message without what another provider's model has thought: this dialect has no place for it."""
+    return {name: value for name, value in message.items() if name != "thoughts"} if "thoughts" in message else message
