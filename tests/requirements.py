@@ -228,15 +228,11 @@ REQUIREMENTS: dict[str, str] = {
     "ui.browser-access": (
         "In a real browser: no finding of axe in any view, light and dark; phones, 200% zoom and right-to-left text."
     ),
-<<<<<<< HEAD
     "ui.browser-compare": (
         "In a real browser: panes are stopped, swapped and voted on; what did not complete never looks like a winner."
     ),
     "ui.browser-inspector": "In a real browser: a run's story, its receipt, its events and its replay are its log.",
     "ui.browser-settings": "In a real browser: keys are written and never shown; what is pinned cannot be changed.",
-=======
-    "ui.browser-compare": "In a real browser: panes side by side, a blind vote, a failing pane and a stopped one.",
->>>>>>> 220b237 (The browser UI: comparisons in a real Chromium, nothing flickers, pictures by a script, older messages are drawn alone)
     "ui.browser-smooth": "In a real browser: a long answer and a long session are drawn without blocking the page.",
 }
 
