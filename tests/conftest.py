@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from blockbuster import blockbuster_ctx
+from blockbuster import BlockBuster, blockbuster_ctx
 from hypothesis import settings
 
 # How long an example takes says nothing on a busy machine; pytest-timeout catches what hangs.
@@ -16,7 +16,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _blocking_is_an_error() -> Iterator[None]:
+def blocking_is_an_error() -> Iterator[BlockBuster]:
     """A blocking call on the event loop, made by holdfast itself, raises `BlockingError`."""
-    with blockbuster_ctx("holdfast"):
-        yield
+    with blockbuster_ctx("holdfast") as watch:
+        yield watch

@@ -89,6 +89,12 @@ REQUIREMENTS: dict[str, str] = {
     "gone.after-end": "A run that finished stays completed when its client leaves.",
     "gone.same-for-agents": "Chat and agent follow the same rules.",
     "gone.spec-2.4": "The same holds on servers that announce ASGI 2.4.",
+    # MCP servers
+    "mcp.tools": "An agent has the tools of an MCP server, by stdio and HTTP; it is connected when needed, and shared.",
+    "mcp.stop": "A stop or a time-out cancels a call by the protocol's own notification; its progress is shown.",
+    "mcp.death": "A server's death in mid-call is told as it is: it may have run; the next call has a new connection.",
+    "mcp.shutdown": "The end of Holdfast leaves no process of an MCP server.",
+    "mcp.secrets": "What a server was given as environment or headers is not shown in errors.",
     # agents that others wrote
     "byo.every-wire": "A published async generator is a model on every surface, with the same text and the same truth.",
     "byo.stop": "A stop, or the client's leaving, cancels a published agent in its own task; what it had said is kept.",

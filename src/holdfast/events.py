@@ -161,6 +161,8 @@ class ToolResult(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="t
     is_error: bool = False
     seconds: float | None = None
     cut: bool = False
+    content: tuple[dict[str, Any], ...] | msgspec.UnsetType = msgspec.UNSET
+    """What is no text, where there is any: pictures and the like, in MCP's shape. No model is shown it."""
 
 
 class ApprovalRequested(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="approval.requested"):

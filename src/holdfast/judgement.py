@@ -80,7 +80,8 @@ def heard(yielded: Yielded | Sequence[Yielded]) -> Said:
 
 def _checked(item: Any) -> Any:
     """Return an event whose fields have the types they should have, or raise: Python itself does not look."""
-    return msgspec.convert(msgspec.structs.asdict(item), type(item))
+    given = {name: value for name, value in msgspec.structs.asdict(item).items() if value is not msgspec.UNSET}
+    return msgspec.convert(given, type(item))
 
 
 def storable(said: Any) -> Any:

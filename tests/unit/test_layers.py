@@ -60,6 +60,7 @@ SIDEWAYS = {
     ("wire.ag_ui", "history"),
     ("wire.ai_sdk", "history"),
     ("wire.ai_sdk_messages", "history"),
+    ("agent.mcp_described", "providers.redaction"),  # what an MCP server says of an error may quote a key as well
     ("engine", "recovery"),
     ("engine", "run"),
     ("asgi", "run"),
@@ -74,6 +75,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "cli": {"msgspec", "click", "rich", "aiohttp"},
     "asgi": {"msgspec", "starlette"},
     "server": {"msgspec", "starlette", "uvicorn", "uvloop", "httptools", "aiohttp", "anyio", "rich"},
+    "agent.mcp_connection": {"msgspec", "mcp", "httpx2", "jsonschema"},
     "providers.connections": {"httptools"},
     "providers.local_child": {"msgspec", "xllamacpp"},
 }

@@ -110,7 +110,8 @@ class Calls:
             output = cut(output, MOST_KEPT)
         if not is_internal(call.name):
             seconds = round(time.monotonic() - began, 3)
-            await self._outbox.say([ToolResult(call.id, output, given.is_error, seconds, is_cut)])
+            content = given.content or msgspec.UNSET
+            await self._outbox.say([ToolResult(call.id, output, given.is_error, seconds, is_cut, content)])
         return Answered(call.id, cut(output), given.is_error)
 
     async def _permitted(self, call: ToolCall, asked: ApprovalRequested | None) -> ToolOutput:

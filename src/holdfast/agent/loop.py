@@ -32,6 +32,7 @@ from ..judgement import FAILED, TRUNCATED
 from ..steps import Answered, Step, Steps
 from .calls import Calls, Grants, NoGrants, as_object, is_internal
 from .desk import Desk, Nowhere, Place
+from .mcp import ToolServer
 from .outbox import Outbox
 from .processes import ProcessTable
 from .tools import Approval, Tool, described
@@ -69,6 +70,8 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     system: str = ""
     tools: tuple[Tool, ...] = ()
+    servers: tuple[ToolServer, ...] = ()
+    """MCP servers whose tools it has too, from the moment that a run needs them."""
     approvals: dict[str, Approval] = {}
     """What counts instead of a tool's own `approval`."""
     limits: AgentLimits = AgentLimits()

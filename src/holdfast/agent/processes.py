@@ -149,6 +149,7 @@ class Processes:
 
     def environment(self, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
         """Return the environment for a child process, with the mark by which it and its children are found."""
+        self._has_started = True  # or is about to be, by whoever asks
         return {**environ, MARK: self._mark}
 
     def register(self, pid: int) -> None:

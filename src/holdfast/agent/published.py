@@ -22,6 +22,7 @@ from ..events import Finish, Reasoning, Source, StepFinished, StepStarted, Text,
 from ..judgement import heard
 from .calls import as_object
 from .outbox import Outbox
+from .request import AgentRequest
 
 Published: TypeAlias = Callable[["AgentRequest"], Source]
 """What can be published: it is given what was asked, and yields events and strings."""
@@ -29,31 +30,6 @@ Published: TypeAlias = Callable[["AgentRequest"], Source]
 
 class CannotPublish(Exception):
     """What was named is no agent, or cannot be loaded."""
-
-
-class AgentRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent is asked."""
-
-    messages: list[dict[str, Any]]
-    """The conversation in OpenAI's shape, the newest message last."""
-    params: dict[str, Any] = {}
-    """Everything else that the caller said: temperature and so on."""
-    run_id: str = ""
-    session_id: str | None = None
-    owner: str = ""
-
-    @property
-    def text(self) -> str:
-        """The words of the newest message of the user."""
-        asked = [said for said in self.messages if said.get("role") == "user"]
-        return text_of(asked[-1].get("content")) if asked else ""
-
-
-def text_of(content: Any) -> str:
-    """Return the words of a message's content, be it a string or parts."""
-    if isinstance(content, str):
-        return content
-    return "".join(part.get("text") or "" for part in content or () if isinstance(part, dict))
 
 
 class StepMarks:

@@ -41,6 +41,8 @@ class ToolOutput(msgspec.Struct, frozen=True):
 
     text: str
     is_error: bool = False
+    content: tuple[dict[str, Any], ...] = ()
+    """What is no text, for people to see: pictures and the like, in MCP's shape."""
 
 
 class ToolContext:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import importlib
 import logging
 import os
 import pathlib
+import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
@@ -17,8 +19,11 @@ import msgspec
 from ..agent.desk import Desk, Scope
 from ..agent.files import Files
 from ..agent.loop import Agent, AgentLimits, Ask, Messages, Work
+from ..agent.mcp import ToolServer
+from ..agent.mcp_described import McpServer
 from ..agent.processes import ProcessTable
-from ..agent.published import AgentRequest, Published, publishing
+from ..agent.published import Published, publishing
+from ..agent.request import AgentRequest
 from ..agent.shell import Shell
 from ..agent.tools import Tool
 from ..comparisons import Price
@@ -30,7 +35,7 @@ from ..providers import ChatRequest, Providers
 from ..run import Run
 from ..steps import Steps
 from ..store import Document, RunRecord, Store
-from .settings import AgentSettings, Settings, SettingsError, data_folder
+from .settings import AgentSettings, McpSettings, Settings, SettingsError, data_folder
 from .sources import ChatSources
 
 logger = logging.getLogger("holdfast")
@@ -42,6 +47,9 @@ DEFAULT = "default"
 GRANT = "grant"
 LAST_GRACE = 4.5
 """Seconds in which a stopped agent's processes have to be gone, before its run settles without them."""
+MCP = "mcp:"
+"""Before the name of an MCP server, among an agent's tools."""
+_SERVER_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9-]{0,23}")
 OURS = frozenset({"tools", "tool_choice", "parallel_tool_calls", "functions", "function_call", "n"})
 """Parameters of a request that are the agent's own business."""
 
@@ -180,7 +188,7 @@ class AgentSources:
 
     async def _check(self, agent: Agent) -> None:
         provider, model = await self._providers.find(agent.model)
-        if agent.tools and not getattr(provider, "tools", True):
+        if (agent.tools or agent.servers) and not getattr(provider, "tools", True):
             raise BadRequest(
                 f"{provider.name}/{model} cannot call tools, which agent {agent.name} needs. Give it another model.",
                 param="model",
@@ -221,6 +229,7 @@ class AgentSources:
         record = run.record
         agent = self.find(record)
         await self._check(agent)
+        agent = await _with_servers(agent)
         run.deadline = None  # the agent's own limit stands still while a person is waited for
         run.grace = max(run.grace, LAST_GRACE)
         work = Work(
@@ -278,6 +287,11 @@ class AgentSources:
             return [{"role": "system", "content": agent.system}, *messages]
         return messages
 
+    async def close(self) -> None:
+        """End what the agents share: the MCP servers."""
+        servers = {id(server): server for agent in self.agents.values() for server in agent.servers}
+        await asyncio.gather(*(server.close() for server in servers.values()))
+
     # people
 
     def desk(self, run: Run) -> Desk:
@@ -296,6 +310,15 @@ class AgentSources:
         raise CannotSteer(f"Run {run.id} is not at work here yet, or no more. Try again in a moment.")
 
 
+async def _with_servers(agent: Agent) -> Agent:
+    """Return an agent with the tools of its MCP servers, which are connected now if they are not yet."""
+    if not agent.servers:
+        return agent
+    listed = await asyncio.gather(*(server.tools() for server in agent.servers))
+    remote: list[Tool] = [tool for tools in listed for tool in tools]
+    return msgspec.structs.replace(agent, tools=(*agent.tools, *remote))
+
+
 def _beat(run: Run) -> float:
     """Return after how many seconds quiet work says that it goes on: well before the idle limit."""
     return min(5.0, run.idle / 3) if run.idle else 5.0
@@ -306,30 +329,73 @@ def _beat(run: Run) -> float:
 
 def agents_of(settings: Settings, environ: Mapping[str, str] = os.environ) -> dict[str, Agent]:
     """Return the agents that the settings describe, or say what is wrong with one."""
+    servers = servers_of(settings, environ)
     names = [described.name for described in settings.agents]
     if len(set(names)) < len(names):
         raise SettingsError("Two agents have the same name.")
     if names and any(provider.name == AGENT for provider in settings.providers):
         raise SettingsError(f"No provider can be called {AGENT!r} where there are agents: agents are called that.")
-    return {described.name: make_agent(described, settings, environ) for described in settings.agents}
+    return {described.name: make_agent(described, settings, environ, servers) for described in settings.agents}
 
 
-def make_agent(described: AgentSettings, settings: Settings, environ: Mapping[str, str]) -> Agent:
+def servers_of(settings: Settings, environ: Mapping[str, str]) -> dict[str, ToolServer]:
+    """Return the MCP servers that the settings describe, none of them connected yet."""
+    found: dict[str, ToolServer] = {}
+    for described in settings.mcp:
+        if not _SERVER_NAME.fullmatch(described.name) or described.name in found:
+            raise SettingsError(
+                f"{described.name!r} is no name for an MCP server, or two have it: letters, digits and -, at most 24."
+            )
+        if bool(described.command) == bool(described.url):
+            raise SettingsError(f"The MCP server {described.name!r} needs either a command or a url.")
+        found[described.name] = ToolServer(_server_of(described, environ))
+    return found
+
+
+def _server_of(described: McpSettings, environ: Mapping[str, str]) -> McpServer:
+    needed = [*described.env_from, *([described.api_key_env] if described.api_key_env else [])]
+    if missing := [name for name in needed if name not in environ]:
+        raise SettingsError(f"The MCP server {described.name!r} needs the variable {missing[0]}, which is not set.")
+    key = {"Authorization": f"Bearer {environ[described.api_key_env]}"} if described.api_key_env else {}
+    return McpServer(
+        name=described.name,
+        command=described.command,
+        args=described.args,
+        env={**{name: environ[name] for name in described.env_from}, **described.env},
+        cwd=str(pathlib.Path(described.folder).expanduser()) if described.folder else "",
+        url=described.url,
+        headers={**described.headers, **key},
+        tools=described.tools,
+        approval=described.approval,
+        timeout=described.timeout or None,
+    )
+
+
+def make_agent(
+    described: AgentSettings, settings: Settings, environ: Mapping[str, str], servers: Mapping[str, ToolServer]
+) -> Agent:
     """Return the agent that a table of the settings describes."""
     if not described.name or "/" in described.name:
         raise SettingsError(f"{described.name!r} is no name for an agent: it must be there, and without a slash.")
     folder = _folder(described, settings, environ)
-    tools = [tool for name in described.tools for tool in _tools(name, folder, described.name)]
+    remote = [name.removeprefix(MCP) for name in described.tools if name.startswith(MCP)]
+    if missing := [name for name in remote if name not in servers]:
+        raise SettingsError(f"Agent {described.name!r}: there is no [[mcp]] server {missing[0]!r}.")
+    local = [name for name in described.tools if not name.startswith(MCP)]
+    tools = [tool for name in local for tool in _tools(name, folder, described.name)]
     known = {tool.name for tool in tools}
     if len(known) < len(tools):
         raise SettingsError(f"Agent {described.name!r}: two of its tools have the same name.")
-    if unknown := sorted(described.approvals.keys() - known):
+    is_remote = tuple(f"{name}__" for name in remote)
+    named = {name for name in described.approvals if not name.startswith(is_remote)}
+    if unknown := sorted(named - known):
         raise SettingsError(f"Agent {described.name!r}: approvals names {unknown[0]!r}, which is none of its tools.")
     return Agent(
         name=described.name,
         model=described.model,
         system=described.system,
         tools=tuple(tools),
+        servers=tuple(servers[name] for name in dict.fromkeys(remote)),
         approvals=described.approvals,
         limits=AgentLimits(
             steps=described.max_steps,
@@ -358,7 +424,9 @@ def _tools(name: str, folder: pathlib.Path, agent: str) -> list[Tool]:
         return [Shell(folder)]
     module, colon, attribute = name.partition(":")
     if not colon:
-        raise SettingsError(f"Agent {agent!r}: there is no tool {name!r}. Name files, shell, or module:name.")
+        raise SettingsError(
+            f"Agent {agent!r}: there is no tool {name!r}. Name files, shell, mcp:server or module:name."
+        )
     try:
         found = getattr(importlib.import_module(module), attribute)
     except Exception as error:

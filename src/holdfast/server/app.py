@@ -159,6 +159,7 @@ def _lifespan(parts: Parts, keys: Keys):  # type: ignore[no-untyped-def]
             for chore in chores:
                 chore.cancel()
             await end(parts, parts.settings.drain)
+        await parts.agents.close()
         await parts.providers.close()
         await parts.store.close()
 

@@ -102,7 +102,8 @@ class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     system: str = ""
     """What it is told before everything else. A session's own system prompt counts instead."""
     tools: tuple[str, ...] = ()
-    """`files`, `shell`, or `module:name` for a tool, or a list of them, in Python."""
+    """`files`, `shell`, `mcp:name` for those of an `[[mcp]]` server, or `module:name` for a tool, or a list of them, in
+    Python."""
     folder: str = ""
     """The folder of `files` and `shell`. Default: one of the agent's own in the data folder."""
     approvals: dict[str, Literal["allow", "ask", "deny"]] = {}
@@ -121,6 +122,33 @@ class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Parameters for the model: `temperature = 0`."""
     on_restart: Literal["settle", "continue"] = "settle"
     """What becomes of a run whose server was killed: interrupted, or gone on with after its last finished step."""
+
+
+class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[mcp]]` table: an MCP server, whose tools an agent has that names `mcp:<name>` among its `tools`."""
+
+    name: str
+    """Letters, digits and `-`, at most 24. Its tools are called `name__tool`."""
+    command: str = ""
+    """A program to start, which speaks MCP on its input and output; or..."""
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    """Variables for the program. Of Holdfast's own it has only harmless ones, such as `PATH` and `HOME`."""
+    env_from: tuple[str, ...] = ()
+    """Names of Holdfast's own variables that the program has too: keys need not stand in the file."""
+    folder: str = ""
+    """Where the program is started."""
+    url: str = ""
+    """...an address that speaks MCP's streamable HTTP."""
+    headers: dict[str, str] = {}
+    api_key_env: str = ""
+    """The variable whose value goes to the address as `Authorization: Bearer`."""
+    tools: tuple[str, ...] | None = None
+    """The tools that agents may have, by the server's own names. Left out: all."""
+    approval: Literal["allow", "ask", "deny"] = "ask"
+    """Whether its tools may be called. An agent's `approvals` can say otherwise for one of them."""
+    timeout: Annotated[float, msgspec.Meta(ge=0)] = 60.0
+    """Seconds that a call may take; 0 for no limit."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -176,13 +204,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     keys: tuple[KeySettings, ...] = ()
     webhooks: tuple[WebhookSettings, ...] = ()
     agents: tuple[AgentSettings, ...] = ()
+    mcp: tuple[McpSettings, ...] = ()
     fallbacks: dict[str, str] = {}
     """Which model answers instead where one cannot: `"up/m" = "other/m"`."""
     prices: dict[str, Price] = {}
     """What a model costs for each million tokens: `"up/m" = {input = 0.5, output = 1.5}`."""
 
 
-TABLES = ("providers", "keys", "webhooks", "agents", "fallbacks", "prices")
+TABLES = ("providers", "keys", "webhooks", "agents", "mcp", "fallbacks", "prices")
 SCALARS = tuple(field for field in msgspec.structs.fields(Settings) if field.name not in TABLES)
 
 

@@ -1,0 +1,81 @@
+"""A slow MCP server, made with the official SDK, that notes what it sees in a file. By stdio, or HTTP with a port."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+
+SEEN = Path(sys.argv[1])
+server = MCPServer("slow", log_level="INFO" if len(sys.argv) > 2 else "ERROR")
+
+
+def note(what: str) -> None:
+    with SEEN.open("a") as file:
+        file.write(f"{what}\n")
+
+
+@server.tool()
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    note("add")
+    return a + b
+
+
+@server.tool()
+async def wait(ctx: Context) -> str:
+    """Report progress once, then take for ever."""
+    note("wait")
+    await ctx.report_progress(1, 4, "a quarter")
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        note("cancelled")
+        raise
+    return "never"
+
+
+@server.tool()
+async def die() -> str:
+    """End the server in the middle of the call."""
+    note("die")
+    os.kill(os.getpid(), signal.SIGKILL)
+    return "never"
+
+
+@server.tool()
+async def fail() -> str:
+    """Fail, and quote a secret."""
+    raise ToolError(f"no access with {os.environ.get('SLOW_SECRET', '')}")
+
+
+@server.tool(name="a.tool/with a name that no provider takes and that is far too long for any of them")
+async def odd() -> str:
+    """Have an odd name."""
+    return "odd"
+
+
+@server.tool()
+async def spawn() -> str:
+    """Start a process of a session of its own, which ignores the polite signal."""
+    ignoring = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", ignoring], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert child.stdout is not None
+    child.stdout.readline()
+    return str(child.pid)
+
+
+if __name__ == "__main__":
+    note(f"pid {os.getpid()}")
+    if len(sys.argv) > 2:
+        server.run("streamable-http", host="127.0.0.1", port=int(sys.argv[2]))
+    else:
+        server.run("stdio")
