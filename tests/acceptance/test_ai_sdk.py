@@ -17,7 +17,7 @@ from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.http import Client, Response
 from tests.support.native import Native
-from tests.support.served import Served
+from tests.support.served import NO_HOME, Served
 from tests.support.server import Server, provider
 from tests.support.upstream import (
     Delta,
@@ -508,7 +508,7 @@ async def test_a_run_is_watched_on_three_wires_and_stopped_on_a_fourth(world):
 async def test_of_a_log_that_was_trimmed_no_wire_begins_a_stream(path, status):
     """A wire renders from the first event on. Half of a message, or a 200 that breaks off, would be a lie."""
     store = MemoryStore()
-    app = create_app(Settings(providers=(ProviderSettings("scripted", dialect="scripted"),)), store, {})
+    app = create_app(Settings(providers=(ProviderSettings("scripted", dialect="scripted"),)), store, NO_HOME)
     async with Served(app) as served, served.client() as client:
         body = {"model": "scripted/echo", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
         started = await client.post("/v1/chat/completions", body, headers={"X-Conversation-Id": "trimmed"})

@@ -14,7 +14,7 @@ from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.batches import MODELS, World, asked_of, place
 from tests.support.native import Native
-from tests.support.served import Served
+from tests.support.served import NO_HOME, Served
 from tests.support.server import Server, provider
 from tests.support.upstream import (
     Delta,
@@ -44,7 +44,7 @@ def settings():
 async def world(settings):
     async with Upstream(answer("It is 42.")) as up:
         described = ProviderSettings(name="up", base_url=up.base_url, models=("a", "b", "c"))
-        app = create_app(Settings(providers=(described,), **settings), MemoryStore(), {})
+        app = create_app(Settings(providers=(described,), **settings), MemoryStore(), NO_HOME)
         async with Served(app) as served, served.client() as client:
             yield World(up, client)
 
@@ -243,7 +243,7 @@ async def test_no_other_model_answers_for_the_one_that_is_measured():
         up.models["a"] = [Status(503)]
         described = ProviderSettings(name="up", base_url=up.base_url, models=("a", "b"))
         settings = Settings(providers=(described,), fallbacks={"up/a": "up/b"}, retry_patience=0.01)
-        async with Served(create_app(settings, MemoryStore(), {})) as served, served.client() as client:
+        async with Served(create_app(settings, MemoryStore(), NO_HOME)) as served, served.client() as client:
             world = World(up, client)
             batch = await world.create(1, ["up/a"])
             await world.settled(batch)
@@ -356,7 +356,7 @@ async def test_another_owners_batch_is_not_there():
     async with Upstream() as up:
         described = ProviderSettings(name="up", base_url=up.base_url, models=("a",))
         settings = Settings(providers=(described,), keys=KEYS)
-        app = create_app(settings, MemoryStore(), {"ANN": "a" * 32, "BOB": "b" * 32})
+        app = create_app(settings, MemoryStore(), {**NO_HOME, "ANN": "a" * 32, "BOB": "b" * 32})
         async with Served(app) as served:
             ann, bob = (served.client(headers={"authorization": f"Bearer {key * 32}"}) for key in "ab")
             async with ann, bob:

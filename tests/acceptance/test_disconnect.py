@@ -21,7 +21,7 @@ from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.http import Client, Response
 from tests.support.native import Native
-from tests.support.served import Served
+from tests.support.served import NO_HOME, Served
 from tests.support.server import Server, provider
 from tests.support.upstream import (
     Delta,
@@ -374,7 +374,7 @@ async def test_the_whole_server_notices_a_client_that_leaves_on_either_asgi_vers
     """Our own server announces what its uvicorn does; someone may run the app on another."""
     async with Upstream([*BEGINNINGS[beginning], Gate()]) as up:
         settings = Settings(providers=(ProviderSettings("up", base_url=up.base_url, models=("m",)),))
-        app = create_app(settings, MemoryStore())
+        app = create_app(settings, MemoryStore(), NO_HOME)
         async with Served(app, spec_version=spec_version) as served, served.client() as client:
             world = World(Native(client), up, client)
             session_id = await world.api.new_session()

@@ -12,7 +12,7 @@ from holdfast.server.settings import ProviderSettings, Settings, SettingsError
 from holdfast.store import RunRecord
 from holdfast.store.memory import MemoryStore
 from tests.support.native import Native
-from tests.support.served import Served
+from tests.support.served import NO_HOME, Served
 from tests.support.upstream import (
     ENDINGS,
     ODDITIES,
@@ -67,7 +67,7 @@ async def world(tmp_path, fallbacks):
         settings = Settings(
             data=str(tmp_path), providers=tuple(providers), fallbacks=fallbacks, retry_patience=0.0, drain=0.0
         )
-        async with Served(create_app(settings, MemoryStore(), {})) as served, served.client() as client:
+        async with Served(create_app(settings, MemoryStore(), NO_HOME)) as served, served.client() as client:
             yield World((up, other, third), client)
 
 
@@ -178,7 +178,7 @@ async def test_a_bare_name_has_the_same_fallback(tmp_path):
             fallbacks={"up/m": "other/n"},
             retry_patience=0.0,
         )
-        async with Served(create_app(settings, MemoryStore(), {})) as served, served.client() as client:
+        async with Served(create_app(settings, MemoryStore(), NO_HOME)) as served, served.client() as client:
             api = Native(client)
             run_id = await api.start(await api.new_session(), "Hello", "m")
 
@@ -247,4 +247,4 @@ def test_a_fallback_that_could_never_answer_is_refused_at_the_start(fallbacks, t
     providers = (ProviderSettings("up", base_url="http://127.0.0.1:9/v1"),)
 
     with pytest.raises(SettingsError, match="In fallbacks"):
-        create_app(Settings(data=str(tmp_path), providers=providers, fallbacks=fallbacks), MemoryStore(), {})
+        create_app(Settings(data=str(tmp_path), providers=providers, fallbacks=fallbacks), MemoryStore(), NO_HOME)

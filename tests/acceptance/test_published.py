@@ -14,7 +14,7 @@ from tests.acceptance.surfaces import SURFACES, World
 from tests.requirements import requirement
 from tests.support.agents import check_anthropic, check_openai
 from tests.support.native import Native
-from tests.support.served import Served
+from tests.support.served import NO_HOME, Served
 
 
 class Refused(HoldfastError):
@@ -69,7 +69,10 @@ async def serving(tmp_path, settings=None, **agents):
     configured = Settings(
         data=str(tmp_path), providers=(ProviderSettings("s", dialect="scripted"),), **(settings or {})
     )
-    async with Served(create_app(configured, MemoryStore(), {}, agents=agents)) as served, served.client() as client:
+    async with (
+        Served(create_app(configured, MemoryStore(), NO_HOME, agents=agents)) as served,
+        served.client() as client,
+    ):
         yield Native(client)
 
 
@@ -248,4 +251,4 @@ async def test_it_cannot_be_steered_and_says_so(tmp_path):
 def test_what_is_no_agent_is_refused_at_the_start(tmp_path, agents, settings, words):
     """A mistake is told when the server is made, not when somebody asks."""
     with pytest.raises(SettingsError, match=words):
-        create_app(Settings(data=str(tmp_path), **settings), MemoryStore(), {}, agents=agents)
+        create_app(Settings(data=str(tmp_path), **settings), MemoryStore(), NO_HOME, agents=agents)

@@ -12,7 +12,7 @@ from holdfast.store.memory import MemoryStore
 from tests.acceptance.surfaces import QUESTION, World, of_response
 from tests.requirements import requirement
 from tests.support.http import Client, Response
-from tests.support.served import Served
+from tests.support.served import NO_HOME, Served
 from tests.support.server import Server, provider
 from tests.support.upstream import (
     REASONING,
@@ -810,7 +810,7 @@ async def test_of_a_trimmed_log_the_text_is_left(tmp_path):
     store = MemoryStore()
     async with Upstream() as up:
         settings = Settings(providers=(ProviderSettings("up", base_url=up.base_url, models=("end:think", "echo:x")),))
-        async with Served(create_app(settings, store, {})) as served, served.client() as client:
+        async with Served(create_app(settings, store, NO_HOME)) as served, served.client() as client:
             world = World(up, served, client)
             whole = await done(await world.respond("up/end:think"))
             await store.trim_logs(1e12)

@@ -11,7 +11,7 @@ from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.compare import Compare
 from tests.support.native import Native
-from tests.support.served import Served
+from tests.support.served import NO_HOME, Served
 from tests.support.upstream import Status, Upstream, answer
 
 MODELS = ["up/a", "up/b"]
@@ -40,7 +40,7 @@ async def world():
     async with Upstream() as up:
         up.models |= {"a": answer("I am first"), "b": answer("I am second"), "broken": [Status(400)]}
         described = ProviderSettings(name="up", base_url=up.base_url, models=("a", "b", "broken"))
-        async with Served(create_app(Settings(providers=(described,)), MemoryStore(), {})) as served:
+        async with Served(create_app(Settings(providers=(described,)), MemoryStore(), NO_HOME)) as served:
             async with served.client(timeout=30.0) as client:
                 yield World(up, client)
 

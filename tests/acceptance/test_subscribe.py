@@ -24,7 +24,7 @@ from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.http import Client, Frame, Response
 from tests.support.native import Native
-from tests.support.served import Served
+from tests.support.served import NO_HOME, Served
 from tests.support.server import Server, provider
 from tests.support.upstream import (
     Delta,
@@ -329,7 +329,7 @@ async def test_a_cursor_whose_events_are_gone_is_410_and_a_snapshot_takes_their_
     store = MemoryStore()
     async with Upstream(answer("long ", "ago")) as up:
         settings = Settings(providers=(ProviderSettings("up", base_url=up.base_url, models=("m",)),))
-        async with Served(create_app(settings, store)) as served, served.client() as client:
+        async with Served(create_app(settings, store, NO_HOME)) as served, served.client() as client:
             api = Native(client)
             run_id = await api.start(await api.new_session(), "Hello", "m")
             end = numbers(await api.replay(run_id))[-1]

@@ -36,7 +36,7 @@ from tests.acceptance.surfaces import (
 )
 from tests.requirements import requirement
 from tests.support.http import Client
-from tests.support.served import Served
+from tests.support.served import NO_HOME, Served
 from tests.support.server import UP_KEY, Server, provider
 from tests.support.upstream import (
     FALLBACK_KEY,
@@ -531,7 +531,7 @@ class SlowToTell(MemoryStore):
 async def test_the_feed_tells_the_end_of_a_run_only_with_its_settlement():
     """The store has the end a moment before the engine does: a tab that looks just then must not be told `null`."""
     store = SlowToTell()
-    app = create_app(Settings(providers=(ProviderSettings("scripted", dialect="scripted"),)), store, {})
+    app = create_app(Settings(providers=(ProviderSettings("scripted", dialect="scripted"),)), store, NO_HOME)
     async with Served(app) as served, served.client() as client:
         session_id = (await (await client.post("/api/sessions", {})).json())["id"]
         await (await client.post(f"/api/sessions/{session_id}/runs", {"input": "hi", "model": "scripted/echo"})).body()

@@ -11,7 +11,7 @@ from holdfast.server.app import create_app
 from holdfast.server.settings import ProviderSettings, Settings
 from holdfast.store.memory import MemoryStore
 from tests.support.native import Native
-from tests.support.served import Served
+from tests.support.served import NO_HOME, Served
 from tests.support.upstream import Delta, Done, Finish, Gate, Headers, Role, Status, Upstream, answer
 
 
@@ -28,7 +28,7 @@ async def world(tmp_path):
                 ProviderSettings("free", base_url=up.base_url),
             ),
         )
-        async with Served(create_app(settings, MemoryStore(), {})) as served, served.client() as client:
+        async with Served(create_app(settings, MemoryStore(), NO_HOME)) as served, served.client() as client:
             yield up, Native(client)
 
 

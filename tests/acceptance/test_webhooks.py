@@ -18,7 +18,7 @@ from holdfast.store import Document
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.http import Client
-from tests.support.served import Served
+from tests.support.served import NO_HOME, Served
 from tests.support.server import Server, provider
 from tests.support.upstream import Delta, Hang, Headers, Role, Upstream
 
@@ -221,7 +221,7 @@ async def test_what_was_promised_to_a_listener_that_is_no_longer_set_is_forgotte
     store = MemoryStore()
     body = {"run_id": "run_x", "listener": "gone"}
     await store.put_document(Document(kind="webhook", id="hook_1", body=body))
-    app = create_app(Settings(data=str(tmp_path)), store, {})
+    app = create_app(Settings(data=str(tmp_path)), store, NO_HOME)
     async with Served(app) as served, served.client() as client, asyncio.timeout(10):
         while await store.get_document("webhook", "hook_1") is not None:
             await (await client.get("/health")).body()

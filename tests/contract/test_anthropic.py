@@ -33,7 +33,7 @@ from holdfast.server.settings import ProviderSettings, Settings, SettingsError, 
 from holdfast.store.memory import MemoryStore
 from tests.contract.test_provider import AT_ONCE, consume, gone, listen
 from tests.requirements import requirement
-from tests.support.served import Served
+from tests.support.served import NO_HOME, Served
 from tests.support.upstream import (
     Cut,
     Eof,
@@ -885,7 +885,7 @@ async def test_a_client_of_openais_dialect_can_ask_it(up, tmp_path):
     settings = Settings(data=str(tmp_path), providers=(described,))
     up.enqueue([Raw(start() + tool('{"a": 1}') + ending("tool_use") + STOP)])
     asked = {"model": "claude/m", "messages": [user("1+1?")], "tools": [ADD]}
-    async with Served(create_app(settings, MemoryStore(), {})) as served, served.client() as client:
+    async with Served(create_app(settings, MemoryStore(), NO_HOME)) as served, served.client() as client:
         answer = await (await client.post("/v1/chat/completions", asked)).json()
         refused = await client.post("/v1/chat/completions", asked | {"n": 2})
         error = (await refused.json())["error"]

@@ -16,7 +16,7 @@ from holdfast.server.settings import ProviderSettings, Settings
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.http import Client, Frame
-from tests.support.served import Served
+from tests.support.served import NO_HOME, Served
 from tests.support.server import Server, StartFailed
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -155,7 +155,7 @@ async def test_starlette_leaving_closes_the_generator(how):
 @requirement("llama.byte-exact")
 async def test_llama_cpp_client_has_the_whole_answer_however_often_it_was_cut_off(capsys):
     """A hundred words in one second, and ten cuts: not a byte is missing, and none is there twice."""
-    app = create_app(Settings(providers=(ProviderSettings("scripted", dialect="scripted"),)), MemoryStore(), {})
+    app = create_app(Settings(providers=(ProviderSettings("scripted", dialect="scripted"),)), MemoryStore(), NO_HOME)
     async with Served(app) as served, served.client() as client:
         await load("llama_cpp_client").main(served.url, "scripted/lorem:100:100", "Hello")
         whole = await (await client.get("/v1/stream?conv_id=example")).body()
@@ -169,7 +169,7 @@ async def test_llama_cpp_client_has_the_whole_answer_however_often_it_was_cut_of
 @requirement("resp.resume", "resp.cancel")
 async def test_responses_client_has_the_whole_answer_however_often_it_was_cut_off(capsys):
     """With OpenAI's own client: a hundred words in one second, some cuts, and a second answer that is stopped."""
-    app = create_app(Settings(providers=(ProviderSettings("scripted", dialect="scripted"),)), MemoryStore(), {})
+    app = create_app(Settings(providers=(ProviderSettings("scripted", dialect="scripted"),)), MemoryStore(), NO_HOME)
     async with Served(app) as served, served.client() as client:
         await load("responses_client").main(f"{served.url}/v1", "scripted/lorem:100:100")
         listed = (await (await client.get("/v1/responses")).json())["data"]
@@ -184,7 +184,7 @@ async def test_responses_client_has_the_whole_answer_however_often_it_was_cut_of
 @requirement("wire.anthropic")
 async def test_anthropic_client_reads_a_whole_answer_and_is_told_of_a_stop(capsys):
     """With Anthropic's own client: forty words, and then ten or a few more of an answer that someone stopped."""
-    app = create_app(Settings(providers=(ProviderSettings("scripted", dialect="scripted"),)), MemoryStore(), {})
+    app = create_app(Settings(providers=(ProviderSettings("scripted", dialect="scripted"),)), MemoryStore(), NO_HOME)
     async with Served(app) as served:
         await load("anthropic_client").main(served.url, "scripted/lorem:40:100")
     whole, stopped = capsys.readouterr().out.splitlines()
@@ -197,7 +197,7 @@ async def test_anthropic_client_reads_a_whole_answer_and_is_told_of_a_stop(capsy
 @requirement("wire.ag-ui")
 async def test_ag_ui_client_comes_back_to_its_run_and_stops_it(capsys):
     """With the protocol's own types: every event must be one of them."""
-    app = create_app(Settings(providers=(ProviderSettings("scripted", dialect="scripted"),)), MemoryStore(), {})
+    app = create_app(Settings(providers=(ProviderSettings("scripted", dialect="scripted"),)), MemoryStore(), NO_HOME)
     async with Served(app) as served:
         await load("ag_ui_client").main(served.url, "scripted/lorem:200:50")
 

@@ -13,7 +13,7 @@ from holdfast.store.memory import MemoryStore
 from tests.faults.test_store_away import Flaky
 from tests.requirements import requirement
 from tests.support.batches import World, asked_of
-from tests.support.served import Served
+from tests.support.served import NO_HOME, Served
 from tests.support.server import Server, provider
 from tests.support.upstream import Hang, Headers, Pause, Upstream, answer
 
@@ -25,7 +25,7 @@ async def test_a_batch_waits_for_a_store_that_is_away_and_counts_each_answer_onc
     store = Flaky(MemoryStore())
     async with Upstream([Pause(0.02), *answer("42")]) as up:
         described = ProviderSettings(name="up", base_url=up.base_url, models=("a", "b"))
-        async with Served(create_app(Settings(providers=(described,)), store, {})) as served:
+        async with Served(create_app(Settings(providers=(described,)), store, NO_HOME)) as served:
             async with served.client(timeout=30) as client:
                 world = World(up, client)
                 batch = await world.create(20, ["up/a", "up/b"])
@@ -48,7 +48,7 @@ async def test_stops_and_resumes_in_any_order_lose_and_repeat_nothing(seed):
     chosen = random.Random(seed)
     async with Upstream([Pause(0.01), *answer("42")]) as up:
         described = ProviderSettings(name="up", base_url=up.base_url, models=("a", "b"))
-        async with Served(create_app(Settings(providers=(described,)), MemoryStore(), {})) as served:
+        async with Served(create_app(Settings(providers=(described,)), MemoryStore(), NO_HOME)) as served:
             async with served.client(timeout=30) as client:
                 world = World(up, client)
                 batch = await world.create(30, ["up/a", "up/b"], concurrency=6)
@@ -111,7 +111,7 @@ async def test_the_key_of_a_batch_that_is_being_deleted_begins_another():
     """Nobody is given a batch that is as good as gone, and the new one keeps the key."""
     async with Upstream([Pause(0.01), *answer("42")]) as up:
         described = ProviderSettings(name="up", base_url=up.base_url, models=("a",))
-        app = create_app(Settings(providers=(described,)), MemoryStore(), {})
+        app = create_app(Settings(providers=(described,)), MemoryStore(), NO_HOME)
         async with Served(app) as served, served.client(timeout=30) as client:
             world = World(up, client)
             body = {"models": ["up/a"], "prompts": [{"prompt": "?"}] * 500}

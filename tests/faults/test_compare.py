@@ -15,7 +15,7 @@ from tests.requirements import requirement
 from tests.support.compare import EVENTS, Compare, Watched
 from tests.support.http import Incomplete
 from tests.support.native import Native
-from tests.support.served import Served
+from tests.support.served import NO_HOME, Served
 from tests.support.server import Server, provider
 from tests.support.upstream import Delta, Done, Finish, Gate, Hang, Headers, Role, Upstream, UsageChunk, answer
 
@@ -260,7 +260,7 @@ async def test_an_answer_is_written_down_when_the_store_is_back():
         up.models["gated"] = [Headers(), Role(), Delta("x"), Gate(), Finish(), UsageChunk(1, 1), Done()]
         store = Away()
         described = ProviderSettings("up", base_url=up.base_url, models=("gated",))
-        app = create_app(Settings(providers=(described,), allowed_hosts=("127.0.0.1",)), store, {})
+        app = create_app(Settings(providers=(described,), allowed_hosts=("127.0.0.1",)), store, NO_HOME)
         async with Served(app) as served, served.client() as client:
             watched = await Compare(client).begin(["up/gated"])
             await watched.said(0, "x")

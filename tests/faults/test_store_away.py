@@ -26,6 +26,7 @@ from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.http import Client, Frame, FrameParser, Response
 from tests.support.native import Native
+from tests.support.served import NO_HOME
 from tests.support.server import Server, StartFailed, provider
 from tests.support.upstream import Delta, Done, Finish, Gate, Headers, Role, Upstream
 
@@ -93,7 +94,7 @@ async def test_a_feed_tells_the_last_words_before_the_message_that_they_are_part
         await said.wait()
         yield "last"
 
-    app = create_app(Settings(), store, {})
+    app = create_app(Settings(), store, NO_HOME)
     parts = app.state.parts
     async with parts.engine:
         session = await store.create_session(Session(id=new_id("ses"), owner="local"))

@@ -15,6 +15,7 @@ from holdfast.server.web import is_of_the_page
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.native import Native
+from tests.support.served import NO_HOME
 from tests.support.server import Server, provider
 from tests.support.upstream import Upstream
 
@@ -118,7 +119,7 @@ async def test_the_server_does_as_its_description_says_whatever_is_asked(server,
 async def test_the_description_names_every_route_and_no_other(api):
     """A route that is not described is not tested above."""
     settings = Settings(providers=(ProviderSettings("scripted", dialect="scripted"),))
-    app = create_app(settings, MemoryStore(), {})
+    app = create_app(settings, MemoryStore(), NO_HOME)
 
     paths = (await api.get("/openapi.json"))["paths"]
 

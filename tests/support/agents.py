@@ -16,7 +16,7 @@ from holdfast.server.settings import AgentSettings, ProviderSettings, Settings
 from holdfast.store import Store
 from holdfast.store.memory import MemoryStore
 from tests.support.native import Native
-from tests.support.served import Served
+from tests.support.served import NO_HOME, Served
 from tests.support.upstream import Upstream
 
 # Tools. What a test must reach is in `STATE`, which `serving` makes anew.
@@ -172,7 +172,7 @@ async def serving(
         agents=(AgentSettings("helper", model="up/m", **described),),
         **(settings or {}),
     )
-    app = create_app(configured, store or MemoryStore(), {})
+    app = create_app(configured, store or MemoryStore(), NO_HOME)
     async with Served(app) as served, served.client() as client:
         try:
             yield World(up, Native(client), STATE, app)

@@ -11,6 +11,9 @@ import uvicorn
 
 from tests.support.http import Client
 
+NO_HOME = {"XDG_DATA_HOME": "/nonexistent"}
+"""An environment without a data folder: what a developer has set in their own must not change a test."""
+
 
 class _Server(uvicorn.Server):
     """uvicorn's own, without its signal handlers: those belong to pytest."""
