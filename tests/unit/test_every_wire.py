@@ -25,6 +25,7 @@ from holdfast.events import (
     Reasoning,
     RunStarted,
     Settled,
+    Steered,
     Stopped,
     Text,
     ToolCall,
@@ -36,7 +37,7 @@ from holdfast.events import (
 )
 from holdfast.history import outcome
 from holdfast.server.answering import Rendering, Skipping
-from holdfast.wire import openai_chat
+from holdfast.wire import ai_sdk, openai_chat
 from holdfast.wire.llama_cpp import FromByte
 from tests.requirements import requirement
 from tests.wires import CREATED, MODEL, RUN, WIRES, Wire, parsed
@@ -237,6 +238,26 @@ def test_every_event_of_ag_ui_is_one_that_its_own_types_know():
 
         for frame in frames:
             AG_UI_EVENT.validate_python(frame.json())
+
+
+@requirement("wire.ag-ui", "busy.steer")
+def test_a_message_put_into_an_agent_is_seen_by_who_watches():
+    """An answer that suddenly goes elsewhere is not to be understood without it."""
+    put_in = Steered("msg_2", "Use metres.")
+    log: list[Event] = [
+        RunStarted(MODEL),
+        Text("5 feet. "),
+        put_in,
+        Text("1.5 m."),
+        Settled(Completed(text="5 feet. 1.5 m.")),
+    ]
+    events = [frame.json() for frame in parsed(b"".join(rendered(BY_NAME["AG-UI"].render(), log)))]
+    [seen] = [event for event in events if event["type"] == "CUSTOM"]
+    AG_UI_EVENT.validate_python(seen)
+    parts = b"".join(ai_sdk.Parts("run_1").frames(log))
+
+    assert ("holdfast.run.steered", "Use metres.") == (seen["name"], seen["value"]["text"])
+    assert b'{"type":"data-steered","id":"msg_2","data":{"text":"Use metres."}}' in parts
 
 
 @requirement("wire.anthropic", "wire.ag-ui")

@@ -20,6 +20,7 @@ from holdfast.events import (
     Reasoning,
     RunStarted,
     Settled,
+    Steered,
     ToolCall,
     ToolDelta,
     ToolProgress,
@@ -41,6 +42,7 @@ EVENTS = st.one_of(
     st.builds(Notice, st.just("retry"), TEXTS),
     st.builds(ApprovalRequested, st.just("apr_1"), st.just("add"), st.just("{}")),
     st.builds(ApprovalDecided, st.just("apr_1"), st.sampled_from(["allow", "deny"]), st.sampled_from(["", "no"])),
+    st.builds(Steered, st.just("msg_2"), TEXTS),
     st.just(Usage(1, 2)),
 )
 ERROR = ErrorInfo("upstream_broke", "It broke.")

@@ -24,6 +24,7 @@ from ..events import (
     Reasoning,
     RunStarted,
     Settled,
+    Steered,
     Stopped,
     Text,
     ToolCall,
@@ -115,7 +116,7 @@ class AgUiEvents:
             yield from self._result(event)
         elif isinstance(event, Settled):
             yield from self._end(event.settlement)
-        elif isinstance(event, (Notice, ToolProgress, ApprovalRequested, ApprovalDecided)):
+        elif isinstance(event, (Notice, ToolProgress, ApprovalRequested, ApprovalDecided, Steered)):
             yield {"type": "CUSTOM", "name": f"holdfast.{event.__struct_config__.tag}", "value": _fields(event)}
 
     # the parts of an answer

@@ -20,6 +20,7 @@ from ..events import (
     RunStarted,
     Settled,
     Settlement,
+    Steered,
     Stopped,
     Text,
     ToolCall,
@@ -158,6 +159,8 @@ class Parts:
             case Notice():
                 notice = {"code": event.code, "message": event.message, "model": event.model or None}
                 return [{"type": "data-notice", "data": notice, "transient": True}]
+            case Steered():
+                return [{"type": "data-steered", "id": event.id, "data": {"text": event.text}}]
             case ApprovalRequested():
                 return self._calls.ask(event)
             case ApprovalDecided():
