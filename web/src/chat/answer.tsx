@@ -16,13 +16,60 @@ import { tellOutcome } from "./outcome";
 import { Segments, segmentsOf } from "./segments";
 
 interface AnswerProps {
-  message: Message;
+  /** What is being said, or else what was said. */
+  live: LiveRun | null;
+  message: Message | null;
   transcript: Transcript;
   results: ReadonlyMap<string, Message>;
 }
 
-export function Answer({ message, transcript, results }: AnswerProps) {
-  const text = textOf(message.content);
+/** One component for all of an answer's life: when it ends, what stands there is not drawn again. */
+export function Answer({ live, message, transcript, results }: AnswerProps) {
+  live?.version.value;
+  const text = live?.text ?? textOf(message?.content ?? null);
+  const reasoning = live?.reasoning ?? message?.reasoning;
+  const undecided = live?.approvals.filter(({ decision }) => decision === null) ?? [];
+  return (
+    <article
+      class={`message answer ${live ? "is-live" : ""}`}
+      data-message={live?.messageId ?? message?.id}
+      data-text={text}
+      data-outcome={live ? undefined : message?.outcome}
+      aria-label="Answer"
+      aria-busy={live ? "true" : undefined}
+    >
+      {reasoning && <Reasoning key="reasoning" text={reasoning} isGoingOn={live?.isThinking ?? false} />}
+      <Segments
+        key="segments"
+        segments={live ? [...live.segments] : segmentsOf(message!, results)} // a new list, since they grow in place
+        isGoingOn={live !== null}
+        waiting={new Set(undecided.map(({ call }) => call))}
+      />
+      {live ? (
+        <GoingOn key="going-on" live={live} transcript={transcript} />
+      ) : (
+        <Settled key="settled" message={message!} text={text} transcript={transcript} />
+      )}
+    </article>
+  );
+}
+
+function GoingOn({ live, transcript }: { live: LiveRun; transcript: Transcript }) {
+  live.version.value;
+  const isSilent = !live.text && !live.reasoning && !live.tools.length;
+  return (
+    <>
+      <Approvals live={live} />
+      {isSilent && <Waiting notices={live.notices} />}
+      <Notices notices={isSilent ? [] : live.notices} />
+      <footer>
+        <LiveFigures live={live} transcript={transcript} />
+      </footer>
+    </>
+  );
+}
+
+function Settled({ message, text, transcript }: { message: Message; text: string; transcript: Transcript }) {
   const ending = message.run_id ? (transcript.endings.value.get(message.run_id) ?? null) : null;
   const isLast = transcript.head.value?.id === message.id && !transcript.isRunning.value;
   useEffect(() => {
@@ -30,15 +77,7 @@ export function Answer({ message, transcript, results }: AnswerProps) {
     if (isUnexplained) transcript.fetchEnding(message.run_id!).catch(() => {});
   }, [message.run_id]);
   return (
-    <article
-      class="message answer"
-      data-message={message.id}
-      data-text={text}
-      data-outcome={message.outcome}
-      aria-label="Answer"
-    >
-      {message.reasoning && <Reasoning text={message.reasoning} isGoingOn={false} />}
-      <Segments segments={segmentsOf(message, results)} />
+    <>
       <OutcomeLine message={message} ending={ending} isLast={isLast} />
       <footer>
         <Branches message={message} transcript={transcript} />
@@ -74,31 +113,7 @@ export function Answer({ message, transcript, results }: AnswerProps) {
         )}
         <SettledFigures model={message.model} figures={message.figures} ending={ending} />
       </footer>
-    </article>
-  );
-}
-
-export function LiveAnswer({ live, transcript }: { live: LiveRun; transcript: Transcript }) {
-  live.version.value;
-  const isSilent = !live.text && !live.reasoning && !live.tools.length;
-  const undecided = live.approvals.filter(({ decision }) => decision === null);
-  return (
-    <article
-      class="message answer is-live"
-      data-message={live.messageId}
-      data-text={live.text}
-      aria-label="Answer"
-      aria-busy="true"
-    >
-      {live.reasoning && <Reasoning text={live.reasoning} isGoingOn={live.isThinking} />}
-      <Segments segments={live.segments} isGoingOn waiting={new Set(undecided.map(({ call }) => call))} />
-      <Approvals live={live} />
-      {isSilent && <Waiting notices={live.notices} />}
-      <Notices notices={isSilent ? [] : live.notices} />
-      <footer>
-        <LiveFigures live={live} transcript={transcript} />
-      </footer>
-    </article>
+    </>
   );
 }
 

@@ -6,10 +6,11 @@
  */
 import { ArrowDown } from "lucide";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { LiveRun } from "../state/live";
 import type { Ending, Transcript } from "../state/transcript";
 import type { Message } from "../types";
 import { Icon } from "../ui/icon";
-import { Answer, LiveAnswer, NoAnswer } from "./answer";
+import { Answer, NoAnswer } from "./answer";
 import { Instructions, SendingMessage, UserMessage } from "./user-message";
 
 const AT_FIRST = 30;
@@ -31,17 +32,29 @@ export function Messages({ transcript }: { transcript: Transcript }) {
       <div class="transcript" ref={scroller} role="log" aria-live="off" aria-label="Conversation" tabIndex={-1}>
         <div class="column">
           {shown.length > count && <Older scroller={scroller} onSeen={() => setCount((before) => before + MORE)} />}
-          {drawn.map((message, index) => (
-            <MessageWithEnding
-              key={message.id}
-              message={message}
-              next={drawn[index + 1] ?? null}
-              transcript={transcript}
-              results={results}
-            />
-          ))}
-          {sending !== null && <SendingMessage content={sending} />}
-          {live && <LiveAnswer key={live.messageId} live={live} transcript={transcript} />}
+          {[
+            ...drawn.map((message, index) => (
+              <Line
+                key={message.id}
+                message={message}
+                live={null}
+                next={drawn[index + 1] ?? null}
+                transcript={transcript}
+                results={results}
+              />
+            )),
+            sending !== null && <SendingMessage key="sending" content={sending} />,
+            live && (
+              <Line
+                key={live.messageId}
+                message={null}
+                live={live}
+                next={null}
+                transcript={transcript}
+                results={results}
+              />
+            ),
+          ]}
         </div>
       </div>
       {!isAtEnd && (
@@ -54,14 +67,17 @@ export function Messages({ transcript }: { transcript: Transcript }) {
 }
 
 interface LineProps {
-  message: Message;
+  /** A message, or the answer that is being written: it keeps its place when it becomes one. */
+  message: Message | null;
+  live: LiveRun | null;
   next: Message | null;
   transcript: Transcript;
   results: ReadonlyMap<string, Message>;
 }
 
-function MessageWithEnding({ message, next, transcript, results }: LineProps) {
-  if (message.role === "assistant") return <Answer message={message} transcript={transcript} results={results} />;
+function Line({ message, live, next, transcript, results }: LineProps) {
+  if (!message || message.role === "assistant")
+    return <Answer message={message} live={live} transcript={transcript} results={results} />;
   if (message.role === "system") return <Instructions message={message} />;
   const ending = next?.role === "assistant" ? null : silentEnding(transcript, message, next);
   return (
