@@ -98,6 +98,7 @@ REQUIREMENTS: dict[str, str] = {
     # agents that others wrote
     "byo.every-wire": "A published async generator is a model on every surface, with the same text and the same truth.",
     "byo.stop": "A stop, or the client's leaving, cancels a published agent in its own task; what it had said is kept.",
+    "byo.frameworks": "Agents of pydantic-ai, OpenAI's Agents SDK and LangGraph are published as they are.",
     # truth, on every surface, streaming and not
     "truth.completed": "An answer that ended by itself is completed.",
     "truth.length": "An answer cut at the length limit says so.",

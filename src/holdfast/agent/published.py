@@ -20,6 +20,7 @@ import msgspec
 
 from ..events import Finish, Reasoning, Source, StepFinished, StepStarted, Text, ToolCall, ToolResult, Yielded
 from ..judgement import heard
+from .adapters import adapted
 from .calls import as_object
 from .outbox import Outbox
 from .request import AgentRequest
@@ -162,7 +163,9 @@ def publishable(agent: Any, name: str) -> Published:
         raise CannotPublish(f"{name!r} is no name for an agent: it must be there, and without a slash.")
     if inspect.isasyncgenfunction(agent) or inspect.isasyncgenfunction(getattr(agent, "__call__", None)):  # noqa: B004
         return cast(Published, agent)
+    if (found := adapted(agent)) is not None:
+        return found
     raise CannotPublish(
-        f"{name!r} is a {type(agent).__name__}, which cannot be published. Give an async generator function: "
-        "async def agent(request): yield ..."
+        f"{name!r} is a {type(agent).__name__}, which cannot be published. Give an async generator function, "
+        "async def agent(request): yield ..., or an agent of pydantic-ai, OpenAI's Agents SDK or LangGraph."
     )
