@@ -533,7 +533,7 @@ async def test_of_a_log_that_was_trimmed_no_wire_begins_a_stream(path, status):
 )
 async def test_a_whole_answer_longer_than_the_log_that_is_held_of_it_is_all_there(path, asked, said):
     """Nobody asked to keep its events, so their older half goes when they are very many; its text does not."""
-    app = create_app(Settings(providers=(ProviderSettings("scripted", dialect="scripted"),)), MemoryStore(), {})
+    app = create_app(Settings(providers=(ProviderSettings("scripted", dialect="scripted"),)), MemoryStore(), NO_HOME)
     async with Served(app) as served, served.client() as client:
         body = {"model": "scripted/lorem:205000", "messages": [{"role": "user", "content": "Hi"}], **asked}
         answer = await client.post(path, body)
@@ -549,7 +549,7 @@ async def test_a_whole_answer_longer_than_the_log_that_is_held_of_it_is_all_ther
 async def test_of_a_trimmed_log_the_text_is_told_and_calls_are_not_left_out_in_silence():
     """`tool_calls` as the finish reason of an answer without any would be a lie."""
     store = MemoryStore()
-    app = create_app(Settings(providers=(ProviderSettings("scripted", dialect="scripted"),)), store, {})
+    app = create_app(Settings(providers=(ProviderSettings("scripted", dialect="scripted"),)), store, NO_HOME)
     async with Served(app) as served, served.client() as client:
         paths = []
         for model in ("echo", "tool:add"):
