@@ -166,6 +166,18 @@ async def test_llama_cpp_client_has_the_whole_answer_however_often_it_was_cut_of
     assert printed.err.count("cut off after") > 3
 
 
+@requirement("sub.resume-exact", "gone.attached")
+async def test_chat_client_comes_back_to_its_answer_and_leaves_another(capsys):
+    """With OpenAI's own client: a hundred words in two parts, and an answer that ends with its client."""
+    app = create_app(Settings(providers=(ProviderSettings("scripted", dialect="scripted"),)), MemoryStore(), NO_HOME)
+    async with Served(app) as served:
+        await load("chat_client").main(f"{served.url}/v1", "scripted/lorem:100:100")
+    text, ending = capsys.readouterr().out.splitlines()
+
+    assert 100 == len(text.split())
+    assert "cancelled" == ending
+
+
 @requirement("resp.resume", "resp.cancel")
 async def test_responses_client_has_the_whole_answer_however_often_it_was_cut_off(capsys):
     """With OpenAI's own client: a hundred words in one second, some cuts, and a second answer that is stopped."""
