@@ -68,8 +68,7 @@ class ToolServer:
 
     async def tools(self) -> list[McpTool]:
         """Return the server's tools, those that are allowed, under names that every provider takes."""
-        connection = await self._connected()
-        offered = await connection.tools()
+        offered = await self._offered()
         allowed = self.described.tools
         if missing := set(allowed or ()) - {tool.name for tool in offered}:
             logger.warning("the MCP server %s has no tool %s", self.described.name, ", ".join(sorted(missing)))
@@ -79,6 +78,16 @@ class ToolServer:
             McpTool(self, tool.name, name, tool.description or tool.title or "", tool.input_schema)
             for tool, name in zip(wanted, names, strict=True)
         ]
+
+    async def _offered(self) -> list[Any]:
+        """Ask for the tools: each run does, and so finds out that a server has died before anything is lost by it."""
+        connection = await self._connected()
+        try:
+            return await connection.tools()
+        except ToolServerAway:
+            if not connection.is_over:
+                raise
+        return await (await self._connected()).tools()
 
     async def call(self, tool: str, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Call a tool. What goes wrong on the way is told to the model as it is: it may have run."""

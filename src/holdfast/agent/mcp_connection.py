@@ -33,7 +33,6 @@ from mcp.types import (
     TextContent,
     TextResourceContents,
     Tool,
-    ToolListChangedNotification,
 )
 
 from .mcp_described import McpServer, ToolServerAway
@@ -65,7 +64,6 @@ class Connection:
         self._idle = asyncio.Event()
         self._idle.set()
         self._client: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
-        self._tools: list[Tool] | None = None
         self._life = asyncio.create_task(self._live())
         self._life.add_done_callback(self._note_end)
 
@@ -84,10 +82,10 @@ class Connection:
             made = partial(httpx2.AsyncClient, headers=described.headers, timeout=HTTP_TIMES)
             async with await asyncio.to_thread(made) as http:  # it reads certificates, while others would wait
                 transport = streamable_http_client(described.url, http_client=http)
-                async with Client(transport, cache=None, message_handler=self._on_message) as client:
+                async with Client(transport, cache=None) as client:
                     yield client
         else:
-            async with Client(self._started(), cache=None, message_handler=self._on_message) as client:
+            async with Client(self._started(), cache=None) as client:
                 yield client
 
     @asynccontextmanager
@@ -102,10 +100,6 @@ class Connection:
         )
         async with stdio_client(parameters) as (read, write):
             yield _Watched(read, self._end), write
-
-    async def _on_message(self, message: Any) -> None:
-        if isinstance(message, ToolListChangedNotification):
-            self._tools = None
 
     def _note_end(self, life: asyncio.Task[None]) -> None:
         self.is_over = True
@@ -154,9 +148,8 @@ class Connection:
     async def tools(self) -> list[Tool]:
         """Return all tools of the server, page by page."""
         client = await asyncio.shield(self._client)
-        if self._tools is None:
-            self._tools = await self._told(self._listed(client), "list its tools")
-        return self._tools
+        tools: list[Tool] = await self._told(self._listed(client), "list its tools")
+        return tools
 
     async def _listed(self, client: Client) -> list[Tool]:
         tools: list[Tool] = []
