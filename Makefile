@@ -34,7 +34,7 @@ serve: setup ## start the server; HOLDFAST_* variables and ARGS are passed on
 	@exec $(BIN)/holdfast serve $(ARGS)
 
 test: setup-dev ## run the tests
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 check: setup-dev ## check format, lint and types
 	$(BIN)/ruff format --check .
