@@ -168,5 +168,5 @@ async def test_a_screen_reader_is_told_that_it_began_and_how_it_ended(tab, up):
     await expect(tab.page.locator(".chat > [role=status]")).to_contain_text("Cut off.")
 
     heard = await tab.measure("window.heard")
-    assert len(heard) <= 2
+    assert len(heard) < 5  # of fifty words
     assert "Cut off. It reached the length limit." == heard[-1]

@@ -48,6 +48,7 @@ def test_every_example_is_run_by_a_test():
     assert {
         "ag_ui_client",
         "anthropic_client",
+        "chat_client",
         "fastapi_app",
         "llama_cpp_client",
         "own_agent",

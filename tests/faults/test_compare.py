@@ -78,8 +78,8 @@ async def test_the_ends_that_nobody_wrote_down_are_written_down_after_a_crash(tm
         up.models["hangs"] = HANGING
         async with server.client() as client:
             watched = await Compare(client).begin(["up/hangs", "up/echo:done"])
-            await watched.said(0, "half an answer")
             await watched.until("run.settled", pane=1)
+            await watched.said(0, "half an answer")
             await server.kill9()
         await server.restart()
         async with asyncio.timeout(20):
