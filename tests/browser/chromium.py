@@ -12,7 +12,7 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-PATIENCE = 600.0
+PATIENCE = 100.0
 """Seconds for one way of fetching it: behind a wall some of them wait for ever."""
 
 
