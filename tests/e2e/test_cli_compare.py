@@ -209,7 +209,8 @@ async def test_ctrl_c_at_the_vote_reveals_without_one(shell):
         await terminal.shows("up/a")
         assert 0 == await terminal.ended()
 
-    assert "best" not in terminal.screen.partition("without a vote: ")[2]
+    # From the last of them on: what is asked may be drawn twice where the key comes while it is being drawn.
+    assert "best" not in terminal.screen.rpartition("without a vote: ")[2]
 
 
 async def test_ctrl_c_stops_every_pane_and_keeps_what_there_is(shell, up):
