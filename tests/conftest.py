@@ -1,6 +1,11 @@
-"""What every test gets: the requirement marker, and an error where our code blocks the event loop."""
+"""What every test gets: the requirement marker, and an error where our code blocks the event loop.
+
+What only some get: a second try, where processes that are not ours to schedule take part.
+"""
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
@@ -10,9 +15,35 @@ from hypothesis import settings
 settings.register_profile("holdfast", deadline=None)
 settings.load_profile("holdfast")
 
+SECOND_TRY = ("browser", "e2e", "faults")
+"""Suites that drive other processes: a browser, node, other people's servers. A machine can starve those for a while.
+In every other suite a test that fails once has found something."""
+LIMIT = pytest.StashKey[Any]()
+
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "requirement(*ids): the promises of tests/requirements.py that the test proves")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.option.usepdb:
+        return  # who debugs wants the first failure
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here) and item.path.relative_to(here).parts[0] in SECOND_TRY:
+            item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> None:
+    item.stash[LIMIT] = settings
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A second try has as long as the first: pytest-timeout takes its timer away at the first failure."""
+    if getattr(item, "execution_count", 1) > 1 and LIMIT in item.stash:
+        item.config.hook.pytest_timeout_set_timer(item=item, settings=item.stash[LIMIT])
 
 
 @pytest.fixture(scope="session", autouse=True)
