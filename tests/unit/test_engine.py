@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from contextlib import aclosing
+from random import Random
 
 import pytest
 
@@ -33,6 +34,7 @@ from holdfast.store import RunRecord
 from holdfast.store.memory import MemoryStore
 from holdfast.store.sqlite import SqliteStore
 from tests.requirements import requirement
+from tests.simulation.loop import SeededLoop
 
 SURROGATE = "\ud83c"  # half an emoji
 
@@ -64,18 +66,18 @@ async def forever(*items):
 
 async def ended(run):
     """How it ended, within a time in which every one of these tests has to end."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         return await run.settled()
 
 
 async def heard(run, after=0):
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         return [event async for _, event in run.read(after)]
 
 
 async def spoken(run, text):
     """Wait until a reader can see this text."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         async with aclosing(run.read()) as events:
             async for _ in events:
                 if run.text == text:
@@ -552,18 +554,24 @@ async def test_a_source_that_is_silent_from_the_start_has_failed_after_the_idle_
         assert ("", "upstream_stalled") == (settlement.text, settlement.error.code)
 
 
-async def test_each_event_moves_the_idle_limit():
-    """A slow source is not a silent one: this one takes three times the limit in all."""
+def test_each_event_moves_the_idle_limit():
+    """A slow source is not a silent one: this one takes three times the limit in all, by a clock that no load slows."""
 
     async def slow():
         for _ in range(15):
             yield "a"
             await asyncio.sleep(0.02)
 
-    async with Engine(limits=Limits(idle=0.1)) as engine:
-        settlement = await ended(await engine.start(slow()))
+    async def world():
+        async with Engine(limits=Limits(idle=0.1)) as engine:
+            settlement = await ended(await engine.start(slow()))
 
-        assert (Completed, "a" * 15) == (type(settlement), settlement.text)
+            assert (Completed, "a" * 15) == (type(settlement), settlement.text)
+
+    clock = SeededLoop(Random(0), disorder=0.0)
+    clock.run(world())
+
+    assert 0.3 <= clock.time() < 0.4
 
 
 async def test_a_source_that_goes_on_talking_has_failed_at_the_deadline(keep):
@@ -574,7 +582,7 @@ async def test_a_source_that_goes_on_talking_has_failed_at_the_deadline(keep):
             yield "a"
             await asyncio.sleep(0.005)
 
-    async with Engine(MemoryStore(), limits=Limits(idle=0.1, deadline=0.15)) as engine:
+    async with Engine(MemoryStore(), limits=Limits(idle=30.0, deadline=0.15)) as engine:
         run = await engine.start(talkative(), keep=keep)
         settlement = await ended(run)
 
