@@ -230,6 +230,12 @@ REQUIREMENTS: dict[str, str] = {
         "In a real browser: the page's text is the log's; stop, reload, tabs in step, a killed server and a lost "
         "network lose and repeat no word."
     ),
+    "ui.browser-sessions": (
+        "In a real browser: sessions are renamed, pinned, searched, exported to the letter; deleted with a way back."
+    ),
+    "ui.browser-composer": (
+        "In a real browser: pictures, models, instructions and parameters reach the model; what was typed is not lost."
+    ),
     "ui.browser-turns": "In a real browser: queue, interrupt, edit, answer again, branches, fork; by keyboard alone.",
     "ui.browser-truth": "In a real browser: only what completed looks like success, and the rest says why.",
     "ui.browser-access": (

@@ -120,16 +120,27 @@ function SessionList() {
 
 function SessionLine({ session }: { session: ListedSession }) {
   const [isRenaming, setRenaming] = useState(false);
+  const link = useRef<HTMLAnchorElement>(null);
+  const isToFocus = useRef(false);
+  useLayoutEffect(() => {
+    if (isToFocus.current && !isRenaming) link.current!.focus(); // where the keyboard came from
+    isToFocus.current = false;
+  }, [isRenaming]);
   const isCurrent = place.value.id === session.id;
   const title = session.title || "New chat";
   const remove = () => {
     removeWithUndo(session.id, () => isCurrent && navigate(`/s/${session.id}`));
     if (isCurrent) navigate("/");
   };
-  if (isRenaming) return <Rename session={session} onDone={() => setRenaming(false)} />;
+  const onRenamed = (isByKey: boolean) => {
+    isToFocus.current = isByKey;
+    setRenaming(false);
+  };
+  if (isRenaming) return <Rename session={session} onDone={onRenamed} />;
   return (
     <li class={`session ${isCurrent ? "is-current" : ""}`}>
       <a
+        ref={link}
         href={`/s/${session.id}`}
         aria-current={isCurrent ? "page" : undefined}
         title={title}
@@ -164,13 +175,14 @@ function SessionLine({ session }: { session: ListedSession }) {
   );
 }
 
-function Rename({ session, onDone }: { session: ListedSession; onDone: () => void }) {
+function Rename({ session, onDone }: { session: ListedSession; onDone: (isByKey: boolean) => void }) {
   const input = useRef<HTMLInputElement>(null);
+  const isByKey = useRef(false);
   useLayoutEffect(() => input.current!.select(), []);
   const save = () => {
     const title = input.current!.value.trim();
     if (title && title !== session.title) rename(session.id, title).catch(complain);
-    onDone();
+    onDone(isByKey.current);
   };
   return (
     <li class="session">
@@ -185,6 +197,7 @@ function Rename({ session, onDone }: { session: ListedSession; onDone: () => voi
           if (event.key === "Escape") event.currentTarget.value = session.title;
           if (event.key !== "Enter" && event.key !== "Escape") return;
           event.preventDefault();
+          isByKey.current = true;
           event.currentTarget.blur();
         }}
       />

@@ -1,0 +1,315 @@
+"""The list of sessions by hand: renamed, pinned, deleted with a way back, searched, walked, saved as a file."""
+
+import asyncio
+import json
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Locator, expect
+
+from tests.browser.tab import Tab
+from tests.requirements import requirement
+from tests.support.native import Native
+from tests.support.upstream import Delta, Gate, Hang, Headers, ReasoningDelta, Role, answer
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
+
+
+def line(tab: Tab, title: str) -> Locator:
+    """A session's line in the list."""
+    return tab.page.locator(".session").filter(has=tab.page.get_by_text(title, exact=True))
+
+
+def in_group(tab: Tab, group: str, title: str) -> Locator:
+    return tab.page.get_by_role("region", name=group, exact=True).get_by_text(title, exact=True)
+
+
+async def choose(tab: Tab, title: str, action: str) -> None:
+    """From the menu of a session's line."""
+    await line(tab, title).get_by_role("button", name=f"Actions for {title}").click()
+    await tab.page.get_by_role("menuitem", name=action, exact=True).click()
+
+
+async def listed(tab: Tab, api: Native, *titles: str) -> list[str]:
+    """New sessions of these titles, which the tab lists; their ids."""
+    ids = [await api.new_session(title=title, model="up/m") for title in titles]
+    await tab.page.reload()
+    for title in titles:
+        await expect(line(tab, title)).to_be_visible()
+    return ids
+
+
+async def is_there(api: Native, session: str) -> bool:
+    return 200 == (await api.client.get(f"/api/sessions/{session}")).status
+
+
+async def gone(api: Native, session: str) -> None:
+    """Wait until the server no longer has it."""
+    async with asyncio.timeout(40):
+        while True:
+            if not await is_there(api, session):
+                return
+            await asyncio.sleep(0.1)
+
+
+# renaming and pinning
+
+
+@requirement("ui.browser-sessions")
+async def test_a_session_is_renamed_and_every_tab_and_the_server_know_it(tab, new_tab, api):
+    """Its name is the list's, the page's and the server's, and Esc leaves it as it was."""
+    (session,) = await listed(tab, api, "Bladder wrack")
+    await tab.open(f"/s/{session}")
+    await choose(tab, "Bladder wrack", "Rename")
+    field = tab.page.get_by_label("Title", exact=True)
+    await expect(field).to_be_focused()
+    await field.fill("Never mind")
+    await field.press("Escape")
+    await expect(line(tab, "Bladder wrack")).to_be_visible()
+    await choose(tab, "Bladder wrack", "Rename")
+    await field.fill("  كِلْب البحر <b>kelp</b> ")
+    await field.press("Enter")
+
+    await expect(tab.page).to_have_title("كِلْب البحر <b>kelp</b> · Holdfast")
+    assert "كِلْب البحر <b>kelp</b>" == (await api.session(session))["title"]
+    await expect(line(await new_tab(), "كِلْب البحر <b>kelp</b>")).to_be_visible()
+
+
+@requirement("ui.browser-sessions")
+async def test_a_session_is_renamed_with_the_keyboard_alone(tab, api):
+    """Its line, its menu, its new name; and the keyboard is then where it was, not at the top of the page."""
+    (session,) = await listed(tab, api, "Sea lettuce")
+    keys = tab.page.keyboard
+    await line(tab, "Sea lettuce").get_by_role("link").focus()
+    await keys.press("Tab")
+    await keys.press("Enter")
+    await expect(tab.page.get_by_role("menuitem", name="Pin", exact=True)).to_be_focused()
+    await keys.press("ArrowDown")
+    await expect(tab.page.get_by_role("menuitem", name="Rename", exact=True)).to_be_focused()
+    await keys.press("Enter")
+    await expect(tab.page.get_by_label("Title", exact=True)).to_be_focused()
+    await keys.type("Sea beet")
+    await keys.press("Enter")
+
+    await expect(line(tab, "Sea beet").get_by_role("link")).to_be_focused()
+    assert "Sea beet" == (await api.session(session))["title"]
+
+
+@requirement("ui.browser-sessions")
+async def test_a_pinned_session_stands_first_until_it_is_unpinned(tab, api):
+    """Newer sessions do not push it down, and a reload does not forget it."""
+    session, _ = await listed(tab, api, "Dulse", "Pepper dulse")
+    await choose(tab, "Dulse", "Pin")
+    await expect(in_group(tab, "Pinned", "Dulse")).to_be_visible()
+    await tab.page.reload()
+    await expect(in_group(tab, "Pinned", "Dulse")).to_be_visible()
+    assert await tab.page.locator(".sessions h2").first.text_content() == "Pinned"
+    assert True is (await api.session(session))["pinned"]
+    await choose(tab, "Dulse", "Unpin")
+
+    await expect(in_group(tab, "Pinned", "Dulse")).to_have_count(0)
+    await expect(in_group(tab, "Today", "Dulse")).to_be_visible()
+    assert False is (await api.session(session))["pinned"]
+
+
+@requirement("ui.browser-sessions")
+@pytest.mark.parametrize(
+    ("days", "group"), [(0, "Today"), (1, "Yesterday"), (5, "The last 7 days"), (20, "The last 30 days")]
+)
+async def test_sessions_stand_under_the_words_that_people_use_for_when(new_tab, api, days, group):
+    """By the reader's own clock."""
+    session = await api.new_session(title=f"Made {days} days ago")
+    made = datetime.fromisoformat((await api.session(session))["updated_at"])
+    tab = await new_tab(None, timezone_id="UTC")
+    await tab.page.clock.set_fixed_time(made + timedelta(days=days))
+    await tab.open("/")
+
+    await expect(in_group(tab, group, f"Made {days} days ago")).to_be_visible()
+
+
+@requirement("ui.browser-sessions")
+async def test_a_session_that_is_being_answered_says_so_in_the_list(tab, new_tab, api, up):
+    """Whoever started it, and wherever: one sees it without opening it."""
+    (session,) = await listed(tab, api, "Thongweed")
+    up.enqueue([Headers(), Role(), Delta("Half"), Gate("badge"), *answer(" done")[2:]])
+    run = await api.start(session, "Go", "up/m")
+    running = line(tab, "Thongweed").locator(".running")
+    await tab.page.reload()
+    await expect(running).to_be_visible()
+    await expect(running).to_contain_text("running")
+    up.open("badge")
+    await api.settled(run)
+    await tab.page.reload()
+
+    await expect(line(tab, "Thongweed")).to_be_visible()
+    await expect(running).to_have_count(0)
+
+
+# deleting
+
+
+@requirement("ui.browser-sessions")
+async def test_what_is_deleted_comes_back_with_undo(tab, api, up):
+    """Its page too, with every word; and it is not deleted a little later after all."""
+    up.enqueue(answer("Kept."))
+    (session,) = await listed(tab, api, "Oarweed")
+    await api.settled(await api.start(session, "Keep this", "up/m"))
+    await tab.open(f"/s/{session}")
+    await tab.sees_ending("completed", "Kept.")
+    deletions: list[str] = []
+    tab.page.on("request", lambda request: deletions.append(request.url) if request.method == "DELETE" else None)
+    await choose(tab, "Oarweed", "Delete")
+    await expect(line(tab, "Oarweed")).to_have_count(0)
+    await expect(tab.messages).to_have_count(0)
+    await tab.press("Undo")
+
+    await expect(line(tab, "Oarweed")).to_be_visible()
+    await tab.sees_ending("completed", "Kept.")
+    assert ["Keep this", "Kept."] == await tab.transcript()
+    await tab.page.close()
+    assert [] == deletions
+    assert await is_there(api, session)
+
+
+@requirement("ui.browser-sessions")
+async def test_without_undo_it_is_deleted(tab, api, up):
+    """After the time in which one can think again, at the server too; other sessions stay."""
+    session, other = await listed(tab, api, "Dabberlocks", "Carrageen")
+    await choose(tab, "Dabberlocks", "Delete")
+    await expect(tab.page.get_by_text("Deleted “Dabberlocks”")).to_be_visible()
+    assert await is_there(api, session)
+    await gone(api, session)
+
+    await expect(tab.page.get_by_text("Deleted “Dabberlocks”")).to_have_count(0)
+    await tab.page.reload()
+    await expect(line(tab, "Carrageen")).to_be_visible()
+    await expect(line(tab, "Dabberlocks")).to_have_count(0)
+    assert await is_there(api, other)
+
+
+@requirement("ui.browser-sessions")
+@pytest.mark.parametrize("way", ["close", "reload"])
+async def test_who_leaves_before_that_time_is_over_has_deleted_it(tab, api, way):
+    """A closed tab cannot be asked again, and what was said to be deleted must not be back tomorrow."""
+    (session,) = await listed(tab, api, f"Laver {way}")
+    await choose(tab, f"Laver {way}", "Delete")
+    await expect(line(tab, f"Laver {way}")).to_have_count(0)
+    if way == "close":
+        await tab.page.close(run_before_unload=True)
+    else:
+        await tab.page.reload()
+        await expect(line(tab, f"Laver {way}")).to_have_count(0)
+
+    await gone(api, session)
+
+
+@requirement("ui.browser-sessions", "hist.delete-during-run")
+async def test_deleting_a_session_ends_its_answer(tab, api, up):
+    """Nothing is paid for that nobody can read."""
+    up.enqueue([Headers(), Role(), Delta("Half"), Hang()])
+    (session,) = await listed(tab, api, "Furbelows")
+    await tab.open(f"/s/{session}")
+    await tab.say("Go")
+    await tab.reads("Half")
+    asked = up.requests[-1]
+    await choose(tab, "Furbelows", "Delete")
+    await gone(api, session)
+
+    async with asyncio.timeout(20):
+        await asked.closed.wait()
+    assert "client" == asked.closed_by
+
+
+# searching
+
+
+@requirement("ui.browser-sessions")
+async def test_titles_and_contents_are_searched_and_walked_with_the_keyboard(tab, api, up):
+    """Mod-K, some letters, the arrows, Enter: no hand leaves the keyboard."""
+    said, answered, titled = await listed(tab, api, "Of shells", "Of stones", "Of the quuxfish")
+    up.enqueue(answer("Nothing."), answer("It is called a Quuxfish, they say."))
+    await api.settled(await api.start(said, "What is a quuxfish?", "up/m"))
+    await api.settled(await api.start(answered, "What is that?", "up/m"))
+    keys = tab.page.keyboard
+    await keys.press("Control+k")
+    await expect(tab.page.locator("#search")).to_be_focused()
+    await keys.type("quuxfish")
+    found = tab.page.locator(".session .title")
+    await expect(found).to_have_count(3)
+    assert {"Of shells", "Of stones", "Of the quuxfish"} == set(await found.all_text_contents())
+
+    order = await found.all_text_contents()
+    links = tab.page.locator(".session a")
+    await keys.press("ArrowDown")
+    await expect(links.nth(0)).to_be_focused()
+    await keys.press("ArrowDown")
+    await expect(links.nth(1)).to_be_focused()
+    await keys.press("ArrowUp")
+    await keys.press("ArrowUp")
+    await expect(tab.page.locator("#search")).to_be_focused()
+    await keys.press("ArrowDown")
+    await keys.press("ArrowDown")
+    await keys.press("ArrowDown")
+    await expect(links.nth(2)).to_be_focused()
+    await keys.press("Enter")
+    ids = {"Of shells": said, "Of stones": answered, "Of the quuxfish": titled}
+    await expect(tab.page).to_have_url(tab.page.url.partition("/s/")[0].rstrip("/") + f"/s/{ids[order[2]]}")
+
+
+@requirement("ui.browser-sessions")
+async def test_a_search_that_finds_nothing_says_so_and_esc_gives_the_list_back(tab, api):
+    """An empty list without a word looks like lost chats."""
+    await listed(tab, api, "Tangle")
+    await tab.page.keyboard.press("Control+k")
+    await tab.page.keyboard.type("no such thing as this")
+    await expect(tab.page.get_by_text("Nothing found.")).to_be_visible()
+    await tab.page.keyboard.press("Escape")
+
+    await expect(line(tab, "Tangle")).to_be_visible()
+    await expect(tab.page.locator("#search")).to_have_value("")
+
+
+# taking it elsewhere
+
+
+async def exported(tab: Tab, kind: str) -> tuple[str, str]:
+    """The name and the text of the file that the browser saved."""
+    await tab.page.get_by_role("button", name="Session", exact=True).click()
+    async with tab.page.expect_download() as saving:
+        await tab.page.get_by_role("menuitem", name=f"Export as {kind}").click()
+    download = await saving.value
+    return download.suggested_filename, Path(await download.path()).read_bytes().decode()
+
+
+@requirement("ui.browser-sessions")
+async def test_an_export_holds_the_words_of_the_log(new_tab, api, up):
+    """As Markdown, to be read, and as JSON, with all that the server knows: the words are the log's, to the letter."""
+    whole = "Two  spaces,\ttabs, ünïcödé 🌊, <b>&amp;\n\n```python\nprint('# not a heading')\n```"
+    half = "The tide comes in"
+    up.enqueue([Headers(), Role(), ReasoningDelta("Hm."), *answer(whole)[2:]], [Headers(), Role(), Delta(half), Hang()])
+    session = await api.new_session(title="Tides: a/b", model="up/m", system="Be brief.\nBe kind.")
+    first = await api.start(session, "One\n\nquestion", "up/m")
+    await api.settled(first)
+    second = await api.start(session, "Another", "up/m")
+    await api.shown(second, half)
+    await api.stop(second)
+    tab = await new_tab(f"/s/{session}")
+    await tab.sees_ending("stopped", half)
+    logs = [await words(api, run) for run in (first, second)]
+    markdown_name, markdown = await exported(tab, "Markdown")
+    json_name, text = await exported(tab, "JSON")
+
+    assert [whole, half] == logs
+    assert ("Tides ab.md", "Tides ab.json") == (markdown_name, json_name)
+    head = "# Tides: a/b\n\n> Be brief.\n> Be kind.\n\n## You\n\nOne\n\nquestion\n\n## up/m\n\n"
+    assert f"{head}{logs[0]}\n\n## You\n\nAnother\n\n## up/m\n\n{logs[1]}\n\n*Stopped.*\n" == markdown
+    assert await api.session(session) == json.loads(text)
+    assert ["One\n\nquestion", logs[0], "Another", logs[1]] == [
+        said["content"] for said in json.loads(text)["messages"]
+    ]
+
+
+async def words(api: Native, run: str) -> str:
+    frames = [frame for frame in await api.replay(run) if frame.event == "text.delta"]
+    return "".join(frame.json()["text"] for frame in frames)
