@@ -690,6 +690,46 @@ def test_no_query_reads_a_whole_table(name, tmp_path):
     assert [] == scans
 
 
+async def test_a_word_is_indexed_once_for_each_session_however_often_it_is_said(tmp_path):
+    """A search looks for sessions. One that had to pass ten million mentions of a common word took three seconds."""
+    async with opened(tmp_path) as store:
+        for name in ("a", "b"):
+            said = [Message(id=f"m{n}", role="user", content=f"the same words and item{n}") for n in range(30)]
+            await store.copy_session(Session(id=name, owner="o", title="the same title"), said)
+        later = RunRecord(id="r", owner="o", session_id="a", message_id="answer")
+        await store.create_run(later, [Message(id="last", role="user", content="the same words, later")])
+
+        assert {"the": 4, "words": 2, "item7": 2, "later": 1} == mentions(store.path, "the", "words", "item7", "later")
+        for query in ("the same", "words item29", "later", "wor lat"):
+            assert "a" in [found.id for found in await store.list_sessions("o", query=query)]
+        assert ["a"] == [found.id for found in await store.list_sessions("o", query="words later")]
+
+
+def mentions(path, *words):
+    """How many entries of the index have a word."""
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE VIRTUAL TABLE temp.vocabulary USING fts5vocab (main, search, row)")
+        count = "SELECT doc FROM vocabulary WHERE term = ?"
+        return {word: db.execute(count, (word,)).fetchone()[0] for word in words}
+
+
+async def test_words_that_an_answer_gained_are_found_beside_those_that_it_had(tmp_path):
+    """Entries are added to when an answer is continued: nothing that later messages leave to it may be lost."""
+    async with opened(tmp_path) as store:
+        await store.create_session(Session(id="s", owner="o"))
+        run = await store.create_run(RunRecord(id="r", owner="o", session_id="s", message_id="m"))
+        answer = Message(id="m", role="assistant", content="first words", partial=True)
+        await store.settle(
+            "r", run.epoch, seq=1, settlement=Stopped(text="first words", by="user"), message=answer, now=1.0
+        )
+        again = await store.create_run(RunRecord(id="r2", owner="o", session_id="s", message_id="m"))
+        more = Message(id="m", role="assistant", content=" and more")
+        await store.settle("r2", again.epoch, seq=1, settlement=Completed(text=" and more"), message=more, now=2.0)
+
+        for query in ("first", "words", "more"):
+            assert ["s"] == [found.id for found in await store.list_sessions("o", query=query)], query
+
+
 # the whole store against a model of it
 
 SESSIONS, RUNS, MESSAGES = ["s1", "s2"], [f"r{n}" for n in range(6)], [f"m{n}" for n in range(8)]

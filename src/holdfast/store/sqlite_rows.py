@@ -175,6 +175,8 @@ class _Session:
         self.feed_n: int = row["feed_n"]
         self.queue_n: int = row["queue_n"]
         self.session = _session(row)
+        self.words: set[str] | None = None
+        """The words of its messages that the index has; None as long as nobody has looked."""
 
     def change(self, **changes: Any) -> None:
         self.session = replace(self.session, **changes)
@@ -401,7 +403,7 @@ class Writing(Reading):
             session = replace(session, head_id=messages[-1].id)
         self._db.execute(self._sql["insert_session"], _session_values(session))
         it = self._require_session(session.id)
-        self._index(it, 0, session.title)
+        self._index(it, 0, rules.words(session.title))
         for message in messages:
             self._insert_message(it, message)
         self._save(it)
@@ -449,7 +451,7 @@ class Writing(Reading):
         if title != it.session.title:
             it.change(title=title)
             self._rows("unindex_title", session=it.n)
-            self._index(it, 0, title)
+            self._index(it, 0, rules.words(title))
 
     # messages, the feed and the index
 
@@ -467,14 +469,13 @@ class Writing(Reading):
     def _insert_message(self, it: _Session, message: Message) -> None:
         it.message_n += 1
         self._rows("insert_message", session=it.n, n=it.message_n, id=message.id, body=_encode(message))
-        self._index(it, it.message_n, rules.text_of(message))
+        self._index_message(it, it.message_n, message)
 
     def _change(self, it: _Session, message: Message) -> None:
         (row,) = self._rows("message", session=it.n, id=message.id)
         number, message = row["n"], rules.continued(_decode_message(row["body"]), message)
         self._rows("change_message", session=it.n, n=number, body=_encode(message))
-        self._rows("forget_words", session=it.n, n=number)
-        self._index(it, number, rules.text_of(message))
+        self._index_again(it, number, message)
         self._tell(it, ("message.changed", None), number)
 
     def _tell(self, it: _Session, item: tuple[str, dict[str, Any] | None], message: int | None = None) -> None:
@@ -482,8 +483,32 @@ class Writing(Reading):
         data = None if item[1] is None else _encode(item[1])
         self._rows("tell", session=it.n, n=it.feed_n, type=item[0], data=data, message=message)
 
-    def _index(self, it: _Session, number: int, text: str) -> None:
-        if it.session.kind == "chat" and number < _MOST_INDEXED and (words := rules.words(text)):
+    def _index_message(self, it: _Session, number: int, message: Message, already: Sequence[str] = ()) -> None:
+        """Add the words that the session has not said before: a search looks for sessions, so one mention is enough.
+
+        Without that, a word that everybody uses would be found in each of ten million messages.
+        """
+        if it.session.kind != "chat":
+            return
+        known = self._known_words(it)
+        fresh = [word for word in rules.words(rules.text_of(message)) if word not in known]
+        known.update(fresh)
+        self._index(it, number, [*already, *fresh])
+
+    def _known_words(self, it: _Session) -> set[str]:
+        if it.words is None:
+            it.words = set(_words(self._rows("words", session=it.n)))
+        return it.words
+
+    def _index_again(self, it: _Session, number: int, message: Message) -> None:
+        """Add the words of a message that was continued to those that it gave before."""
+        already = _words(self._rows("words_of", session=it.n, n=number))
+        self._known_words(it)  # before they are forgotten
+        self._rows("forget_words", session=it.n, n=number)
+        self._index_message(it, number, message, already)
+
+    def _index(self, it: _Session, number: int, words: Sequence[str]) -> None:
+        if it.session.kind == "chat" and number < _MOST_INDEXED and words:
             self._rows("index", session=it.n, n=number, words=" ".join(words))
 
     # documents
@@ -555,6 +580,10 @@ def _document(row: sqlite3.Row) -> Document:
 
 def _session_values(session: Session) -> dict[str, Any]:
     return asdict(session) | {"params": _encode(session.params)}
+
+
+def _words(rows: Sequence[sqlite3.Row]) -> list[str]:
+    return [word for row in rows for word in row["words"].split(" ")]
 
 
 def _data(row: sqlite3.Row) -> dict[str, Any]:

@@ -103,6 +103,12 @@ AND n IN (SELECT rowid >> 20 FROM search WHERE search MATCH ?)
 -- name: index
 INSERT INTO search (rowid, words) VALUES ((:session << 20) + :n, :words)
 
+-- name: words
+SELECT words FROM search WHERE rowid BETWEEN (:session << 20) + 1 AND (:session << 20) + (1 << 20) - 1
+
+-- name: words_of
+SELECT words FROM search WHERE rowid = (:session << 20) + :n
+
 -- name: unindex_title
 DELETE FROM search WHERE rowid = :session << 20
 
