@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import machine, report
-from bench.instruments import Failed, Upstream, run_client
+from bench.instruments import Failed, Upstream
 from bench.scenarios import MODELS, SCENARIOS, Figures, Scenario
 from bench.targets import DEFAULT, TARGETS, Target
 
@@ -93,7 +93,7 @@ def _measure_once(scenario: Scenario, kind: type[Target], upstream: Upstream, se
     """A fresh process for each measurement, warmed up with streams that are not counted."""
     target = kind(upstream.port, MODELS)
     try:
-        run_client(target.port, streams=50, requests=400, model="flat:100", timeout=10)
+        target.load(**target.warm_up, model="flat:100", timeout=10)
         if leaked := upstream.still_active():
             raise Failed(f"{leaked} upstream streams are open after the warm-up")
         figures = scenario.measure(target, upstream, seconds)

@@ -18,10 +18,11 @@ class Http:
     def __init__(self, port: int) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
 
-    def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    def call(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
         """The status and the decoded answer."""
         text = None if body is None else json.dumps(body)
-        self._connection.request(method, path, text, {"Content-Type": "application/json"} if text else {})
+        kind = {"Content-Type": "application/json"} if text else {}
+        self._connection.request(method, path, text, kind | (headers or {}))
         answer = self._connection.getresponse()
         raw = answer.read()
         return answer.status, json.loads(raw) if raw[:1] in (b"{", b"[") else raw
@@ -95,10 +96,13 @@ class Upstream:
         self._process.wait()
 
 
-def run_client(port: int, **options: Any) -> dict[str, Any]:
-    """Runs the load client to its end: `streams=16, model="flat:100"` become `--streams 16 --model flat:100`."""
+def run_client(port: int, within: float = 600, **options: Any) -> dict[str, Any]:
+    """Runs the load client to its end: `streams=16, model="flat:100"` become `--streams 16 --model flat:100`.
+
+    A list gives the option once for each of its items.
+    """
     process = _start_client(port, options)
-    return _result(process, timeout=600)
+    return _result(process, within)
 
 
 @contextmanager
@@ -118,14 +122,20 @@ def _start_client(port: int, options: dict[str, Any]) -> subprocess.Popen[str]:
     command = [str(build("client")), "--port", str(port)]
     for name, value in options.items():
         flag = "--" + name.rstrip("_").replace("_", "-")
-        command += [flag] if value is True else [flag, str(value)]
+        for each in value if isinstance(value, list) else [value]:
+            command += [flag] if each is True else [flag, str(each)]
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=machine.pin_load
     )
 
 
 def _result(process: subprocess.Popen[str], timeout: float) -> dict[str, Any]:
-    output, errors = process.communicate(timeout=timeout)
+    try:
+        output, errors = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise Failed(f"too slow: the load took longer than {timeout:.0f} s") from None
     if process.returncode:
         raise Failed(f"the load client failed: {errors}")
     return dict(json.loads(output))

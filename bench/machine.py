@@ -1,8 +1,10 @@
 """The machine: which core does what, what a process costs, and what the figures were measured on."""
 
+import ctypes
 import os
 import platform
 import resource
+import signal
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,10 +15,18 @@ TICK = os.sysconf("SC_CLK_TCK")
 CORES = sorted(os.sched_getaffinity(0))
 TARGET_CORE, LOAD_CORE = CORES[0], CORES[-1]
 ROOT = Path(__file__).parent.parent
+PR_SET_PDEATHSIG = 1
 
 
 def pin_target() -> None:
     os.sched_setaffinity(0, {TARGET_CORE})
+
+
+def become_target() -> None:
+    """For a fresh process: a group of its own, so that all of it can be ended, and an end with whoever measures it."""
+    os.setsid()
+    pin_target()
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def pin_load() -> None:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench import machine
-from bench.instruments import Failed, Http, Upstream, background, run_client
+from bench.instruments import Failed, Http, Upstream
 from bench.targets import Target
 
 Figures = dict[str, float]
 
 ENDLESS = "paced:1000000:50"
 HEARTBEAT = "idle:1000000:1000"
-MODELS = ["flat:8", "flat:100", "flat:2000", ENDLESS, HEARTBEAT, "json", "silent", "mute"]
+MODELS = ["bench", "flat:8", "flat:100", "flat:2000", ENDLESS, HEARTBEAT, "json", "silent", "mute"]
 
 IDLE_STREAMS = 1000
 LIVE_STREAMS = 200
@@ -58,7 +58,7 @@ def _streams(target: Target, upstream: Upstream, **load: Any) -> Figures:
     """Runs the client once. CPU is counted from its start to its end, and so are the chunks it is divided by."""
     upstream.reset()
     before = _clocks(target, upstream)
-    seen = run_client(target.port, **load)
+    seen = target.load(**load)
     wall, target_cpu, upstream_cpu, target_core, load_core = (
         after - at for after, at in zip(_clocks(target, upstream), before, strict=True)
     )
@@ -98,7 +98,7 @@ def idle(target: Target, upstream: Upstream, seconds: float) -> Figures:
     """Memory before and with many open streams that say one token a second."""
     assert target.pid
     before = machine.memory(target.pid)
-    with background(target.port, streams=IDLE_STREAMS, model=HEARTBEAT, ramp=1, for_=120):
+    with target.background(streams=IDLE_STREAMS, model=HEARTBEAT, ramp=1, for_=120):
         upstream.wait_active(IDLE_STREAMS, 60)
         time.sleep(max(2.0, seconds))
         cpu_before, start = target.cpu_seconds(), time.monotonic()
@@ -151,14 +151,14 @@ def leave_mute(target: Target, upstream: Upstream, seconds: float) -> Figures:
 
 def _leave(target: Target, upstream: Upstream, marker: str, **how: Any) -> Figures:
     with _live_streams(target, upstream):
-        seen = run_client(target.port, streams=20, requests=CLOSES, ramp=0.2, think=37, marker=marker, **how)
+        seen = target.load(streams=20, requests=CLOSES, ramp=0.2, think=37, marker=marker, **how)
         return _closes(upstream, {left["marker"]: left["at"] for left in seen["leaves"]})
 
 
 @contextmanager
 def _live_streams(target: Target, upstream: Upstream) -> Iterator[None]:
     """Holds the load that closes are measured under, from the moment all of it has reached the upstream."""
-    with background(target.port, streams=LIVE_STREAMS, model=ENDLESS, ramp=0.5, marker="live", for_=120):
+    with target.background(streams=LIVE_STREAMS, model=ENDLESS, ramp=0.5, marker="live", for_=120):
         upstream.wait_active(LIVE_STREAMS)
         yield
 

@@ -3,16 +3,19 @@
 import importlib.util
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import AbstractContextManager, suppress
+from http.client import HTTPException
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from bench import machine
-from bench.instruments import Failed, Http
+from bench.instruments import Failed, Http, background, run_client
 
 
 class Target:
@@ -20,14 +23,24 @@ class Target:
 
     name: ClassVar[str]
     health: ClassVar[str] = "/v1/models"
+    prefix: ClassVar[str] = "/v1"
+    api_key: str = ""
     native: ClassVar[bool] = False
     """Whether it has our API, with runs that can be stopped by name."""
+    patience: ClassVar[float] = 40
+    """Seconds it may take to start."""
+    within: ClassVar[float] = 600
+    """Seconds any load on it may take before it counts as too slow."""
+    warm_up: ClassVar[dict[str, Any]] = {"streams": 50, "requests": 400}
+    """The load before each measurement, which is not counted."""
+    live_streams: ClassVar[int | None] = None
+    """Streams it can hold while closes are measured, where those of the scenario are too many for it."""
 
     def __init__(self, upstream_port: int, models: list[str]) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="holdfast-bench-")
         self.folder = Path(self._folder.name)
         self.upstream_port, self.models = upstream_port, models
-        self.port = _free_port()
+        self.port = free_port()
         self._output = (self.folder / "output").open("w+")
         self._process = self._start()
         self.started_in = self._wait_ready()
@@ -44,6 +57,47 @@ class Target:
         return {}
 
     @property
+    def base_url(self) -> str:
+        """What an OpenAI SDK is given."""
+        return f"http://127.0.0.1:{self.port}{self.prefix}"
+
+    @property
+    def model(self) -> str:
+        """What requests have to ask for; the first model of those it was started with reaches the upstream."""
+        return self.models[0]
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What each request carries."""
+        return {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+
+    @property
+    def upstream(self) -> str:
+        return f"http://127.0.0.1:{self.upstream_port}"
+
+    def request(self) -> dict[str, Any]:
+        """What the load client must know to ask it: `path`, `header`, `body`."""
+        return {}
+
+    def ready(self) -> bool:
+        """Whether it takes requests by now."""
+        http = Http(self.port)
+        try:
+            return http.call("GET", self.health)[0] == 200
+        except (OSError, HTTPException):
+            return False
+        finally:
+            http.close()
+
+    def load(self, **options: Any) -> dict[str, Any]:
+        """Runs the load client against it to the client's end."""
+        return run_client(self.port, self.within, **self.request(), **options)
+
+    def background(self, **options: Any) -> AbstractContextManager[None]:
+        """Keeps a load up while the block runs."""
+        return background(self.port, **self.request(), **options)
+
+    @property
     def pid(self) -> int | None:
         return self._process.pid if self._process else None
 
@@ -53,42 +107,46 @@ class Target:
     def stop(self) -> None:
         if self._process:
             self._process.terminate()
-            try:
+            with suppress(subprocess.TimeoutExpired):
                 self._process.wait(15)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+        self.kill()
         self._output.close()
         self._folder.cleanup()
 
+    def kill(self) -> None:
+        """Ends it and all that it started, as a crash would: nothing of it gets a last word."""
+        if self._process:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+    def restart(self) -> None:
+        """Starts it again, after a kill, with the port and the folder it had."""
+        self._process = self._start()
+        self.started_in = self._wait_ready()
+
     def _start(self) -> subprocess.Popen[bytes] | None:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "OPENAI_"))}
         return subprocess.Popen(
             self.command(),
             cwd=machine.ROOT,
-            env=kept | self.environment(),
+            env=_own_environment() | self.environment(),
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=self._output,
-            preexec_fn=machine.pin_target,
+            preexec_fn=machine.become_target,
         )
 
-    def _wait_ready(self, seconds: float = 40) -> float:
+    def _wait_ready(self) -> float:
         start = time.monotonic()
-        while time.monotonic() < start + seconds:
+        while time.monotonic() < start + self.patience:
             if self._process and self._process.poll() is not None:
                 break
-            http = Http(self.port)
-            try:
-                if http.call("GET", self.health)[0] == 200:
-                    return time.monotonic() - start
-            except OSError:
-                time.sleep(0.02)
-            finally:
-                http.close()
+            if self.ready():
+                return time.monotonic() - start
+            time.sleep(0.02)
         tail = "\n".join(self.output().strip().splitlines()[-3:])
         self.stop()
-        raise Failed(f"{self.name} did not become ready: {tail}")
+        raise Failed(f"{self.name} did not become ready in {self.patience:.0f} s: {tail}")
 
     def output(self) -> str:
         return (self.folder / "output").read_text(errors="replace")
@@ -208,7 +266,13 @@ def _nginx() -> str | None:
     return shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
 
 
-def _free_port() -> int:
+def _own_environment() -> dict[str, str]:
+    """The environment without what would tell a server of other providers, keys or folders than the bench's."""
+    foreign = ("HOLDFAST_", "OPENAI_", "ANTHROPIC_", "LITELLM_", "HERMES_", "NANOBOT_", "PYTHONPATH", "VIRTUAL_ENV")
+    return {name: value for name, value in os.environ.items() if not name.upper().startswith(foreign)}
+
+
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -15,7 +15,8 @@
  * --expect      chunks in each complete answer: any other number is an error
  * --leave-after close the socket after K chunks; --leave-ms: this long after the request. Each moment is printed.
  * SIGTERM ends it early, with its report.
- * In --body, %MARKER% stands for the request's own marker (<word>-<number>), %MODEL% for the model.
+ * In --body, %MARKER% stands for the request's own marker (<word>-<number>), %MODEL% for the model, and %STREAM% is
+ * false with --json and true without.
  *
  * Prints one JSON object. Latency is the time from the stamp to the return of the recv that brought it, for chunks
  * in the measured time; first-token times, of every stream, count from the send of the request to the first stamp.
@@ -133,6 +134,7 @@ static size_t write_body(char *to, size_t room, int64_t number) {
         at = hole;
         if (!strncmp(at, "%MARKER%", 8)) append(to, room, &len, marker, strlen(marker)), at += 8;
         else if (!strncmp(at, "%MODEL%", 7)) append(to, room, &len, opt.model, strlen(opt.model)), at += 7;
+        else if (!strncmp(at, "%STREAM%", 8)) append(to, room, &len, opt.json ? "false" : "true", opt.json ? 5 : 4), at += 8;
         else if (*at) append(to, room, &len, at++, 1);
     }
     return len;
@@ -242,7 +244,7 @@ static void scan(struct conn *c, const char *p, const char *end, int64_t now) {
     while (p < end && (t = memchr(p, 'T', (size_t)(end - p)))) {
         if (end - t < STAMP_LEN - 1) break;
         p = t + 1;
-        if (t == start || t[-1] != ' ' || !parse_stamp_digits(t + 1, &stamp)) continue;
+        if (t == start || !strchr(" \"", t[-1]) || !parse_stamp_digits(t + 1, &stamp)) continue;
         found_stamp(c, stamp, now);
         start = p = t + STAMP_LEN - 1;
     }

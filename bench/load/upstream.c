@@ -9,6 +9,8 @@
  *   mute                    nothing at all
  * A request that does not ask for a stream gets one JSON completion at once, whatever n is.
  *
+ * Where the model has no such name, the last `play=<name>` in the body says it (for servers that choose the model themselves).
+ *
  * A request's marker is its header X-Bench-Marker, or its body field "user", or the last `marker=<word>` in its body (for
  * servers that write the body themselves). When a client goes before its answer is complete, the moment is kept:
  *   GET  /_control/stats             {"open", "active", "requests", "chunks_sent", "closed", "late_max_us", "late_mean_us"}
@@ -282,6 +284,14 @@ static void json_word(char *to, size_t room, const char *body, const char *key) 
     if (value && *value == '"') copy_word(to, room, value + 1, value + 1 + strlen(value + 1));
 }
 
+/* The word after the last `name` in a body: a server may have put other texts, or earlier ones, before it. */
+static void last_word(char *to, size_t room, const char *body, const char *name) {
+    for (const char *at = body; (at = strstr(at, name));) {
+        at += strlen(name);
+        copy_word(to, room, at, at + strlen(at));
+    }
+}
+
 static bool json_true(const char *body, const char *key) {
     const char *value = json_value(body, key);
     return value && !strncmp(value, "true", 4);
@@ -295,11 +305,8 @@ static void find_marker(struct conn *c, const char *head, const char *head_end, 
         copy_word(c->marker, MARKER, value, value + n);
         return;
     }
-    for (const char *at = body; (at = strstr(at, "marker=")); ) {
-        at += 7;
-        copy_word(c->marker, MARKER, at, at + strlen(at));
-    }
-    if (json_value(body, "user")) json_word(c->marker, MARKER, body, "user");
+    json_word(c->marker, MARKER, body, "user");
+    if (!c->marker[0]) last_word(c->marker, MARKER, body, "marker=");
 }
 
 static bool play_named(struct play *p, const char *name) {
@@ -357,6 +364,7 @@ static void complete(struct conn *c, const char *head, const char *head_end, con
     json_word(p->model, sizeof p->model, body, "model");
     find_marker(c, head, head_end, body);
     stats.requests++;
+    if (!play_named(p, p->model)) last_word(p->model, sizeof p->model, body, "play=");
     if (!play_named(p, p->model)) {
         answer(c, 404, unknown, sizeof unknown - 1);
         return;
@@ -424,6 +432,7 @@ static void route(struct conn *c, char *head, char *head_end, const char *body) 
     else if (!strncmp(target, "/_control/closes", 16)) answer_closes(c, target);
     else if (!strncmp(target, "/_control/reset", 15) && !strcmp(method, "POST")) reset_stats(), answer(c, 200, "{}", 2);
     else if (!strcmp(target, "/v1/models")) answer_models(c);
+    else if (!strcmp(target, "/health")) answer(c, 200, "{}", 2);
     else answer(c, 404, nowhere, sizeof nowhere - 1);
 }
 
