@@ -3,7 +3,7 @@
 What only some get: a second try, where processes that are not ours to schedule take part.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """A second try has as long as the first: pytest-timeout takes its timer away at the first failure."""
     if getattr(item, "execution_count", 1) > 1 and LIMIT in item.stash:
         item.config.hook.pytest_timeout_set_timer(item=item, settings=item.stash[LIMIT])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What a test that failed has left in an upstream that others share is not for the next one, or its second try."""
+    report = yield
+    if report.when == "call" and report.failed:
+        for value in (getattr(item, "funcargs", None) or {}).values():
+            if hasattr(value, "start_over"):
+                value.start_over()
+    return report
 
 
 @pytest.fixture(scope="session", autouse=True)

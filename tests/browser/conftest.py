@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,15 @@ from tests.support.server import Server, provider
 from tests.support.upstream import Upstream
 
 NewTab = Callable[..., Awaitable[Tab]]
+LIMIT = 180
+"""Seconds for a test that asks for no limit of its own: where every core is busy, a page is opened in many of them."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(LIMIT))
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -49,6 +59,13 @@ def find_or_skip(own: str) -> str:
 async def up() -> AsyncIterator[Upstream]:
     async with Upstream() as up:
         yield up
+
+
+@pytest_asyncio.fixture(loop_scope="session", autouse=True)
+async def every_script_is_asked_for(up: Upstream) -> AsyncIterator[None]:
+    """One that is left over would be the answer to another test's question."""
+    yield
+    assert 0 == up.waiting
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -6,7 +6,7 @@ from playwright.async_api import expect
 from tests.requirements import requirement
 from tests.support.upstream import Delta, Hang, Headers, ReasoningDelta, Role, Status, answer
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def drag(tab, to: str) -> None:

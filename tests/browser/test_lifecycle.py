@@ -1,5 +1,7 @@
 """A chat that survives anything, as a person sees it: stop, reload, a second tab, a dead server, a pulled cable."""
 
+import asyncio
+
 import pytest
 from playwright.async_api import expect
 
@@ -139,6 +141,29 @@ async def test_seven_tabs_share_one_connection(new_tab, server, up, stack):
 
     for tab in tabs:
         await tab.sees_ending("completed", HALF + REST)
+
+
+@requirement("ui.browser-chat")
+async def test_an_answer_that_is_faster_than_the_page_is_there_once_and_is_told(tab, api, up):
+    """On a slow line the session is loaded after its first answer has ended: nothing of it is news then."""
+
+    started = asyncio.Event()
+    tab.page.on("response", lambda response: started.set() if response.url.endswith("/runs") else None)
+
+    async def late(route):
+        await started.wait()
+        runs = await api.get(f"/api/runs?session_id={route.request.url.rpartition('/')[2]}")
+        await api.settled(runs["runs"][0]["id"])
+        await route.continue_()
+
+    await tab.page.route("**/api/sessions/ses_*", late)
+    up.enqueue(answer("Quick.", finish="length"))
+    await tab.say("Go")
+    await tab.sees_ending("truncated", "Quick.")
+
+    await expect(tab.page.locator(".message.user")).to_have_count(1)
+    await expect(tab.page.locator(".is-sending")).to_have_count(0)
+    await expect(tab.page.locator(".chat > [role=status]")).to_have_text("Cut off. It reached the length limit.")
 
 
 STEADY = """() => {

@@ -13,7 +13,7 @@ from tests.requirements import requirement
 from tests.support.native import Native
 from tests.support.upstream import Delta, Gate, Hang, Headers, ReasoningDelta, Role, answer
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 def line(tab: Tab, title: str) -> Locator:

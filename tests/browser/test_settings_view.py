@@ -7,7 +7,7 @@ from playwright.async_api import expect
 from tests.requirements import requirement
 from tests.support.server import Server, provider
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 KEY = "sk-typed-by-hand-93c1"
 

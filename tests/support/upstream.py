@@ -947,6 +947,17 @@ class Upstream:
             if connection.idle:
                 connection.finish()
 
+    def start_over(self) -> None:
+        """Drop the scripts that nobody asked for, and shut every gate."""
+        self._queue.clear()
+        for name in self._gates:
+            self.shut(name)
+
+    @property
+    def waiting(self) -> int:
+        """How many scripts nobody has asked for yet."""
+        return len(self._queue)
+
     def forget(self) -> None:
         """Drop the records, for long loads."""
         self.requests.clear()

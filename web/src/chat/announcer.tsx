@@ -1,20 +1,18 @@
 /** Tells a screen reader that an answer has begun, and how it ended: never each word of it. */
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import type { Transcript } from "../state/transcript";
 import { tellOutcome } from "./outcome";
 
 export function Announcer({ transcript }: { transcript: Transcript }) {
   const [text, setText] = useState("");
   const live = transcript.live.value;
-  const last = useRef(live);
+  const ended = transcript.ended.value;
   useEffect(() => {
-    const ended = last.current;
-    last.current = live;
     if (live) return setText("The answer has begun.");
-    if (!ended?.settlement) return;
+    if (!ended) return;
     const told = tellOutcome(ended.settlement.outcome, ended.settlement);
     setText(told ? `${told.label}. ${told.detail}` : "The answer is complete.");
-  }, [live]);
+  }, [live, ended]);
   return (
     <div class="sr-only" role="status" aria-live="polite">
       {text}

@@ -3,7 +3,7 @@ import { ArrowUp, CornerDownLeft, CornerDownRight, ImagePlus, Square, X } from "
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { IfBusy } from "../api";
 import { current, sendMessage, steerRun, stopCurrent } from "../state/current";
-import { keepDraft, readDraft } from "../state/drafts";
+import { giveBack, keepDraft, readDraft, returned } from "../state/drafts";
 import { toast } from "../state/toasts";
 import { Icon } from "../ui/icon";
 import { contentOf } from "./content";
@@ -29,6 +29,13 @@ export function Composer() {
     if (!matchMedia("(pointer: coarse)").matches) box.current!.focus();
   }, []);
   useEffect(() => growWithText(box.current!), [text]);
+  useEffect(() => {
+    const back = returned.value;
+    if (!back || back.session !== session) return;
+    returned.value = null;
+    write(text && text !== back.text ? `${back.text}\n${text}` : back.text);
+    setPictures((before) => [...back.pictures, ...before]);
+  }, [returned.value]);
 
   const write = (value: string) => {
     setText(value);
@@ -39,11 +46,9 @@ export function Composer() {
     const [said, shown] = [text, pictures];
     write("");
     setPictures([]);
-    const isTaken =
+    const { isTaken, place } =
       ifBusy === "steer" ? await steerRun(said.trim()) : await sendMessage(contentOf(said.trim(), shown), ifBusy);
-    if (isTaken) return;
-    write(said); // what was not taken is not lost
-    setPictures(shown);
+    if (!isTaken) giveBack(place, said, shown); // what was not taken is not lost, also where a session was made for it
   };
   const take = async (files: Iterable<File>) => {
     for (const file of files) {

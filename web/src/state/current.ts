@@ -35,37 +35,46 @@ function show(id: string | null): void {
   current.value = id ? new Transcript(id) : null;
 }
 
-/** Send a message: in the session that is shown, or in a new one. False where it was not taken. */
-export async function sendMessage(input: Content, ifBusy: IfBusy = "reject"): Promise<boolean> {
+/** Whether a message was taken, and by which session, or, where it was not, which one it was for. */
+interface Sent {
+  isTaken: boolean;
+  place: string | null;
+}
+
+/** Send a message: in the session that is shown, or in a new one. */
+export async function sendMessage(input: Content, ifBusy: IfBusy = "reject"): Promise<Sent> {
+  let place = current.value?.id ?? null;
   try {
     const transcript = current.value ?? (await begin());
+    place = transcript.id;
     transcript.sending.value = input;
     try {
-      await api.start(transcript.id, input, { if_busy: ifBusy });
+      transcript.noteSent(await api.start(transcript.id, input, { if_busy: ifBusy }));
     } catch (error) {
       transcript.sending.value = null;
       throw error;
     }
     loadSessions();
-    return true;
+    return { isTaken: true, place };
   } catch (error) {
     if (error instanceof Unreachable)
       toast("The server cannot be reached. Your message is still here.", { kind: "bad" });
     else complain(error);
-    return false;
+    return { isTaken: false, place };
   }
 }
 
-/** Put a message into the agent that is at work. False where it takes none; why is said. */
-export async function steerRun(input: string): Promise<boolean> {
+/** Put a message into the agent that is at work. Where it takes none, why is said. */
+export async function steerRun(input: string): Promise<Sent> {
   const live = current.value?.live.value;
+  const place = current.value?.id ?? null;
   try {
     if (!live) throw new Error("The answer has just ended. Send it as a new message.");
     await api.steer(live.id, input);
-    return true;
+    return { isTaken: true, place };
   } catch (error) {
     complain(error);
-    return false;
+    return { isTaken: false, place };
   }
 }
 

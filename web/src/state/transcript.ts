@@ -32,11 +32,14 @@ export class Transcript {
   readonly endings = signal<ReadonlyMap<string, Ending>>(new Map());
   /** What this tab has sent and the feed has not yet told. */
   readonly sending = signal<Message["content"]>(null);
+  /** The run that ended last, of those that this tab has seen going on or has started. */
+  readonly ended = signal<Ending | null>(null);
   readonly isRunning = computed(() => this.live.value !== null);
   /** The last message of the branch that is shown. */
   readonly head = computed(() => this.messages.value.at(-1) ?? null);
 
   #n = 0;
+  #sent: Run | null = null;
   #unwatch: () => void = () => {};
   #isClosed = false;
   #reload: ReturnType<typeof setTimeout> | null = null;
@@ -74,6 +77,24 @@ export class Transcript {
     }
   }
 
+  /** The run that answers what was sent. It can be over before the page has been told of its beginning. */
+  noteSent(run: Run): void {
+    this.#sent = run;
+    batch(() => this.#findSent());
+  }
+
+  /** What was sent is no longer on its way once it is on the page or in the queue, however it came there. */
+  #findSent(): void {
+    const run = this.#sent;
+    if (!run) return;
+    const isSaid = this.messages.value.some(({ id }) => id === run.parent_id);
+    if (isSaid || this.queued.value.some(({ run_id }) => run_id === run.id)) this.sending.value = null;
+    const ending = this.endings.value.get(run.id);
+    if (!ending) return;
+    this.ended.value = ending;
+    this.#sent = null;
+  }
+
   /** Look again: once for all that has just come, and never in a hurry. */
   #loadSoon(): void {
     this.#reload ??= setTimeout(() => {
@@ -88,7 +109,10 @@ export class Transcript {
     const endings = new Map(this.endings.value);
     for (const run of runs)
       if (run.settlement && !endings.has(run.id)) endings.set(run.id, endingOf(run, run.settlement));
-    this.endings.value = endings;
+    batch(() => {
+      this.endings.value = endings;
+      this.#findSent();
+    });
   }
 
   /** Look up how one run ended that is not among the newest. */
@@ -106,6 +130,7 @@ export class Transcript {
     if (!active_run) this.live.value = null;
     else if (this.live.value?.id !== active_run.id) this.live.value = LiveRun.of(active_run);
     this.loading.value = "ready";
+    this.#findSent();
     noteSession({ ...session, active_run: active_run?.id ?? null });
   }
 
@@ -188,14 +213,16 @@ export class Transcript {
   #settle(entry: FeedEvent): void {
     const live = this.live.value?.id === entry.run_id ? this.live.value : null;
     this.queued.value = this.queued.value.filter((each) => each.run_id !== entry.run_id);
+    if (this.#sent?.id === entry.run_id) this.#sent = null;
     if (live) {
-      this.#noteEnding({
+      this.ended.value = {
         runId: live.id,
         messageId: entry.message_id,
         parentId: live.parentId,
         model: live.model,
         settlement: entry.settlement,
-      });
+      };
+      this.#noteEnding(this.ended.value);
       live.end(entry.settlement);
       this.live.value = null;
       noteSession({ id: this.id, active_run: null });

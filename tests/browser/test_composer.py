@@ -1,0 +1,286 @@
+"""What goes with a message: pictures, the model, instructions and parameters; and what was typed and not sent."""
+
+import base64
+import json
+import struct
+import zlib
+
+import pytest
+from playwright.async_api import expect
+
+from tests.browser.tab import Tab
+from tests.requirements import requirement
+from tests.support.upstream import Delta, Done, Finish, Headers, Role, answer
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+def png(red: int) -> bytes:
+    """A picture of one pixel."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0)
+    pixel = zlib.compress(bytes([0, red, 0, 0]))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", pixel) + chunk(b"IEND", b"")
+
+
+def data_url(picture: bytes) -> str:
+    return "data:image/png;base64," + base64.b64encode(picture).decode()
+
+
+BRING = """([way, kind, encoded]) => {
+    const bytes = Uint8Array.from(atob(encoded), (letter) => letter.charCodeAt(0));
+    const brought = new DataTransfer();
+    brought.items.add(new File([bytes], "brought", {type: kind}));
+    const options = {bubbles: true, cancelable: true};
+    document.querySelector("#composer").dispatchEvent(way === "paste"
+        ? new ClipboardEvent("paste", {...options, clipboardData: brought})
+        : new DragEvent("drop", {...options, dataTransfer: brought}));
+}"""
+
+
+async def bring(tab: Tab, way: str, content: bytes, kind: str = "image/png") -> None:
+    """Paste a file, drop it, or choose it from the disk."""
+    if way == "choose":
+        async with tab.page.expect_file_chooser() as choosing:
+            await tab.press("Add a picture")
+        await (await choosing.value).set_files([{"name": "chosen", "mimeType": kind, "buffer": content}])
+    else:
+        await tab.measure(BRING, [way, kind, base64.b64encode(content).decode()])
+
+
+@requirement("ui.browser-composer")
+@pytest.mark.parametrize("way", ["paste", "drop", "choose"])
+async def test_a_picture_reaches_the_model_and_stays_in_the_session(tab, up, way):
+    """The very bytes that were brought; one that was taken away again is not sent."""
+    up.enqueue(answer("A red dot."))
+    await bring(tab, way, png(1))
+    await bring(tab, way, png(255))
+    await expect(tab.page.locator(".composer .pictures img")).to_have_count(2)
+    await tab.press("Remove attachment 1")
+    await expect(tab.page.locator(".composer .pictures img")).to_have_count(1)
+    await tab.say("What is this?")
+    await tab.sees_ending("completed", "A red dot.")
+    shown = tab.page.locator(".message.user img")
+    await expect(shown).to_have_attribute("src", data_url(png(255)))
+    await expect(tab.page.locator(".composer .pictures")).to_have_count(0)
+    await tab.page.reload()
+    await expect(shown).to_have_attribute("src", data_url(png(255)))
+
+    assert [
+        {"type": "text", "text": "What is this?"},
+        {"type": "image_url", "image_url": {"url": data_url(png(255))}},
+    ] == up.requests[-1].body["messages"][-1]["content"]
+    assert 1 == await shown.evaluate("image => image.naturalWidth")
+
+
+@requirement("ui.browser-composer")
+@pytest.mark.parametrize("way", ["paste", "drop"])
+async def test_what_is_no_picture_is_refused_and_says_why(tab, up, way):
+    """A page as a picture would be a script in the session."""
+    asked = len(up.requests)
+    await bring(tab, way, b"<svg xmlns='http://www.w3.org/2000/svg'/>", "image/svg+xml")
+    await expect(tab.page.get_by_text("Only PNG, JPEG, GIF and WebP pictures can be sent.")).to_be_visible()
+    await expect(tab.page.locator(".composer .pictures")).to_have_count(0)
+    await expect(tab.button("Send")).to_be_disabled()
+    await tab.box.press("Enter")
+
+    await expect(tab.messages).to_have_count(0)
+    assert asked == len(up.requests)
+
+
+# the model
+
+
+@requirement("ui.browser-composer")
+async def test_a_model_is_chosen_with_the_keyboard_and_answers(tab, up):
+    """From the box to the list and back: letters, arrows, Enter. Esc leaves the model as it was."""
+    keys, picker = tab.page.keyboard, tab.page.get_by_role("dialog", name="Model")
+    await expect(tab.box).to_be_focused()
+    await keys.press("Tab")
+    await keys.press("Tab")
+    button = tab.page.locator(".model-button")
+    await expect(button).to_be_focused()
+    before = await button.text_content()
+    await keys.press("Enter")
+    await expect(picker.get_by_role("combobox")).to_be_focused()
+    await keys.type("hostile")
+    await keys.press("Escape")
+    await expect(picker).to_have_count(0)
+    await expect(button).to_be_focused()
+    assert before == await button.text_content()
+
+    await keys.press("Enter")
+    await expect(picker.get_by_role("combobox")).to_be_focused()
+    await keys.type("up/ o")
+    options = picker.get_by_role("option")
+    await expect(options).to_have_text(["up/other", "up/hostile"])
+    await expect(options.nth(0)).to_have_attribute("aria-selected", "true")
+    await keys.press("ArrowDown")
+    await expect(options.nth(1)).to_have_attribute("aria-selected", "true")
+    await keys.press("ArrowDown")
+    await expect(options.nth(0)).to_have_attribute("aria-selected", "true")
+    await expect(picker.get_by_role("combobox")).to_have_attribute("aria-activedescendant", "model-0")
+    await keys.press("Enter")
+    await expect(picker).to_have_count(0)
+    await expect(button).to_be_focused()
+    await expect(button).to_contain_text("up/other")
+    up.enqueue(answer("Another voice."))
+    await tab.say("Who is there?")
+    await tab.sees_ending("completed", "Another voice.")
+
+    assert "other" == up.requests[-1].body["model"]
+
+
+@requirement("ui.browser-composer")
+async def test_a_session_keeps_its_model_and_a_new_one_begins_with_the_last_chosen(tab, up, api):
+    """Also after a reload; and another session has the model that it had."""
+    other = await api.new_session(model="up/m")
+    await choose_model(tab, "up/other")
+    up.enqueue(answer("One."))
+    await tab.say("Go")
+    await tab.sees_ending("completed", "One.")
+    button = tab.page.locator(".model-button .name")
+    await tab.page.reload()
+    await expect(button).to_have_text("up/other")
+    await tab.open(f"/s/{other}")
+    await expect(button).to_have_text("up/m")
+    await tab.open("/")
+    await expect(button).to_have_text("up/other")
+
+
+async def choose_model(tab: Tab, model: str) -> None:
+    await tab.page.locator(".model-button").click()
+    await tab.page.get_by_role("combobox").fill(model)
+    await tab.page.get_by_role("combobox").press("Enter")
+    await expect(tab.page.get_by_role("dialog")).to_have_count(0)
+
+
+@requirement("ui.browser-composer")
+async def test_what_failed_is_answered_by_another_model(tab, up):
+    """One model's failure is not the end of the question; the failed answer stays as a version of it."""
+    up.enqueue([Headers(), Role(), Delta("Half"), Finish("length"), Done()], answer("Whole."))
+    await choose_model(tab, "up/m")
+    await tab.say("Go")
+    await tab.sees_ending("truncated", "Half")
+    await tab.press("Other model")
+    await tab.page.get_by_role("combobox").fill("up/other")
+    await tab.page.get_by_role("combobox").press("Enter")
+
+    await tab.sees_ending("completed", "Whole.")
+    assert ["m", "other"] == [request.body["model"] for request in up.requests[-2:]]
+    assert ["Go"] == [said["content"] for said in up.requests[-1].body["messages"]]
+    await expect(tab.last_answer.get_by_role("group", name="Versions")).to_contain_text("2/2")
+
+
+# instructions and parameters
+
+
+@requirement("ui.browser-composer")
+@pytest.mark.parametrize("when", ["before the first message", "in a session"])
+async def test_instructions_and_parameters_reach_the_model(tab, up, when):
+    """With every message from then on, after a reload too; and they can be taken back."""
+    if when == "in a session":
+        up.enqueue(answer("Before that."))
+        await tab.say("Before")
+        await tab.sees_ending("completed", "Before that.")
+    up.enqueue(answer("One."), answer("Two."))
+    await set_up(tab, "Be brief.\nBe kind.", {"Temperature": "0.3", "Most tokens": "77"}, '{"seed": 7}')
+    await tab.say("Go")
+    await tab.sees_ending("completed", "One.")
+    first = up.requests[-1].body
+    await tab.page.reload()
+    await set_up(tab, "", {"Temperature": "", "Most tokens": ""}, '{"seed": 8}')
+    await tab.say("Again")
+    await tab.sees_ending("completed", "Two.")
+    second = up.requests[-1].body
+
+    assert {"role": "system", "content": "Be brief.\nBe kind."} == first["messages"][0]
+    assert (0.3, 77, 7) == (first["temperature"], first["max_tokens"], first["seed"])
+    assert "user" == second["messages"][0]["role"]
+    assert 8 == second["seed"]
+    assert not {"temperature", "max_tokens"} & second.keys()
+
+
+@requirement("ui.browser-composer")
+async def test_parameters_that_are_no_json_are_not_saved_and_say_so(tab, up):
+    """What was typed is still there to be mended."""
+    up.enqueue(answer("One."))
+    await tab.press("Instructions and parameters")
+    dialog = tab.page.get_by_role("dialog")
+    for wrong in ("{seed: 7}", "[7]"):
+        await dialog.get_by_label("Other parameters, as JSON").fill(wrong)
+        await dialog.get_by_role("button", name="Save").click()
+        await expect(dialog.get_by_role("alert")).not_to_have_text("")
+        await expect(dialog.get_by_label("Other parameters, as JSON")).to_have_value(wrong)
+    await tab.page.keyboard.press("Escape")
+    await expect(dialog).to_have_count(0)
+    await tab.say("Go")
+    await tab.sees_ending("completed", "One.")
+
+    assert "seed" not in up.requests[-1].body
+
+
+async def set_up(tab: Tab, instructions: str, numbers: dict[str, str], more: str) -> None:
+    await tab.press("Instructions and parameters")
+    dialog = tab.page.get_by_role("dialog")
+    await dialog.get_by_label("Instructions for the model").fill(instructions)
+    for label, value in numbers.items():
+        await dialog.get_by_label(label).fill(value)
+    await dialog.get_by_label("Other parameters, as JSON").fill(more)
+    await dialog.get_by_role("button", name="Save").click()
+    await expect(dialog).to_have_count(0)
+
+
+# drafts
+
+
+@requirement("ui.browser-composer")
+async def test_what_was_typed_is_kept_for_each_session(tab, up, api):
+    """Across other sessions, a new chat and a reload; what was sent is gone, and no draft is in another's place."""
+    up.enqueue(answer("One."))
+    one, two = await api.new_session(model="up/m"), await api.new_session(model="up/m")
+    drafts = {f"/s/{one}": "For the first\nin two lines", f"/s/{two}": "للثانية", "/": "For a new one"}
+    for path, text in drafts.items():
+        await tab.open(path)
+        await tab.box.fill(text)
+    await tab.page.reload()
+    for path, text in drafts.items():
+        await tab.measure("path => { history.pushState(null, '', path); dispatchEvent(new Event('popstate')) }", path)
+        await expect(tab.box).to_have_value(text)
+    await tab.open(f"/s/{two}")
+    await tab.box.press("Enter")
+    await tab.sees_ending("completed", "One.")
+    await tab.page.reload()
+    await tab.sees_ending("completed", "One.")
+
+    await expect(tab.box).to_have_value("")
+    assert ["للثانية", "One."] == await tab.transcript()
+    await tab.open(f"/s/{one}")
+    await expect(tab.box).to_have_value(drafts[f"/s/{one}"])
+
+
+@requirement("ui.browser-composer")
+async def test_a_first_message_that_is_refused_is_still_there_to_be_sent(tab, up):
+    """The session was made and the message was not taken: it stands in that session's box, not nowhere."""
+    refusal = {"error": {"message": "Not now.", "type": "server_error", "code": "shutting_down", "param": None}}
+
+    async def refuse(route):
+        await route.fulfill(status=503, content_type="application/json", body=json.dumps(refusal))
+
+    await tab.page.route("**/api/sessions/*/runs", refuse)
+    await bring(tab, "paste", png(7))
+    await tab.say("A long first message")
+    await expect(tab.page.get_by_text("Not now.")).to_be_visible()
+    await expect(tab.page).to_have_url(tab.page.url.partition("/s/")[0] + f"/s/{tab.session_id}")
+
+    await expect(tab.box).to_have_value("A long first message")
+    await expect(tab.page.locator(".composer .pictures img")).to_have_count(1)
+    await tab.page.unroute("**/api/sessions/*/runs")
+    up.enqueue(answer("At last."))
+    await tab.box.press("Enter")
+    await tab.sees_ending("completed", "At last.")
+    assert ["A long first message", "At last."] == await tab.transcript()
+    assert data_url(png(7)) == up.requests[-1].body["messages"][-1]["content"][1]["image_url"]["url"]
