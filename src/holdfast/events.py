@@ -154,7 +154,7 @@ class ToolProgress(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, ta
 
 
 class ToolResult(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="tool.result"):
-    """What a tool gave back, and after how many seconds; `cut` where the output was too long to be kept whole."""
+    """What a tool gave back, and how many seconds it worked; `cut` where the output was too long to be kept whole."""
 
     id: str
     output: str
@@ -163,6 +163,8 @@ class ToolResult(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="t
     cut: bool = False
     content: tuple[dict[str, Any], ...] | msgspec.UnsetType = msgspec.UNSET
     """What is no text, where there is any: pictures and the like, in MCP's shape. No model is shown it."""
+    waited: float | msgspec.UnsetType = msgspec.UNSET
+    """Seconds that a person took to allow or deny the call, where one was asked."""
 
 
 class ApprovalRequested(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="approval.requested"):

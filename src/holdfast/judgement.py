@@ -49,7 +49,7 @@ class StopIntent(msgspec.Struct, frozen=True):
 
 
 class Said(msgspec.Struct):
-    """What a source has said at once: events for the log, how it ends, and what it thinks the question cost."""
+    """What a source has said at once: events for the log, how it ends, and what it thinks the last question cost."""
 
     events: list[Event]
     finish: list[Finish]
@@ -71,7 +71,7 @@ def heard(yielded: Yielded | Sequence[Yielded]) -> Said:
             raise TypeError(f"a source may yield events and strings, not {type(item).__name__}")
         elif isinstance(item, Finish):
             said.finish.append(_checked(item))
-        elif isinstance(item, Usage) and item.source == "estimated":
+        elif isinstance(item, Usage) and item.source == "estimated" and not item.output_tokens:
             said.input_tokens = _checked(item).input_tokens
         else:
             said.events.append(storable(_checked(item)))
@@ -133,10 +133,23 @@ def judge(
 
 
 def usage_so_far(log: Log, input_tokens: int = 0) -> Usage:
-    """Return what the provider counted, or an estimate of four characters to a token."""
-    if log.usage is not None:
-        return log.usage
-    return Usage(input_tokens, -(-(len(log.text) + len(log.reasoning)) // 4), "estimated")
+    """Return what the provider counted, or an estimate of four characters to a token.
+
+    An agent asks more than once: where it ended in the middle of an answer, what nobody has counted is estimated and
+    added to what was.
+    """
+    counted = log.usage
+    if counted is None:
+        return Usage(input_tokens, -(-(len(log.text) + len(log.reasoning)) // 4), "estimated")
+    if log.steps is None or log.steps.is_counted:
+        return counted
+    said = -(-log.steps.uncounted // 4)
+    return msgspec.structs.replace(
+        counted,
+        input_tokens=counted.input_tokens + input_tokens,
+        output_tokens=counted.output_tokens + said,
+        source="estimated",
+    )
 
 
 def _as_said(finish: Mapping[int, Finish], said: dict[str, Any]) -> AnySettlement:

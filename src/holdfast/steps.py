@@ -8,12 +8,14 @@ from .events import (
     ApprovalDecided,
     ApprovalRequested,
     Event,
+    Reasoning,
     Steered,
     StepFinished,
     StepStarted,
     Text,
     ToolCall,
     ToolResult,
+    Usage,
 )
 
 MOST_OUTPUT = 16_000
@@ -71,14 +73,22 @@ class Steps:
         """Whether that step has not finished."""
         self.waiting: dict[str, ApprovalRequested] = {}
         """The approvals that nobody has decided, by their ids."""
+        self.uncounted = 0
+        """Characters that were said since usage was told last."""
+        self.is_counted = True
+        """Whether usage was told since the model was asked last: usage is that of the whole run up to there."""
         self._decisions: dict[str, str] = {}
         self._current = Step()
         self._parts: list[str] = []
 
     def take_in(self, event: Event) -> None:
         """Note what an event tells of the steps."""
-        if isinstance(event, Text):
-            self._parts.append(event.text)
+        if isinstance(event, (Text, Reasoning)):
+            self.uncounted += len(event.text)
+            if isinstance(event, Text):
+                self._parts.append(event.text)
+        elif isinstance(event, Usage):
+            self.uncounted, self.is_counted = 0, True
         elif isinstance(event, StepStarted):
             self._begin(event.step)
         elif isinstance(event, StepFinished):
@@ -86,6 +96,7 @@ class Steps:
         elif isinstance(event, ToolCall):
             self._change(calls=(*self._current.calls, event))
         elif isinstance(event, ToolResult):
+            self.waiting = {id: asked for id, asked in self.waiting.items() if asked.call != event.id}
             decision = self._decisions.pop(event.id, None)
             answer = Answered(event.id, cut(event.output), event.is_error, event.seconds, decision)
             self._change(results=(*self._current.results, answer))
@@ -104,7 +115,7 @@ class Steps:
     def _begin(self, number: int) -> None:
         self.done = self.all()
         self._current, self._parts = Step(), []
-        self.number, self.is_open = number, True
+        self.number, self.is_open, self.is_counted = number, True, False
 
     def _change(self, **fields: object) -> None:
         self._current = msgspec.structs.replace(self._current, **fields)
@@ -113,6 +124,12 @@ class Steps:
     def current(self) -> Step:
         """The step that has begun last, as far as it has come."""
         return msgspec.structs.replace(self._current, text="".join(self._parts))
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether nothing was left to do: the model has ended well and called nothing, and nobody put anything in."""
+        last = self._current
+        return bool(self.number) and not self.is_open and not last.calls and not last.inputs
 
     @property
     def undecided(self) -> frozenset[str]:

@@ -65,6 +65,7 @@ async def test_an_agent_calls_its_tools_and_answers(world):
         "run.started",
         "step.started",
         "text.delta",
+        "usage",
         "tool.call",
         "tool.call",
         "tool.result",
@@ -164,6 +165,51 @@ async def test_a_count_that_the_upstream_corrects_is_counted_once(world):
     usage = (await world.api.settled(run_id))["usage"]
 
     assert (30, 7) == (usage["input_tokens"], usage["output_tokens"])
+
+
+@requirement("stop.usage")
+@pytest.mark.parametrize("ending", ["stop", "cut"])
+async def test_a_step_that_did_not_end_is_counted_as_far_as_it_came(world, ending):
+    """What the provider counted before stays; what it had no time to count is estimated, and all of it says so."""
+    counted = [Headers(), Role(), ToolDelta(id="c", name="add", arguments='{"a": 1, "b": 1}'), Finish("tool_calls")]
+    second = [Headers(), Role(), Delta("word " * 8), Gate(), Cut()]
+    world.up.enqueue([*counted, UsageChunk(1000, 500), Done()], second)
+    _, run_id = await world.start()
+    (await world.api.shown(run_id, "word " * 8)).close()
+    if ending == "stop":
+        await world.api.stop(run_id)
+    else:
+        world.up.open()
+    usage = (await world.api.settled(run_id))["usage"]
+
+    assert "estimated" == usage["source"]
+    assert 510 == usage["output_tokens"]
+    assert 1000 < usage["input_tokens"] < 1100
+
+
+async def test_a_stop_while_tools_run_has_the_count_of_the_provider(world):
+    """Nothing was left uncounted, so that nothing is estimated."""
+    counted = [Headers(), Role(), ToolDelta(id="c", name="wait", arguments="{}"), Finish("tool_calls")]
+    world.up.enqueue([*counted, UsageChunk(10, 5), Done()])
+    _, run_id = await world.start()
+    await world.state.begun.wait()
+    usage = (await world.api.stop(run_id))["settlement"]["usage"]
+
+    assert ("provider", 10, 5) == (usage["source"], usage["input_tokens"], usage["output_tokens"])
+
+
+async def test_a_complete_answer_beyond_the_budget_is_complete_and_says_so(up, tmp_path):
+    """Nothing was cut off, so that nothing was stopped; the notice tells that the budget is used up."""
+    async with serving(up, tmp_path, max_tokens=60) as world:
+        up.enqueue([Headers(), Role(), Delta("All said."), Finish(), UsageChunk(100, 20), Done()])
+        _, run_id = await world.start()
+        frames = await world.api.replay(run_id)
+    settlement = frames[-1].json()["settlement"]
+    notices = [frame.json() for frame in frames if frame.event == "notice"]
+
+    assert ("completed", "All said.") == (settlement["outcome"], settlement["text"])
+    assert ["budget"] == [notice["code"] for notice in notices]
+    assert notices[0]["message"].endswith("The answer is complete.")
 
 
 async def test_internal_tools_leave_no_events(world):

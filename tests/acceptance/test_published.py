@@ -81,10 +81,16 @@ async def ask(api, agent, input="Hi", **more):
     return session_id, await api.start(session_id, input, f"agent/{agent}", **more)
 
 
+async def leaving(request):
+    yield "One. "
+    raise SystemExit(3)
+
+
 ROWS = {
     "plain": (plain, "completed", "One. Two.", None),
     "with tools": (working, "completed", "One. Two.", None),
     "raises": (breaking, "failed", "One. ", "source_failed"),
+    "wants to end the program": (leaving, "failed", "One. ", "source_failed"),
     "raises our own": (refusing, "failed", "One. ", "out_of_cheese"),
     "length": (cut_off, "truncated", "One. ", None),
     "yields nonsense": (wrong, "failed", "One. ", "source_failed"),

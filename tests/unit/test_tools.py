@@ -1,6 +1,10 @@
 """Python functions as tools, and the processes that a tool starts."""
 
 import asyncio
+import functools
+import os
+import shutil
+import signal
 import threading
 from typing import Annotated, Literal
 
@@ -8,7 +12,8 @@ import msgspec
 import pytest
 
 from holdfast.agent import Tool, ToolContext, ToolOutput, tool
-from holdfast.agent.processes import Processes
+from holdfast.agent.processes import MARK, Processes, ProcessTable
+from holdfast.agent.shell import Shell
 
 
 @tool(approval="ask", timeout=5)
@@ -100,6 +105,82 @@ async def test_a_function_that_is_not_async_runs_in_a_thread():
     assert ("block runs in a thread", "") == (told[:22], context.lingers)
 
 
+async def test_a_thread_that_raised_is_not_said_to_go_on():
+    """A receipt that names what has ended is a false one."""
+
+    @tool
+    def breaks() -> str:
+        raise ValueError("broken")
+
+    context = ToolContext()
+    with pytest.raises(ValueError, match="broken"):
+        await breaks.call({}, context)
+
+    assert "" == context.lingers
+
+
+async def test_a_thread_that_returns_after_all_is_not_said_to_go_on():
+    """A call may take too long, and its run go on for hours: what is true then counts."""
+    loop, has_begun, go_on, returned = asyncio.get_running_loop(), asyncio.Event(), threading.Event(), asyncio.Event()
+
+    @tool
+    def block() -> None:
+        loop.call_soon_threadsafe(has_begun.set)
+        go_on.wait(30)
+
+    context = ToolContext()
+    call = asyncio.create_task(block.call({}, context))
+    await has_begun.wait()
+    call.cancel()
+    await asyncio.wait({call})
+    told = context.lingers
+    context.on_return = returned.set
+    go_on.set()
+    async with asyncio.timeout(30):
+        await returned.wait()
+
+    assert ("block runs in a thread", "") == (told[:22], context.lingers)
+
+
+async def test_what_a_plain_function_returns_to_be_awaited_is_awaited():
+    """A wrapper around an async function need not be async itself; "<coroutine object>" is no result."""
+
+    async def look_up() -> str:
+        return "found"
+
+    @tool
+    @functools.wraps(look_up)
+    def wrapped() -> object:
+        return look_up()
+
+    assert ToolOutput("found") == await wrapped.call({}, ToolContext())
+
+
+async def test_calls_do_not_share_a_default():
+    """What one call adds to its list is not what the next one begins with."""
+
+    @tool
+    async def collect(names: list[str] = ["first"]) -> list[str]:  # noqa: B006 - this is what people write
+        names.append("more")
+        return names
+
+    twice = [(await collect.call({}, ToolContext())).text for _ in range(2)]
+
+    assert ['["first","more"]'] * 2 == twice
+
+
+async def test_a_letter_in_the_middle_of_a_long_output_is_kept(tmp_path):
+    """Where nothing is left out nothing is changed: a letter of three bytes may stand anywhere."""
+    shell = Shell(tmp_path)
+    command = "head -c 499999 /dev/zero | tr '\\0' a; printf '\\342\\202\\254'; head -c 1000 /dev/zero | tr '\\0' z"
+
+    context = ToolContext()
+    output = await shell.call({"command": command}, context)
+    await context.processes.end()
+
+    assert "a" * 499_999 + "€" + "z" * 1000 == output.text
+
+
 @pytest.mark.parametrize("bad", [lambda *names: None, lambda **names: None, lambda name, /: None])
 def test_a_function_whose_parameters_have_no_names_is_refused(bad):
     """A model gives arguments by name."""
@@ -137,6 +218,71 @@ async def test_all_processes_of_a_call_end_wherever_they_have_moved():
     assert {} == await processes.find()
     assert {"bash"} <= {survivor.name for survivor in refused}
     assert all(survivor.is_gone for survivor in refused)
+
+
+async def test_a_process_is_found_that_was_seen_before_it_had_its_mark():
+    """A child has the mark only when its program has begun, and the machine may be looked at before."""
+    table = ProcessTable()
+    processes = Processes("call_1", table)
+    begin = f'read go; exec env {MARK}="$0" sleep 60'
+    child = await asyncio.create_subprocess_exec(
+        "sh", "-c", begin, processes.environment()[MARK], stdin=asyncio.subprocess.PIPE, start_new_session=True
+    )
+    try:
+        unmarked = await processes.find()
+        child.stdin.write(b"\n")
+        async with asyncio.timeout(30):
+            while child.pid not in await processes.find():  # noqa: ASYNC110 - nobody tells when a program begins
+                await asyncio.sleep(0.01)
+        refused = await processes.end()
+        code = await child.wait()
+    finally:
+        if child.returncode is None:
+            child.kill()
+
+    assert {} == unmarked
+    assert ([], -signal.SIGTERM) == (refused, code)
+
+
+async def test_a_process_ends_whatever_it_is_called(tmp_path):
+    """A name is for people: no name makes anything of a process that it is not."""
+    shutil.copy(shutil.which("sleep"), tmp_path / "group")
+    processes, lines = Processes("call_1"), asyncio.Queue()
+    await processes.start("sh", "-c", "./group 60 & echo $!; wait", cwd=str(tmp_path), on_output=lines.put_nowait)
+    pid = int(await lines.get())
+    async with asyncio.timeout(30):
+        while (await processes.find()).get(pid) != "group":  # noqa: ASYNC110 - nobody tells when a program begins
+            await asyncio.sleep(0.01)
+
+    await processes.end()
+
+    assert {} == await processes.find()
+
+
+async def test_a_child_whose_start_was_cancelled_ends_by_its_group(monkeypatch):
+    """Where there is no /proc the group is all that is known, also of a child that nobody has waited for."""
+    monkeypatch.setattr("holdfast.agent.processes._HAS_PROC", False)
+    table = ProcessTable()
+    processes = Processes("call_1", table)
+    async with table.starting:
+        starting = asyncio.create_task(processes.start("sleep", "60"))
+        await asyncio.sleep(0)
+        starting.cancel()
+        await asyncio.wait({starting})
+
+    refused = await processes.end()
+
+    assert [] == refused
+    assert [] == [group for group in processes.groups if _lives(group)]
+    assert processes.groups
+
+
+def _lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 async def test_processes_that_end_when_asked_are_not_reported():

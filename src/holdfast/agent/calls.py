@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
 from ..events import ApprovalRequested, ToolCall, ToolProgress, ToolResult
+from ..judgement import storable
 from ..steps import Answered, cut
 from .desk import Desk, Place, Scope
 from .outbox import Outbox
 from .processes import ProcessTable
-from .tools import Approval, Tool, ToolContext, ToolError, ToolOutput
+from .tools import Approval, Tool, ToolContext, ToolError, ToolOutput, misfit
 
 logger = logging.getLogger("holdfast")
 
@@ -92,7 +93,7 @@ class Calls:
         finally:
             for task in tasks:
                 task.cancel()
-            await asyncio.wait(tasks)
+            await _to_its_end(_all_ended(tasks))
         for task in tasks:
             if not task.cancelled() and (error := task.exception()) is not None:
                 raise error
@@ -100,22 +101,21 @@ class Calls:
 
     async def _one(self, call: ToolCall, asked: ApprovalRequested | None) -> Answered:
         self._desk.begin()
-        began = time.monotonic()
+        watch = _Watch()
         try:
-            given = await self._permitted(call, asked)
+            given = await self._permitted(call, asked, watch)
         finally:
             self._desk.done()
-        output, is_cut = given.text, len(given.text) > MOST_KEPT
-        if is_cut:
-            output = cut(output, MOST_KEPT)
+        result = _result(call, given, watch)
         if not is_internal(call.name):
-            seconds = round(time.monotonic() - began, 3)
-            content = given.content or msgspec.UNSET
-            await self._outbox.say([ToolResult(call.id, output, given.is_error, seconds, is_cut, content)])
-        return Answered(call.id, cut(output), given.is_error)
+            await self._outbox.say([result])
+        return Answered(call.id, cut(result.output), given.is_error)
 
-    async def _permitted(self, call: ToolCall, asked: ApprovalRequested | None) -> ToolOutput:
-        """Call a tool if the settings, or a person, allow it."""
+    async def _permitted(self, call: ToolCall, asked: ApprovalRequested | None, watch: _Watch) -> ToolOutput:
+        """Call a tool if the settings, or a person, allow it. What was asked for before a restart is waited for still.
+
+        What cannot be called is refused before anybody is asked.
+        """
         tool = self._tools.get(call.name)
         if tool is None:
             there = ", ".join(self._tools) or "none"
@@ -126,8 +126,11 @@ class Calls:
         approval = self._approvals.get(tool.name, tool.approval)
         if approval == "deny":
             return ToolOutput(f"{tool.name} may not be used here: the settings deny it.", is_error=True)
-        must_ask = approval == "ask" and (asked is not None or not await self._grants.allows(tool.name))
+        if wrong := misfit(tool, arguments):
+            return ToolOutput(wrong, is_error=True)
+        must_ask = asked is not None or (approval == "ask" and not await self._grants.allows(tool.name))
         refusal = await self._asked(call, asked) if must_ask else None
+        watch.begin(has_waited=must_ask)
         return refusal if refusal is not None else await self._call(tool, arguments, call)
 
     async def _asked(self, call: ToolCall, asked: ApprovalRequested | None) -> ToolOutput | None:
@@ -153,18 +156,20 @@ class Calls:
         context = ToolContext(
             run_id=self._run_id, session_id=self._session_id, call_id=call.id, progress=progress, table=self._table
         )
-        task = asyncio.create_task(tool.call(arguments, context))
+        task = asyncio.create_task(_contained(tool, arguments, context))
         try:
             await asyncio.wait({task}, timeout=tool.timeout)
             timed_out = not task.done()
         finally:
             await _to_its_end(self._end(tool, task, context))
         if timed_out:
-            return ToolOutput(f"{tool.name} took longer than its {tool.timeout:g} s and was stopped.", is_error=True)
+            what = "cannot be stopped: it may go on" if context.lingers or not task.done() else "was stopped"
+            return ToolOutput(f"{tool.name} took longer than its {tool.timeout:g} s and {what}.", is_error=True)
         return _outcome(tool, task)
 
     async def _end(self, tool: Tool, task: asyncio.Task[ToolOutput], context: ToolContext) -> None:
-        """See that nothing is left of a call: its task, its processes. What would not end is reported."""
+        """See that nothing is left of a call: its task, its processes. What goes on all the same is reported."""
+        context.end()
         if not task.done():
             task.cancel()
             survivors, _ = await asyncio.gather(context.processes.end(), asyncio.wait({task}, timeout=LAST_WORD))
@@ -172,11 +177,68 @@ class Calls:
         else:
             await context.processes.end()
         if context.lingers:
-            self._place.refused.append(context.lingers)
+            context.on_return = self._reported(context.lingers)
         if not task.done():
-            self._place.refused.append(f"{tool.name} ignored the stop and goes on")
+            ended = self._reported(f"{tool.name} ignored the stop and goes on")
             self._left_behind.add(task)
             task.add_done_callback(self._left_behind.discard)
+            task.add_done_callback(lambda _: ended())
+
+    def _reported(self, words: str) -> Callable[[], None]:
+        """Report what goes on, and return what takes that back."""
+        self._place.refused.append(words)
+
+        def take_back() -> None:
+            if words in self._place.refused:
+                self._place.refused.remove(words)
+
+        return take_back
+
+
+class _Watch:
+    """How long a person was waited for, and how long a tool worked."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._waited: float | None = None
+
+    def begin(self, *, has_waited: bool) -> None:
+        """Say that nobody is waited for any more."""
+        now = time.monotonic()
+        self._waited, self._began = (now - self._began if has_waited else None), now
+
+    @property
+    def worked(self) -> float:
+        """Seconds that the tool took."""
+        return round(time.monotonic() - self._began, 3)
+
+    @property
+    def waited(self) -> float | msgspec.UnsetType:
+        """Seconds that a person took, where one was asked."""
+        return msgspec.UNSET if self._waited is None else round(self._waited, 3)
+
+
+def _result(call: ToolCall, given: ToolOutput, watch: _Watch) -> ToolResult:
+    """Return a call's result as people are shown it. Half an emoji can be neither stored nor shown to a model."""
+    is_cut = len(given.text) > MOST_KEPT
+    output = cut(given.text, MOST_KEPT) if is_cut else given.text
+    result: ToolResult = storable(
+        ToolResult(call.id, output, given.is_error, watch.worked, is_cut, given.content or msgspec.UNSET, watch.waited)
+    )
+    return result
+
+
+async def _contained(tool: Tool, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+    """Call a tool. One that wants to end the program ends only its own call; asyncio would end the server."""
+    try:
+        return await tool.call(arguments, context)
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise ToolError(f"{tool.name} ended with {error!r}.") from None
+
+
+async def _all_ended(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    if tasks:
+        await asyncio.wait(tasks)
 
 
 async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
@@ -198,7 +260,11 @@ def _outcome(tool: Tool, task: asyncio.Task[ToolOutput]) -> ToolOutput:
         return ToolOutput(f"{tool.name} was cancelled before it finished. It may have run.", is_error=True)
     error = task.exception()
     if error is None:
-        return task.result()
+        returned: Any = task.result()
+        if isinstance(returned, ToolOutput) and isinstance(returned.text, str):
+            return returned
+        logger.warning("the tool %s returned a %s, which is no ToolOutput", tool.name, type(returned).__name__)
+        return ToolOutput(f"{tool.name} gave back nothing that can be shown. It has run.", is_error=True)
     if isinstance(error, ToolError):
         return ToolOutput(str(error), is_error=True)
     logger.warning("the tool %s raised", tool.name, exc_info=error)

@@ -80,6 +80,11 @@ class Desk:
         self._busy = 0
         self._is_finishing = False
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a person is asked something."""
+        return bool(self._answers)
+
     # steering
 
     async def steer(self, text: str) -> None:

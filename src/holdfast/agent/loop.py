@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from ..comparisons import Price
-from ..errors import BudgetSpent
+from ..errors import BudgetSpent, SourceFailed
 from ..events import (
     Finish,
     Notice,
@@ -28,13 +28,14 @@ from ..events import (
     Yielded,
 )
 from ..history import told
-from ..judgement import FAILED, TRUNCATED
+from ..judgement import FAILED, TRUNCATED, storable
 from ..steps import Answered, Step, Steps
 from .calls import Calls, Grants, NoGrants, as_object, is_internal
 from .desk import Desk, Nowhere, Place
 from .mcp import ToolServer
 from .outbox import Outbox
 from .processes import ProcessTable
+from .request import text_of
 from .tools import Approval, Tool, described
 
 GO_ON = "Your last answer was cut off. Go on exactly where it ended, without repeating any of it."
@@ -82,17 +83,22 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Meter:
-    """Counts what a run has used: what the provider says, and an estimate until it has said it."""
+    """Counts what a run has used: what the provider says, and an estimate until it has said it, or if it never does."""
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Agent, used: Usage | None = None) -> None:
         self._agent = agent
-        self._before = self._counted = Usage()
+        self._before = used or Usage()
+        self._counted: Usage | None = Usage()
         self._asked = self._said = 0
 
     def begin(self, messages: Messages) -> None:
-        """Estimate a question: four characters to a token."""
-        self._before, self._counted = _together(self._before, self._counted), Usage()
-        self._asked, self._said = sum(len(str(message.get("content") or "")) for message in messages) // 4, 0
+        """Estimate a question: four characters to a token, of the words alone."""
+        self._before, self._counted = self.total(), None
+        self._asked, self._said = sum(len(text_of(message.get("content"))) for message in messages) // 4, 0
+
+    def asked(self, tokens: int) -> None:
+        """Take in what the provider itself thinks of the question."""
+        self._asked = tokens
 
     def said(self, text: str) -> None:
         """Count a piece of the answer."""
@@ -101,19 +107,32 @@ class Meter:
     def counted(self, usage: Usage) -> Usage:
         """Take in what the provider has counted for this step, where it may correct itself; return it for all steps."""
         self._counted = usage
-        self._asked = self._said = 0
-        return _together(self._before, usage)
+        return self.total()
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the provider has counted this step."""
+        return self._counted is not None
+
+    def total(self) -> Usage:
+        """Return what all steps have used. It is estimated as soon as a part of it is."""
+        guess = Usage(self._asked, -(-self._said // 4), "estimated")
+        return _together(self._before, guess if self._counted is None else self._counted)
 
     def check(self) -> None:
         """Raise where the budget is spent."""
-        limits, price = self._agent.limits, self._agent.price
-        used = _together(self._before, self._counted)
-        asked, said = used.input_tokens + self._asked, used.output_tokens + self._said // 4
-        if limits.tokens is not None and asked + said > limits.tokens:
-            raise BudgetSpent(f"The run has used about {asked + said} tokens; it may use {limits.tokens}.")
-        cost = (asked * price.input + said * price.output) / 1_000_000
+        if words := self.spent():
+            raise BudgetSpent(words)
+
+    def spent(self) -> str:
+        """Return how the budget is spent, in words; nothing where it is not."""
+        limits, price, used = self._agent.limits, self._agent.price, self.total()
+        if limits.tokens is not None and used.total_tokens > limits.tokens:
+            return f"The run has used about {used.total_tokens} tokens; it may use {limits.tokens}."
+        cost = (used.input_tokens * price.input + used.output_tokens * price.output) / 1_000_000
         if limits.cost is not None and cost > limits.cost:
-            raise BudgetSpent(f"The run has cost about {cost:.4f}; it may cost {limits.cost:g}.")
+            return f"The run has cost about {cost:.4f}; it may cost {limits.cost:g}."
+        return ""
 
 
 class _Heard(msgspec.Struct):
@@ -123,6 +142,8 @@ class _Heard(msgspec.Struct):
     calls: list[ToolCall]
     thoughts: list[Thought]
     finish: Finish = Finish("stop")
+    is_over: bool = False
+    """It has said why it ended: nothing can be cut off any more."""
 
 
 class Work:
@@ -139,30 +160,31 @@ class Work:
         run_id: str = "",
         session_id: str | None = None,
         done: Steps | None = None,
+        used: Usage | None = None,
         table: ProcessTable | None = None,
         beat: float = BEAT,
     ) -> None:
         self._agent = agent
         self._messages = list(messages)
         self._ask = ask
-        self._place = place or Nowhere()
+        self.place = place or Nowhere()
         self._done = done
         self._beat = beat
         self._outbox = Outbox(run_id)
-        self.desk = Desk(self._outbox, self._place, run_id, on_waiting=self._pause)
+        self.desk = Desk(self._outbox, self.place, run_id, on_waiting=self._pause)
         self._calls = Calls(
             agent.tools,
             agent.approvals,
             desk=self.desk,
             outbox=self._outbox,
-            place=self._place,
+            place=self.place,
             grants=grants or NoGrants(),
             patience=agent.limits.approval,
             table=table,
             run_id=run_id,
             session_id=session_id,
         )
-        self._meter = Meter(agent)
+        self._meter = Meter(agent, used)
         self._ids = {call["id"] for message in messages for call in message.get("tool_calls") or ()}
         self._is_calling = False
         self._time: asyncio.Timeout | None = None
@@ -192,6 +214,8 @@ class Work:
         try:
             async with asyncio.timeout(self._agent.limits.seconds) as self._time:
                 await self._step_by_step(await self._picked_up())
+        except (SystemExit, KeyboardInterrupt) as error:  # asyncio would end the server, with every other run
+            raise SourceFailed(f"The source ended with {error!r}.") from error
         except TimeoutError:
             if not self._time or not self._time.expired():
                 raise
@@ -217,6 +241,9 @@ class Work:
     # steps
 
     async def _step_by_step(self, number: int) -> None:
+        if self._was_answered():
+            await self._outbox.say([Finish("stop")])
+            return
         while number < self._agent.limits.steps:
             number += 1
             finish = await self._step(number)
@@ -237,12 +264,15 @@ class Work:
             return heard.finish
         calls = [self._named(call) for call in heard.calls]
         if calls:
+            self._meter.check()
             await self._call(Step(text, tuple(calls)), heard.thoughts)
         elif text:
             self._messages.append({"role": "assistant", "content": text})
         await self._outbox.say([StepFinished(number, round(time.monotonic() - began, 3))])
         if calls or not self.desk.finish():
             return None
+        if spent := self._meter.spent():
+            self._outbox.put(Notice("budget", f"{spent} The answer is complete."))
         return msgspec.structs.replace(heard.finish, reason=_reason(heard.finish))
 
     def _steer(self) -> None:
@@ -260,7 +290,10 @@ class Work:
                 items = said if isinstance(said, (list, tuple)) else (said,)
                 if shown := [event for item in items if (event := self._take_in(item, heard)) is not None]:
                     await self._outbox.say(shown)
-                self._meter.check()
+                if not heard.is_over:
+                    self._meter.check()
+        if not self._meter.is_counted:
+            await self._outbox.say([self._meter.total()])
         return heard
 
     def _params(self) -> dict[str, Any]:
@@ -271,18 +304,22 @@ class Work:
         """Note what the model says, and return what of it is shown."""
         if isinstance(item, str):
             item = Text(item)
+        item = storable(item)
         if isinstance(item, (Text, Reasoning)):
             self._meter.said(item.text)
             if isinstance(item, Text):
                 heard.text.append(item.text)
         elif isinstance(item, ToolCall):
             heard.calls.append(item)
+            self._meter.said(item.name + item.arguments)
         elif isinstance(item, Thought):
             heard.thoughts.append(item)
         elif isinstance(item, Finish):
-            heard.finish = item
+            heard.finish, heard.is_over = item, True
         elif isinstance(item, Usage) and item.source == "provider":
             return self._meter.counted(item)
+        elif isinstance(item, Usage):
+            self._meter.asked(item.input_tokens)
         return None if isinstance(item, (ToolCall, ToolDelta, Finish, Thought)) else item
 
     def _named(self, call: ToolCall) -> ToolCall:
@@ -300,7 +337,7 @@ class Work:
         The model is shown the thoughts that led to the calls again, where its provider has sealed them.
         """
         await self._outbox.tell(*[call for call in step.calls if not is_internal(call.name)])
-        await self._place.saved()
+        await self.place.saved()
         results = await self._all(step.calls)
         place = len(self._messages)
         self._remember(msgspec.structs.replace(step, results=tuple(results)))
@@ -330,16 +367,27 @@ class Work:
         self._ids |= {call.id for step in done.all() for call in step.calls}
         if not done.is_open:
             self._remember(done.current)
-        elif done.current.calls:
+        elif done.current.calls or done.waiting:
             await self._finish_step(done)
         else:
             self._go_on_in(done.current)
         return done.number
 
+    def _was_answered(self) -> bool:
+        """Tell whether only the settlement was missing. Calls of internal tools leave no events, and could hide."""
+        hides = any(is_internal(tool.name) for tool in self._agent.tools)
+        return self._done is not None and self._done.is_answered and not hides
+
     async def _finish_step(self, done: Steps) -> None:
-        """Answer the calls that were going on with the truth, and wait on for those that waited for a person."""
-        step = done.current
+        """Answer the calls that were going on with the truth, and wait on for those that waited for a person.
+
+        Of an internal tool's call, which has left no event of its own, the approval tells what was called.
+        """
         asked = {each.call: each for each in done.waiting.values()}
+        known = {call.id for call in done.current.calls}
+        hidden = [ToolCall(id, each.tool, each.arguments, own=True) for id, each in asked.items() if id not in known]
+        step = msgspec.structs.replace(done.current, calls=(*done.current.calls, *hidden))
+        self._ids |= {call.id for call in hidden}
         lost = [call for call in step.unanswered if call.id not in asked]
         await self._outbox.say([ToolResult(call.id, LOST, True) for call in lost])
         results = [*step.results, *(Answered(call.id, LOST, True) for call in lost)]
@@ -359,6 +407,7 @@ def _together(one: Usage, two: Usage) -> Usage:
     return Usage(
         one.input_tokens + two.input_tokens,
         one.output_tokens + two.output_tokens,
+        "estimated" if "estimated" in (one.source, two.source) else "provider",
         cached_tokens=one.cached_tokens + two.cached_tokens,
         reasoning_tokens=one.reasoning_tokens + two.reasoning_tokens,
     )

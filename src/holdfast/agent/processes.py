@@ -11,7 +11,8 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import cast
 
 import msgspec
@@ -31,6 +32,12 @@ _REST = 0.02
 _PROC = "/proc"
 _HAS_PROC = os.path.exists("/proc/self/environ")
 _MARKED = f"{MARK}=".encode()
+_ENVIRONMENT, _NOWHERE = 47, b"0"
+"""Which number of a process's `stat`, after its name, tells where its environment lies; 0 for one being set up."""
+_KERNEL = 0x00200000
+"""The flag of the kernel's own threads."""
+_SET_UP = 0.1
+"""Seconds for which processes are waited for that have no program yet, all of them together."""
 
 
 def _server() -> str:
@@ -142,8 +149,9 @@ class Processes:
 
     def __init__(self, call_id: str = "", table: ProcessTable | None = None) -> None:
         self._table = table or ProcessTable()
+        self.groups: set[int] = set()
+        """The process groups that the call's own children lead."""
         self._mark = f"{_SERVER}:{call_id or 'call'}:{new_id('tree')}"
-        self._groups: set[int] = set()
         self._has_started = False
         self._started: list[asyncio.Future[Child]] = []
 
@@ -155,7 +163,7 @@ class Processes:
     def register(self, pid: int) -> None:
         """Name a child process that leads a process group of its own, whoever started it."""
         self._has_started = True
-        self._groups.add(pid)
+        self.groups.add(pid)
 
     async def start(
         self,
@@ -170,7 +178,7 @@ class Processes:
         starting = asyncio.ensure_future(_start(self._table, command, on_output, marked, cwd))
         self._started.append(starting)
         child = await asyncio.shield(starting)  # whoever is cancelled here has a child all the same
-        self._groups.add(child.pid)
+        self.groups.add(child.pid)
         return child
 
     async def end(self) -> list[Survivor]:
@@ -183,6 +191,7 @@ class Processes:
         try:
             if starting := [start for start in self._started if not start.done()]:
                 await asyncio.wait(starting)
+            self.groups |= {child.pid for child in self._children()}
             return await self._end()
         except asyncio.CancelledError:
             self.kill()
@@ -192,10 +201,14 @@ class Processes:
 
     def _let_go(self) -> None:
         """Close the pipes: they may be held open by someone who is none of ours."""
-        for start in self._started:
-            if start.done() and not start.cancelled() and start.exception() is None:
-                start.result().close()
+        for child in self._children():
+            child.close()
         self._started.clear()
+
+    def _children(self) -> list[Child]:
+        """Return the children that were started, whoever has waited for that."""
+        done = [start for start in self._started if start.done() and not start.cancelled()]
+        return [start.result() for start in done if start.exception() is None]
 
     async def _end(self) -> list[Survivor]:
         alive = await self._signal(signal.SIGTERM)
@@ -204,7 +217,7 @@ class Processes:
         refused = await self.find()
         await self._signal(signal.SIGKILL)
         left = await self._gone_within(LAST - POLITE, refused, again=signal.SIGKILL)
-        return [Survivor(pid, name, pid not in left) for pid, name in sorted(refused.items())]
+        return [Survivor(pid, name, pid not in left) for pid, name in sorted((refused | left).items())]
 
     async def _gone_within(
         self, seconds: float, alive: dict[int, str], again: signal.Signals | None = None
@@ -217,13 +230,16 @@ class Processes:
             pause *= 1.5
             alive = await self.find()
             if again is not None and alive:
-                _send(alive, again)
+                self._send(alive, again)
         return alive
 
     async def _signal(self, number: signal.Signals) -> dict[int, str]:
         found = await self.find()
-        _send(found, number)
+        self._send(found, number)
         return found
+
+    def _send(self, found: Mapping[int, str], number: signal.Signals) -> None:
+        _send(found, number, os.kill if _HAS_PROC else os.killpg)
 
     def kill(self) -> None:
         """Kill everything, now: the last line, for where there is no time to wait."""
@@ -231,19 +247,19 @@ class Processes:
             found = self._find_now()
             if not found:
                 break
-            _send(found, signal.SIGKILL)
+            self._send(found, signal.SIGKILL)
 
     async def find(self) -> dict[int, str]:
         """Return the living processes of the call: their ids and names."""
         if not _HAS_PROC:
             return self._living_groups()
-        return _of_call(await self._table.look(), self._mark, self._groups)
+        return _of_call(await self._table.look(), self._mark, self.groups)
 
     def _find_now(self) -> dict[int, str]:
-        return _of_call(self._table.look_now(), self._mark, self._groups) if _HAS_PROC else self._living_groups()
+        return _of_call(self._table.look_now(), self._mark, self.groups) if _HAS_PROC else self._living_groups()
 
     def _living_groups(self) -> dict[int, str]:
-        return {pid: "group" for pid in self._groups if _group_lives(pid)}
+        return {pid: "process group" for pid in self.groups if _group_lives(pid)}
 
 
 class Seen(msgspec.Struct, frozen=True, gc=False):
@@ -268,7 +284,7 @@ class ProcessTable:
         self.starting = asyncio.Lock()
         self._looking: asyncio.Task[list[Seen]] | None = None
         self._next: asyncio.Task[list[Seen]] | None = None
-        self._marks: dict[tuple[int, bytes], str] = {}
+        self._marks: dict[tuple[int, bytes], tuple[str, bytes]] = {}
 
     async def look(self) -> list[Seen]:
         """Return the processes that live at some moment after this was called."""
@@ -295,25 +311,68 @@ class ProcessTable:
 
     def look_now(self) -> list[Seen]:
         """Return the living processes; it takes a moment, so not in a loop that others wait for."""
-        marks: dict[tuple[int, bytes], str] = {}
-        found = [seen for entry in os.listdir(_PROC) if entry.isdigit() and (seen := self._see(entry, marks))]
+        marks: dict[tuple[int, bytes], tuple[str, bytes]] = {}
+        until = time.monotonic() + _SET_UP
+        found = [seen for entry in os.listdir(_PROC) if entry.isdigit() and (seen := self._see(entry, marks, until))]
         self._marks = marks
         return found
 
-    def _see(self, entry: str, marks: dict[tuple[int, bytes], str]) -> Seen | None:
+    def _see(self, entry: str, marks: dict[tuple[int, bytes], tuple[str, bytes]], until: float) -> Seen | None:
         try:
-            with open(f"/proc/{entry}/stat", "rb") as file:
-                stat = file.read()
+            name, rest = _begun(entry, until)
         except OSError:
             return None  # it has just ended
-        name, rest = stat[stat.index(b"(") + 1 : stat.rindex(b")")], stat[stat.rindex(b")") + 2 :].split()
         if rest[0] in (b"Z", b"X"):
             return None
         born = (int(entry), rest[19])
-        mark = self._marks.get(born)
-        marks[born] = mark = _mark_of(entry) if mark is None else mark
+        mark, _ = marks[born] = self._mark(entry, born, _where(rest))
         group, session, moment = int(rest[2]), int(rest[3]), born[1].decode()
         return Seen(born[0], int(rest[1]), group, session, moment, name.decode(errors="replace"), mark)
+
+    def _mark(self, entry: str, born: tuple[int, bytes], environment: bytes) -> tuple[str, bytes]:
+        """Return a process's mark, and where its environment lies, which is elsewhere with each program that it runs.
+
+        Between its birth and its program's beginning a child has the environment of its parent, and for a moment none:
+        so one without a mark is looked at again when that has changed, and one that had a mark keeps it.
+        """
+        mark, seen = self._marks.get(born, ("", b""))
+        if environment == seen and environment != _NOWHERE:
+            return mark, seen
+        return _mark_of(entry) or mark, environment
+
+
+def _begun(entry: str, until: float) -> tuple[bytes, list[bytes]]:
+    """Return the name and the numbers of a process. One that is just being given a program is waited for, a moment.
+
+    Until it has it, it has no environment either, and would not be known as ours; on a busy machine that takes a while.
+    """
+    name, rest = _stat(entry)
+    while _is_being_set_up(entry, rest) and time.monotonic() < until:
+        time.sleep(_SET_UP / 20)
+        name, rest = _stat(entry)
+    return name, rest
+
+
+def _stat(entry: str) -> tuple[bytes, list[bytes]]:
+    with open(f"/proc/{entry}/stat", "rb") as file:
+        stat = file.read()
+    return stat[stat.index(b"(") + 1 : stat.rindex(b")")], stat[stat.rindex(b")") + 2 :].split()
+
+
+def _where(rest: Sequence[bytes]) -> bytes:
+    """Return where a process's environment lies."""
+    return rest[_ENVIRONMENT] if len(rest) > _ENVIRONMENT else _NOWHERE
+
+
+def _is_being_set_up(entry: str, rest: Sequence[bytes]) -> bool:
+    """Tell whether a process has no environment yet. The kernel's own have none at all; those of others do not tell."""
+    if _where(rest) != _NOWHERE or rest[0] in (b"Z", b"X") or int(rest[6]) & _KERNEL:
+        return False
+    try:
+        with open(f"/proc/{entry}/environ", "rb") as file:
+            return not file.read(1)
+    except PermissionError:
+        return False
 
 
 def _in_our_namespace(found: Mapping[int, str]) -> dict[int, str]:
@@ -327,7 +386,7 @@ def _in_our_namespace(found: Mapping[int, str]) -> dict[int, str]:
 
 
 def _mark_of(entry: str) -> str:
-    """Return the mark of the call that a process belongs to. It has it from its birth, or never."""
+    """Return the mark of the call that a process belongs to, as its environment has it now."""
     with contextlib.suppress(OSError), open(f"/proc/{entry}/environ", "rb") as file:
         for line in file.read().split(b"\0"):
             if line.startswith(_MARKED):
@@ -355,7 +414,7 @@ def _group_lives(leader: int) -> bool:
     return True
 
 
-def _send(found: Mapping[int, str], number: signal.Signals) -> None:
-    for pid, name in found.items():
+def _send(found: Iterable[int], number: signal.Signals, how: Callable[[int, int], None] = os.kill) -> None:
+    for pid in found:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(pid, number) if name == "group" else os.kill(pid, number)
+            how(pid, number)

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
+from ..errors import SourceFailed
 from ..events import Finish, Reasoning, Source, StepFinished, StepStarted, Text, ToolCall, ToolResult, Yielded
 from ..judgement import heard
 from .adapters import adapted
@@ -110,6 +111,13 @@ async def publishing(agent: Published, request: AgentRequest, *, beat: float = 5
 
 
 async def _read(agent: Published, request: AgentRequest, outbox: Outbox, marks: StepMarks) -> None:
+    try:
+        await _read_all(agent, request, outbox, marks)
+    except (SystemExit, KeyboardInterrupt) as error:  # asyncio would end the server, with every other run
+        raise SourceFailed(f"The source ended with {error!r}.") from error
+
+
+async def _read_all(agent: Published, request: AgentRequest, outbox: Outbox, marks: StepMarks) -> None:
     is_over = False
     async with aclosing(cast(AsyncGenerator[Yielded | Sequence[Yielded]], agent(request))) as source:
         async for said in source:

@@ -90,6 +90,7 @@ class _Kept:
             del self._tail[:-half]
 
     def text(self) -> str:
+        if not self._dropped:
+            return (self._head + self._tail).decode(errors="replace")
         head, tail = self._head.decode(errors="replace"), self._tail.decode(errors="replace")
-        note = f"\n[... {self._dropped} bytes are left out here ...]\n" if self._dropped else ""
-        return f"{head}{note}{tail}"
+        return f"{head}\n[... {self._dropped} bytes are left out here ...]\n{tail}"

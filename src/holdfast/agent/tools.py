@@ -19,6 +19,7 @@ import inspect
 import re
 import threading
 from collections.abc import Callable
+from copy import deepcopy
 from functools import partial
 from typing import Any, Literal, Protocol, get_args, get_type_hints, overload, runtime_checkable
 
@@ -64,12 +65,18 @@ class ToolContext:
         """Child processes that have to be gone when the call is over, with all that they started."""
         self.lingers = ""
         """What a stop could not end, in words for the receipt: a thread, a call elsewhere."""
+        self.on_return: Callable[[], None] = lambda: None
+        """Called when what lingered has ended after all."""
         self._progress = progress
 
     def progress(self, message: str = "", fraction: float | None = None) -> None:
         """Tell how far the call is. It is shown at once, and the idle limit counts from here on again."""
         if self._progress is not None:
             self._progress(message, fraction)
+
+    def end(self) -> None:
+        """Say that the call is over: what goes on all the same has nothing more to tell."""
+        self._progress = None
 
 
 @runtime_checkable
@@ -109,6 +116,15 @@ class Tool(Protocol):
         ...
 
 
+@runtime_checkable
+class Particular(Protocol):
+    """A tool that can tell itself whether arguments are what it takes. Of others the schema tells."""
+
+    def misfit(self, arguments: dict[str, Any]) -> str:
+        """Return what is wrong with arguments, in words for the model; nothing where they fit."""
+        ...
+
+
 class FunctionTool:
     """A Python function as a tool: its types are the schema, its docstring is what the model reads.
 
@@ -139,12 +155,19 @@ class FunctionTool:
         """Call the function as if it were no tool."""
         return self._function(*args, **kwargs)
 
+    def misfit(self, arguments: dict[str, Any]) -> str:
+        """Return what is wrong with arguments. A number in quotes is a number: models write them."""
+        try:
+            msgspec.convert(arguments, self._arguments, strict=False)
+        except msgspec.ValidationError as error:
+            return f"The arguments do not fit: {error}"
+        return ""
+
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Check the arguments, call the function, and turn what it returns into text."""
-        try:
-            checked = msgspec.convert(arguments, self._arguments, strict=False)
-        except msgspec.ValidationError as error:
-            return ToolOutput(f"The arguments do not fit: {error}", is_error=True)
+        if misfit := self.misfit(arguments):
+            return ToolOutput(misfit, is_error=True)
+        checked = msgspec.convert(arguments, self._arguments, strict=False)
         given = {name: getattr(checked, name) for name in self._arguments.__struct_fields__}
         if self._takes_context:
             given[self._takes_context] = context
@@ -154,17 +177,25 @@ class FunctionTool:
 
     async def _in_thread(self, given: dict[str, Any], context: ToolContext) -> Any:
         context.lingers = f"{self.name} runs in a thread, which cannot be stopped: it goes on until it returns"
-        result = await _threaded(partial(self._function, **given))
-        context.lingers = ""
-        return result
+
+        def has_returned() -> None:
+            context.lingers = ""
+            context.on_return()
+
+        result = await _threaded(partial(self._function, **given), has_returned)
+        return await result if inspect.isawaitable(result) else result
 
 
-async def _threaded(function: Callable[[], Any]) -> Any:
-    """Call a function in a thread of its own, which keeps nobody from ending: not other tools, not the server."""
+async def _threaded(function: Callable[[], Any], has_returned: Callable[[], None]) -> Any:
+    """Call a function in a thread of its own, which keeps nobody from ending: not other tools, not the server.
+
+    When it has returned, or raised, that is told in any case, also where nobody waits for it any more.
+    """
     loop, current = asyncio.get_running_loop(), contextvars.copy_context()
     returned: asyncio.Future[Any] = loop.create_future()
 
     def give(result: Any, error: BaseException | None) -> None:
+        has_returned()
         if returned.done():
             return  # nobody waits for it any more
         if error is None:
@@ -234,7 +265,7 @@ def _arguments_of(function: Callable[..., Any]) -> tuple[str, type[msgspec.Struc
 
 def _default(value: Any) -> Any:
     """Return a default that calls do not share."""
-    return msgspec.field(default_factory=lambda: value) if isinstance(value, (list, dict, set)) else value
+    return msgspec.field(default_factory=lambda: deepcopy(value)) if isinstance(value, (list, dict, set)) else value
 
 
 def _schema(arguments: type[msgspec.Struct], described: dict[str, str]) -> dict[str, Any]:
@@ -269,6 +300,44 @@ def _output(returned: Any) -> ToolOutput:
     if returned is None:
         return ToolOutput("")
     return ToolOutput(returned if isinstance(returned, str) else msgspec.json.encode(returned, enc_hook=str).decode())
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "boolean": (bool,),
+    "integer": (int, float),
+    "number": (int, float),
+    "string": (str,),
+    "null": (type(None),),
+}
+
+
+def misfit(tool: Tool, arguments: dict[str, Any]) -> str:
+    """Return what is certainly wrong with the arguments of a call, so that no person is asked for what cannot be.
+
+    What a schema only hints at is left to the tool: a string may stand for anything that can be read from one.
+    """
+    if isinstance(tool, Particular):
+        return tool.misfit(arguments)
+    properties = tool.parameters.get("properties") or {}
+    if missing := [name for name in tool.parameters.get("required") or () if name not in arguments]:
+        return f"The arguments do not fit: {missing[0]} is missing."
+    unknown = [name for name in arguments if name not in properties]
+    if unknown and tool.parameters.get("additionalProperties") is False:
+        return f"The arguments do not fit: there is no {unknown[0]}."
+    wrong = [name for name, value in arguments.items() if not _may_be(value, properties.get(name))]
+    return f"The arguments do not fit: {wrong[0]} is not what the schema says." if wrong else ""
+
+
+def _may_be(value: Any, schema: Any) -> bool:
+    said = schema.get("type") if isinstance(schema, dict) else None
+    kinds = [said] if isinstance(said, str) else said
+    if not isinstance(kinds, list) or isinstance(value, str) or not all(kind in _KINDS for kind in kinds):
+        return True
+    if isinstance(value, bool):
+        return "boolean" in kinds
+    return any(isinstance(value, _KINDS[kind]) for kind in kinds)
 
 
 def described(tools: list[Tool]) -> list[dict[str, Any]]:

@@ -29,7 +29,8 @@ from ..agent.tools import Tool
 from ..comparisons import Price
 from ..engine import Engine
 from ..errors import BadRequest, CannotSteer, ModelNotFound, ProviderRefused
-from ..events import Notice, Source, Yielded
+from ..events import Notice, Source, Usage, Yielded
+from ..judgement import usage_so_far
 from ..log import Log
 from ..providers import ChatRequest, Providers
 from ..run import Run
@@ -215,7 +216,7 @@ class AgentSources:
         is_waiting = done is not None and done.is_open and bool(done.undecided)
         if record.lifetime != "detached" or not (is_waiting or agent.on_restart == "continue"):
             return None
-        return self._work(await self.engine.open(record.id), done)
+        return self._work(await self.engine.open(record.id), done, usage_so_far(log))
 
     def again_or(self, other: Again) -> Again:
         """Return what goes on with runs of any kind: agents' here, all others' there."""
@@ -225,7 +226,9 @@ class AgentSources:
 
         return again
 
-    async def _work(self, run: Run, done: Steps | None) -> AsyncGenerator[Yielded | Sequence[Yielded]]:
+    async def _work(
+        self, run: Run, done: Steps | None, used: Usage | None = None
+    ) -> AsyncGenerator[Yielded | Sequence[Yielded]]:
         record = run.record
         agent = self.find(record)
         await self._check(agent)
@@ -241,12 +244,13 @@ class AgentSources:
             run_id=run.id,
             session_id=record.session_id,
             done=done,
+            used=used,
             table=self._table,
             beat=_beat(run),
         )
-        self._desks[run.id] = work.desk
         if done is None and (told := record.request.get("notice")):
             yield Notice("new_turn", told)
+        self._desks[run.id] = work.desk
         try:
             async with aclosing(work.events()) as events:
                 async for said in events:
