@@ -272,8 +272,10 @@ async def test_sessions_and_runs_of_the_first_schema_are_chats(tmp_path):
     await asyncio.to_thread(make_database_of_first_schema, path)
 
     async with opened(tmp_path) as store:
-        (session,) = await store.list_sessions("ann", query="titl")
-        assert ("s", "chat") == (session.id, session.kind)
+        for query in ("t", "ti", "tit", "titl", "title"):
+            (session,) = await store.list_sessions("ann", query=query)
+            assert ("s", "chat") == (session.id, session.kind)
+        assert [] == await store.list_sessions("ann", query="i")
         (run,) = await store.list_runs(session_id="s")
         assert ("r", "agent", "settled", 2) == (run.id, run.kind, run.status, run.seq)
         await store.put_document(Document(kind="comparison", id="c"))
@@ -700,7 +702,8 @@ async def test_a_word_is_indexed_once_for_each_session_however_often_it_is_said(
         await store.create_run(later, [Message(id="last", role="user", content="the same words, later")])
 
         assert {"the": 4, "words": 2, "item7": 2, "later": 1} == mentions(store.path, "the", "words", "item7", "later")
-        for query in ("the same", "words item29", "later", "wor lat"):
+        assert {"·i": 2, "·wor": 2} == mentions(store.path, "·i", "·wor")
+        for query in ("the same", "words item29", "later", "wor lat", "w l", "i"):
             assert "a" in [found.id for found in await store.list_sessions("o", query=query)]
         assert ["a"] == [found.id for found in await store.list_sessions("o", query="words later")]
 

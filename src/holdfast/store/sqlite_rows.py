@@ -19,6 +19,7 @@ from . import HEAD, Append, Document, FeedEntry, Idempotency, IfBusy, RunRecord,
 from .sqlite_file import queries
 
 _MOST_INDEXED = 1 << 20  # messages of one session: the index has no room for more, see the schema
+_BEGINNING = 3  # letters: beginnings of words up to here are entries of the index of their own
 _READ_AT_ONCE = 256 * 1024  # bytes of a log: a reader takes them in as slowly as it likes
 
 _encode = msgspec.json.encode
@@ -129,7 +130,7 @@ class Reading:
             if (last := self.session(before)) is None:
                 return []
             place = (last.pinned, last.updated_at, last.id)
-        sought = [f'"{word}"*' for word in rules.sought(query)]
+        sought = [_looked_up(word) for word in rules.sought(query)]
         found = self._sql["list_sessions"].format(found="\n".join([self._sql["found"]] * len(sought)))
         return [_session(row) for row in self._db.execute(found, (owner, *place, *sought, max(limit, 0)))]
 
@@ -403,7 +404,7 @@ class Writing(Reading):
             session = replace(session, head_id=messages[-1].id)
         self._db.execute(self._sql["insert_session"], _session_values(session))
         it = self._require_session(session.id)
-        self._index(it, 0, rules.words(session.title))
+        self._index(it, 0, indexed(rules.words(session.title)))
         for message in messages:
             self._insert_message(it, message)
         self._save(it)
@@ -451,7 +452,7 @@ class Writing(Reading):
         if title != it.session.title:
             it.change(title=title)
             self._rows("unindex_title", session=it.n)
-            self._index(it, 0, rules.words(title))
+            self._index(it, 0, indexed(rules.words(title)))
 
     # messages, the feed and the index
 
@@ -491,7 +492,7 @@ class Writing(Reading):
         if it.session.kind != "chat":
             return
         known = self._known_words(it)
-        fresh = [word for word in rules.words(rules.text_of(message)) if word not in known]
+        fresh = [word for word in indexed(rules.words(rules.text_of(message))) if word not in known]
         known.update(fresh)
         self._index(it, number, [*already, *fresh])
 
@@ -580,6 +581,17 @@ def _document(row: sqlite3.Row) -> Document:
 
 def _session_values(session: Session) -> dict[str, Any]:
     return asdict(session) | {"params": _encode(session.params)}
+
+
+def indexed(words: Sequence[str]) -> list[str]:
+    """Return what the index has of words: themselves, and their beginnings, after a dot that is in no word."""
+    beginnings = (f"·{word[:letters]}" for word in words for letters in range(1, min(len(word), _BEGINNING) + 1))
+    return list(dict.fromkeys([*beginnings, *words]))
+
+
+def _looked_up(start: str) -> str:
+    """Return what the index is asked for words that begin so."""
+    return f'"·{start}"' if len(start) <= _BEGINNING else f'"{start}"*'
 
 
 def _words(rows: Sequence[sqlite3.Row]) -> list[str]:
