@@ -8,7 +8,9 @@ from typing import Any
 
 from bench import machine, report
 from bench.instruments import Failed, Upstream
-from bench.scenarios import MODELS, SCENARIOS, Figures, Scenario
+from bench.measure import Figures
+from bench.plays import MODELS
+from bench.scenarios import SCENARIOS, Scenario
 from bench.targets import DEFAULT, TARGETS, Target
 
 
@@ -19,11 +21,12 @@ def main() -> None:
     os.nice(asked.nice)
     targets = _present(asked.targets.split(","))
     upstream = Upstream()
-    results: dict[str, Any] = {"seconds": asked.seconds, "rounds": asked.rounds, "scenarios": {}}
+    results: dict[str, Any] = {"kind": "bench", "seconds": asked.seconds, "rounds": asked.rounds, "scenarios": {}}
     try:
         for name in asked.scenarios or SCENARIOS:
             scenario = SCENARIOS[name]
-            results["scenarios"][name] = _measure(scenario, targets, upstream, asked.seconds, asked.rounds)
+            rounds = min(asked.rounds, scenario.most_rounds)
+            results["scenarios"][name] = _measure(scenario, targets, upstream, asked.seconds, rounds)
     finally:
         upstream.stop()
         if results["scenarios"]:
@@ -38,11 +41,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--rounds", type=int, default=3, help="times each is measured, for medians (default: %(default)s)"
     )
+    parser.add_argument("--quick", action="store_true", help="one round of one second each: does it all work?")
     parser.add_argument("--json", type=Path, metavar="OUT", help="where the results go (default: bench/results/)")
     parser.add_argument(
         "--nice", type=int, default=0, help="priority of targets and load, -10 beats a busy machine (root)"
     )
     asked = parser.parse_args()
+    if asked.quick:
+        asked.seconds, asked.rounds = 1, 1
     unknown = [name for name in asked.scenarios if name not in SCENARIOS]
     unknown += [name for name in asked.targets.split(",") if name not in TARGETS]
     if unknown:

@@ -2,10 +2,14 @@
 
 import json
 import socket
+import subprocess
+import sys
 import time
 from typing import Any
 
+from bench import machine
 from bench.instruments import Http, Upstream, run_client
+from bench.native import paths
 
 
 def main() -> None:
@@ -112,6 +116,54 @@ def leaving_is_seen(upstream: Upstream) -> None:
         assert all(0 <= closed[each] - left[each] < 100_000_000 for each in left)
 
 
+def closes_of_an_earlier_load_are_not_mistaken_for_new_ones(upstream: Upstream) -> None:
+    """After a reset nobody has left, and a marker that is used again is seen to go again, later."""
+    for _ in range(2):
+        upstream.reset()
+        assert upstream.closes() == {}
+        seen = run_client(upstream.port, streams=5, requests=20, marker="again", model="silent", leave_ms=50)
+        left = {each["marker"]: each["at"] for each in seen["leaves"]}
+        closed = upstream.wait_closes(set(left))
+
+        assert len(closed) == 20
+        assert all(closed[each] >= left[each] for each in left)
+
+
+def answers_are_timed_and_paths_are_followed(upstream: Upstream) -> None:
+    """GETs go to each path in turn, and the time to the whole answer is measured."""
+    with paths(["/v1/models", "/v2"]) as file:
+        seen = run_client(upstream.port, get=True, paths=file, requests=10, prompt=True)
+
+    assert seen["answered"] == 10
+    assert seen["error_kinds"]["status"] == 5
+    assert seen["answer_us"]["count"] == 10
+    assert 0 < seen["answer_us"]["p50"] < 1e6
+
+
+def what_repeats_after_the_end_is_not_counted(upstream: Upstream) -> None:
+    """Stamps after the word that ends an answer do not count, and an answer without it is an error."""
+    ended = run_client(upstream.port, requests=3, model="flat:700", expect=700, ends='"finish_reason":"stop"')
+    early = run_client(upstream.port, requests=3, model="flat:700", ends='"role":"assistant"')
+    never = run_client(upstream.port, requests=3, model="flat:700", ends="run.settled")
+
+    assert (ended["chunks_all"], ended["errors"]) == (2100, 0)
+    assert early["chunks_all"] == 0
+    assert never["error_kinds"]["ending"] == 3
+
+
+def processor_time_is_exact(upstream: Upstream) -> None:
+    """The CPU clock of another process agrees with what that process says of itself."""
+    code = "import time\nwhile time.process_time() < 0.3: pass\nprint(time.process_time(), flush=True)\ninput()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as it:
+        assert it.stdout
+        said = float(it.stdout.readline())
+        seen, waited = machine.cpu_seconds(it.pid), machine.waited_seconds(it.pid)
+        it.communicate("\n")
+
+    assert said <= seen < said + 0.05
+    assert waited >= 0
+
+
 def _ask(upstream: Upstream, **body: Any) -> socket.socket:
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
@@ -147,6 +199,10 @@ CHECKS = [
     the_client_counts_what_was_sent,
     errors_are_counted,
     leaving_is_seen,
+    closes_of_an_earlier_load_are_not_mistaken_for_new_ones,
+    answers_are_timed_and_paths_are_followed,
+    what_repeats_after_the_end_is_not_counted,
+    processor_time_is_exact,
 ]
 
 if __name__ == "__main__":

@@ -51,17 +51,22 @@ class Upstream:
         )
         assert self._process.stdout
         self.port = int(self._process.stdout.readline())
+        self.pid = self._process.pid
         self._control = Http(self.port)
+        self._closes_before = 0
 
     def stats(self) -> dict[str, Any]:
         return dict(self._control.ask("GET", "/_control/stats"))
 
     def reset(self) -> None:
+        """Counts from zero; closes that were seen before are of no measurement that is still to come."""
+        self._closes_before = self._control.ask("GET", "/_control/closes?after=999999999999")["next"]
         self._control.ask("POST", "/_control/reset")
 
     def closes(self) -> dict[str, int]:
-        """When each marked client was seen to go, in ns of CLOCK_MONOTONIC."""
-        return {seen["marker"]: seen["at"] for seen in self._control.ask("GET", "/_control/closes")["closes"]}
+        """When each marked client was seen to go since the last reset, in ns of CLOCK_MONOTONIC."""
+        answer = self._control.ask("GET", f"/_control/closes?after={self._closes_before}")
+        return {seen["marker"]: seen["at"] for seen in answer["closes"]}
 
     def wait_active(self, streams: int, seconds: float = 20) -> None:
         """Returns when that many streams are being played at least."""
@@ -105,17 +110,35 @@ def run_client(port: int, within: float = 600, **options: Any) -> dict[str, Any]
     return _result(process, within)
 
 
+class Load:
+    """A load that is kept up in the background; `seen` is the client's report once it has ended."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self.seen: dict[str, Any] = {}
+
+    def end(self) -> dict[str, Any]:
+        """Ends the load, unless it has ended, and returns what its client has seen."""
+        if not self.seen:
+            if self._process.poll() is not None:
+                raise Failed("the background load ended too early")
+            self._process.terminate()
+            self.seen = _result(self._process, timeout=30)
+        return self.seen
+
+
 @contextmanager
-def background(port: int, **options: Any) -> Iterator[None]:
+def background(port: int, **options: Any) -> Iterator[Load]:
     """Keeps a load up while the block runs."""
     process = _start_client(port, options)
+    load = Load(process)
     try:
-        yield
-        if process.poll() is not None:
-            raise Failed("the background load ended too early")
+        yield load
+        load.end()
     finally:
-        process.terminate()
-        process.communicate()
+        if process.poll() is None:
+            process.terminate()
+            process.communicate()
 
 
 def _start_client(port: int, options: dict[str, Any]) -> subprocess.Popen[str]:

@@ -6,6 +6,7 @@ import platform
 import resource
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,19 +49,48 @@ def processes(pid: int) -> Iterator[int]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process and its children, the ended ones too. Resolution: one tick, 10 ms."""
-    ticks = 0
+    """User and system time of a process and its children, the ended ones too. Exact, save for the ended ones' ticks."""
+    return sum(_own_cpu_seconds(each) + _ended_cpu_seconds(each) for each in processes(pid))
+
+
+def _own_cpu_seconds(pid: int) -> float:
+    """What the scheduler has counted for a process in ns: /proc/<pid>/stat has it in ticks of 10 ms only."""
+    try:
+        return time.clock_gettime((~pid << 3) | 2)  # the kernel's number for the CPU clock of another process
+    except OSError:
+        return 0.0
+
+
+def _ended_cpu_seconds(pid: int) -> float:
+    try:
+        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, after_name[13:15])) / TICK
+
+
+def waited_seconds(pid: int) -> float:
+    """How long the threads of a process were ready to run and did not, because others had their core."""
+    waited = 0
     for each in processes(pid):
-        after_name = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
-        ticks += sum(map(int, after_name[11:15]))
-    return ticks / TICK
+        for thread in Path(f"/proc/{each}/task").glob("*/schedstat"):
+            try:
+                waited += int(thread.read_text().split()[1])
+            except (OSError, IndexError):
+                continue
+    return waited / 1e9
 
 
-def busy_seconds(core: int) -> float:
-    """How long a core has not been idle."""
+def everybody() -> dict[int, float]:
+    """The CPU seconds of every process there is."""
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return {pid: _own_cpu_seconds(pid) for pid in pids}
+
+
+def stolen_seconds() -> float:
+    """How long the two cores were wanted here and used by other machines of the same host."""
     lines = map(str.split, Path("/proc/stat").read_text().splitlines())
-    counts = next(line for line in lines if line[0] == f"cpu{core}")
-    return sum(int(counts[i]) for i in (1, 2, 3, 6, 7, 8)) / TICK
+    return sum(int(line[8]) for line in lines if line[0] in (f"cpu{TARGET_CORE}", f"cpu{LOAD_CORE}")) / TICK
 
 
 @dataclass

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bench import machine
-from bench.scenarios import Figures, Scenario
+from bench.measure import Figures
+from bench.scenarios import Scenario
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -65,8 +66,13 @@ def _doubts(target: str, figures: Figures) -> list[str]:
     doubts = []
     if target != "direct" and figures.get("load_busy", 0) > 0.9 > figures.get("target_busy", 1):
         doubts.append("the load's core was the limit, not this target")
-    if figures.get("others_busy", 0) > 0.15:
-        doubts.append(f"disturbed, other processes used {figures['others_busy']:.0%} of a core")
+    for name, limit, words in (
+        ("others_busy", 0.15, "other processes used {:.0%} of a core"),
+        ("target_waited", 0.05, "it waited for its core for {:.0%} of the time"),
+        ("stolen", 0.02, "the host took {:.0%} of a core away"),
+    ):
+        if figures.get(name, 0) > limit:
+            doubts.append("disturbed, " + words.format(figures[name]))
     return doubts
 
 
@@ -74,26 +80,28 @@ def _words(name: str) -> str:
     words = re.sub(r"_us$", " µs", name)
     words = re.sub(r"_ms$", " ms", words)
     words = re.sub(r"_mb$", " MB", words)
+    words = re.sub(r"_s$", " s", words)
     return words.replace("per_second", "/s").replace("per_1m_chunks", "/1M").replace("_", " ").replace(" /s", "/s")
 
 
 def _number(name: str, value: float | None) -> str:
     if value is None or math.isnan(value):
         return "-"
-    if name.endswith("busy"):
+    if name.endswith(("busy", "waited", "stolen")):
         return f"{value:.0%}"
-    if name.startswith("of_"):
+    if name.startswith("of_") or name.endswith("of_first"):
         return f"{value:.3f}x"
     return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.2f}"
 
 
-def save(results: dict[str, Any], to: Path | None) -> Path:
+def save(results: dict[str, Any], to: Path | None, name: str = "") -> Path:
     """Writes the results, by default under their date and commit."""
     now = datetime.now(UTC)
     commit = machine.commit()
     if to is None:
         RESULTS.mkdir(exist_ok=True)
-        to = RESULTS / f"{now:%Y-%m-%d-%H%M}-{commit.replace('+', '-dirty')}.json"
+        parts = [f"{now:%Y-%m-%d-%H%M}", commit.replace("+", "-dirty"), *([name] if name else [])]
+        to = RESULTS / f"{'-'.join(parts)}.json"
     whole = {"date": now.isoformat(timespec="seconds"), "commit": commit, "machine": machine.facts(), **results}
     to.write_text(json.dumps(whole, indent=1) + "\n")
     return to

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from bench import machine
-from bench.instruments import Failed, Http, background, run_client
+from bench.instruments import Failed, Http, Load, background, run_client
 
 
 class Target:
@@ -27,7 +27,7 @@ class Target:
     api_key: str = ""
     native: ClassVar[bool] = False
     """Whether it has our API, with runs that can be stopped by name."""
-    patience: ClassVar[float] = 40
+    patience: ClassVar[float] = 120
     """Seconds it may take to start."""
     within: ClassVar[float] = 600
     """Seconds any load on it may take before it counts as too slow."""
@@ -93,7 +93,7 @@ class Target:
         """Runs the load client against it to the client's end."""
         return run_client(self.port, self.within, **self.request(), **options)
 
-    def background(self, **options: Any) -> AbstractContextManager[None]:
+    def background(self, **options: Any) -> AbstractContextManager[Load]:
         """Keeps a load up while the block runs."""
         return background(self.port, **self.request(), **options)
 
@@ -143,7 +143,7 @@ class Target:
                 break
             if self.ready():
                 return time.monotonic() - start
-            time.sleep(0.02)
+            time.sleep(0.002)
         tail = "\n".join(self.output().strip().splitlines()[-3:])
         self.stop()
         raise Failed(f"{self.name} did not become ready in {self.patience:.0f} s: {tail}")
@@ -180,10 +180,10 @@ class Nginx(Target):
 NGINX = """
 daemon off;
 worker_processes 1;
-worker_rlimit_nofile 20000;
+worker_rlimit_nofile 19000;
 pid {folder}/pid;
 error_log {folder}/error warn;
-events {{ worker_connections 9000; }}
+events {{ worker_connections 18000; }}
 http {{
     access_log off;
     keepalive_requests 100000000;
@@ -217,6 +217,13 @@ class Holdfast(Target):
     name = "holdfast"
     health = "/health"
     native = True
+    data: ClassVar[Path | None] = None
+    """A data folder that is there already, for servers that have been in use for long."""
+
+    @classmethod
+    def on(cls, data: Path) -> "type[Holdfast]":
+        """The same server on such a folder."""
+        return type("HoldfastOn", (cls,), {"data": data})
 
     @classmethod
     def missing(cls) -> str | None:
@@ -230,11 +237,12 @@ class Holdfast(Target):
         config = self.folder / "holdfast.toml"
         models = ", ".join(f'"{model}"' for model in self.models)
         config.write_text(HOLDFAST.format(upstream=self.upstream_port, models=models))
-        place = ["--port", str(self.port), "--data", str(self.folder / "data"), "--config", str(config)]
+        place = ["--port", str(self.port), "--data", str(self.data or self.folder / "data"), "--config", str(config)]
         return [sys.executable, "-m", "holdfast", "serve", *place]
 
     def environment(self) -> dict[str, str]:
-        return {"UP_KEY": "bench"}
+        """One client starts all of the load, which is more than one user should have."""
+        return {"UP_KEY": "bench", "HOLDFAST_MAX_RUNS": "20000", "HOLDFAST_MAX_RUNS_PER_OWNER": "20000"}
 
 
 HOLDFAST = """

@@ -2,7 +2,7 @@
  *
  * client --port P [--host H] [--path /v1/chat/completions] [--model flat:100] [--body TEXT|@FILE] [--header "K: V"]...
  *        [--streams N] (--for SECONDS | --requests M) [--ramp SECONDS] [--warmup SECONDS] [--think MS] [--timeout SECONDS]
- *        [--json] [--expect N] [--marker WORD] [--leave-after K] [--leave-ms MS]
+ *        [--json] [--expect N] [--marker WORD] [--leave-after K] [--leave-ms MS] [--get] [--paths FILE] [--ends WORD] [--prompt]
  *
  * --streams     connections, each with one request after the other
  * --for         until this long after the ramp and the warm-up; what is still open then is closed and is no error
@@ -14,12 +14,17 @@
  * --json        requests do not ask for a stream
  * --expect      chunks in each complete answer: any other number is an error
  * --leave-after close the socket after K chunks; --leave-ms: this long after the request. Each moment is printed.
+ * --get         requests are GETs without a body, and any whole answer is a good one
+ * --paths       a path in each line: the request with the number n goes to the n-th of them, and round again
+ * --ends        a whole answer has this word instead of finish_reason and [DONE]; stamps after it repeat, and do not count
+ * --prompt      runs before other clients on its core: for one that only measures how long answers take
  * SIGTERM ends it early, with its report.
  * In --body, %MARKER% stands for the request's own marker (<word>-<number>), %MODEL% for the model, and %STREAM% is
  * false with --json and true without.
  *
  * Prints one JSON object. Latency is the time from the stamp to the return of the recv that brought it, for chunks
- * in the measured time; first-token times, of every stream, count from the send of the request to the first stamp.
+ * in the measured time; first-token times, of every stream, count from the send of the request to the first stamp, and
+ * answer times, in the measured time, to the last byte of the answer.
  */
 #include "common.h"
 
@@ -65,12 +70,13 @@ static double histogram_us(const struct histogram *h, double share) {
 /* ---- options and totals ---- */
 
 static struct {
-    const char *host, *path, *model, *body, *marker;
+    const char *host, *path, *model, *body, *marker, *ends;
+    const char **paths;
     char headers[4096];
     int port;
-    int64_t streams, requests, expect, leave_after;
+    int64_t streams, requests, expect, leave_after, path_count;
     int64_t length, ramp, warmup, think, timeout, leave_ms; /* ns */
-    bool json;
+    bool json, get, prompt;
 } opt = {.host = "127.0.0.1", .path = "/v1/chat/completions", .model = "flat:100", .marker = "m", .streams = 1,
          .expect = -1, .leave_after = -1, .leave_ms = -1, .timeout = 20 * SECOND};
 
@@ -81,7 +87,7 @@ static struct {
     int sample_status;
 } total;
 
-static struct histogram latency, first;
+static struct histogram latency, first, whole_answer;
 static int64_t started, measure_from, measure_to, last_byte;
 static char *leaves;
 static size_t leaves_len, leaves_room;
@@ -97,7 +103,7 @@ struct conn {
     enum framing framing;
     int64_t remaining; /* of the body, or of the chunk */
     int status;
-    bool keep, got_first, line_empty;
+    bool keep, got_first, line_empty, ended;
     char head[HEAD], tail[TAIL], carry[CARRY];
     int head_len, tail_len, carry_len;
 };
@@ -161,14 +167,17 @@ static void connect_failed(struct conn *c) {
 static void send_request(struct conn *c) {
     static char body[1 << 20], request[(1 << 20) + 8192];
     c->number = total.issued++;
-    size_t n = write_body(body, sizeof body, c->number);
-    int h = snprintf(request, 8192, "POST %s HTTP/1.1\r\nHost: %s:%d\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n%s\r\n",
-                     opt.path, opt.host, opt.port, n, opt.headers);
+    size_t n = opt.get ? 0 : write_body(body, sizeof body, c->number);
+    const char *path = opt.path_count ? opt.paths[c->number % opt.path_count] : opt.path;
+    int h = snprintf(request, 8192, "%s %s HTTP/1.1\r\nHost: %s:%d\r\n%s", opt.get ? "GET" : "POST", path, opt.host, opt.port,
+                     opt.headers);
+    if (!opt.get) h += snprintf(request + h, 200, "Content-Type: application/json\r\nContent-Length: %zu\r\n", n);
+    h += snprintf(request + h, 8, "\r\n");
     memcpy(request + h, body, n);
     c->step = WAITING;
     c->head_len = c->tail_len = c->carry_len = 0;
     c->chunks = 0;
-    c->got_first = false;
+    c->got_first = c->ended = false;
     c->sent_at = c->seen_at = now_ns();
     ssize_t took = send(c->fd, request, (size_t)h + n, 0); /* requests are small: a fresh socket takes one whole */
     if (took != h + (ssize_t)n) conn_fail(c, &total.cut);
@@ -239,8 +248,16 @@ static void found_stamp(struct conn *c, int64_t stamp, int64_t now) {
 
 /* Counts the stamps in [p, end) and keeps the end of the text where a stamp may have begun. */
 static void scan(struct conn *c, const char *p, const char *end, int64_t now) {
-    const char *start = p, *t;
+    const char *start = p, *t, *upto = NULL;
     int64_t stamp;
+    if (opt.ends && !c->ended) {
+        const char *word = memmem(p, (size_t)(end - p), opt.ends, strlen(opt.ends));
+        c->ended = word != NULL;
+        if (word) upto = word;
+    } else if (c->ended) {
+        return;
+    }
+    if (upto) end = upto;
     while (p < end && (t = memchr(p, 'T', (size_t)(end - p)))) {
         if (end - t < STAMP_LEN - 1) break;
         p = t + 1;
@@ -282,7 +299,10 @@ static void answered(struct conn *c, int64_t now) {
     total.answered++;
     total.finished += finish;
     total.done += done;
-    if (now >= measure_from && now < measure_to) total.answered_measured++;
+    if (now >= measure_from && now < measure_to) {
+        total.answered_measured++;
+        histogram_add(&whole_answer, now - c->sent_at);
+    }
     if (c->status != 200) {
         total.status++;
         if (!total.sample_status) {
@@ -293,7 +313,7 @@ static void answered(struct conn *c, int64_t now) {
                 total.sample[i] = ch < ' ' || ch == '"' || ch == '\\' || ch == 127 ? '\'' : ch;
             }
         }
-    } else if (!finish || (!done && !opt.json)) {
+    } else if (opt.ends ? !c->ended : !opt.get && (!finish || (!done && !opt.json))) {
         total.ending++;
     } else if (opt.expect >= 0 && c->chunks != opt.expect) {
         total.count++;
@@ -487,6 +507,7 @@ static void report(int64_t ended) {
            (long long)total.finished, (long long)total.done, (long long)total.left);
     print_histogram("latency_us", &latency);
     print_histogram("ttft_us", &first);
+    print_histogram("answer_us", &whole_answer);
     printf("\"errors\":%lld,\"error_kinds\":{\"connect\":%lld,\"status\":%lld,\"cut\":%lld,\"ending\":%lld,\"count\":%lld,\"timeout\":%lld},",
            (long long)errors, (long long)total.connect, (long long)total.status, (long long)total.cut, (long long)total.ending,
            (long long)total.count, (long long)total.timeout);
@@ -505,19 +526,28 @@ static char *read_file(const char *name) {
     return text;
 }
 
+static void read_paths(const char *name) {
+    for (char *line = strtok(read_file(name), "\n"); line; line = strtok(NULL, "\n")) {
+        opt.paths = must(realloc(opt.paths, (size_t)(opt.path_count + 1) * sizeof *opt.paths));
+        opt.paths[opt.path_count++] = line;
+    }
+}
+
 static int64_t seconds_of(const char *text) { return (int64_t)(atof(text) * 1e9); }
 
 static void parse_options(int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : "";
-        if (!strcmp(name, "--json")) {
-            opt.json = true;
+        if (!strcmp(name, "--json") || !strcmp(name, "--get") || !strcmp(name, "--prompt")) {
+            *(name[2] == 'j' ? &opt.json : name[2] == 'g' ? &opt.get : &opt.prompt) = true;
             continue;
         }
         i++;
         if (!strcmp(name, "--port")) opt.port = atoi(value);
         else if (!strcmp(name, "--host")) opt.host = value;
         else if (!strcmp(name, "--path")) opt.path = value;
+        else if (!strcmp(name, "--paths")) read_paths(value);
+        else if (!strcmp(name, "--ends")) opt.ends = value;
         else if (!strcmp(name, "--model")) opt.model = value;
         else if (!strcmp(name, "--body")) opt.body = *value == '@' ? read_file(value + 1) : value;
         else if (!strcmp(name, "--header")) {
@@ -553,7 +583,7 @@ static void parse_options(int argc, char **argv) {
 int main(int argc, char **argv) {
     parse_options(argc, argv);
     be_exact();
-    sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){0}); /* on the shared core the upstream finishes its tick first */
+    if (!opt.prompt) sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){0}); /* on the shared core the upstream finishes its tick first */
     signal(SIGTERM, on_signal);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     server.sin_family = AF_INET;
