@@ -21,6 +21,17 @@ In every other suite a test that fails once has found something."""
 LIMIT = pytest.StashKey[Any]()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`pytest tests/protocol --url http://…/v1` lets the lab judge that server instead of our own (docs/lab.md)."""
+    group = parser.getgroup("lab", "the fault lab, at a server that is not started by the tests")
+    group.addoption("--url", help="The judged server, as OpenAI's clients would be given it.")
+    group.addoption("--model", default="m", help="The model that the lab's upstream plays there.")
+    group.addoption("--api-key", default=None, help="A key for the judged server.")
+    group.addoption("--wire", action="append", default=[], help="A wire to judge; all of them without it.")
+    group.addoption("--server", default="any", help="Which server it is: what it promises.")
+    group.addoption("--upstream-port", type=int, default=9100, help="Where the lab's upstream listens.")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "requirement(*ids): the promises of tests/requirements.py that the test proves")
 

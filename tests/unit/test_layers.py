@@ -19,6 +19,8 @@ LAYERS: dict[str, int] = {
     "__main__": 5,
     "server": 4,
     "server.": 4,
+    "lab": 4,
+    "lab.": 4,
     "": 3,  # holdfast/__init__.py: re-exports what is below the server
     "testing": 3,
     "asgi": 3,
@@ -67,7 +69,7 @@ SIDEWAYS = {
     ("__main__", "cli"),
 }
 SEES_ITS_OWN_LAYER = {"", "testing"}
-STRANGERS = [{"store", "providers"}]
+STRANGERS = [{"store", "providers"}, {"lab", "server"}]
 
 # The engine alone needs msgspec. What else a module may import comes with an extra.
 THIRD_PARTY: dict[str, set[str]] = {

@@ -22,6 +22,7 @@ COMMANDS = {
         "doctor:doctor",
         "Check settings, data folder, database, providers, models and port, and say what to do.",
     ),
+    "lab": ("lab:lab", "Judge any server of LLM answers by its URL: truth, stop, resume, kill -9."),
     "config": ("admin:config", "See the settings."),
     "key": ("admin:key", "Make, list and revoke keys for the server."),
     "db": ("admin:db", "Check, back up and migrate the database."),
@@ -49,6 +50,7 @@ def main(context: click.Context) -> None:
       holdfast runs ls                     what runs, what stopped, what failed and why
       holdfast runs tail RUN               follow a run that was started elsewhere
       holdfast doctor                      check the set-up, and say what to do
+      holdfast lab --url http://…/v1       judge any server: is a failure told as one, does a stop stop?
 
     Shell completion: eval "$(_HOLDFAST_COMPLETE=bash_source holdfast)", or zsh_source, fish_source.
     """

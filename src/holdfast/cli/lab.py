@@ -1,0 +1,186 @@
+"""`holdfast lab`: judge any server of LLM answers by its URL."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import pathlib
+import sys
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+import click
+import msgspec
+from rich.markup import escape
+from rich.text import Text
+
+from .. import __version__
+from ..errors import HoldfastError
+from ..lab import SERVERS, WIRES, Finding, Http, Lab, ServerFacts, Upstream, judge, trouble
+from ..lab.process import Judged
+from ..lab.report import GROUPS, Report, groups, page
+from . import show
+from .commands import telling
+
+COLOURS = {"pass": "green", "fail": "red", "not promised": "dim", "not judged": "yellow"}
+
+
+@click.group(invoke_without_command=True)
+@click.option("--url", help="The judged server, as OpenAI's clients would be given it: http://127.0.0.1:8787/v1")
+@click.option("--model", default="m", show_default=True, help="The model to ask for: the one that the lab plays.")
+@click.option("--api-key", envvar="HOLDFAST_LAB_KEY", help="A key for the judged server (HOLDFAST_LAB_KEY).")
+@click.option("--header", "headers", multiple=True, help='Another header for each request: "Name: value".')
+@click.option(
+    "--wire",
+    "wires",
+    multiple=True,
+    type=click.Choice(list(WIRES)),
+    help="A wire to judge (openai-chat); may be repeated.",
+)
+@click.option("--server", type=click.Choice(list(SERVERS)), default="any", help="Which server it is: what it promises.")
+@click.option("--upstream-port", type=int, default=9100, show_default=True, help="Where the lab's upstream listens.")
+@click.option("--start", help="A command that starts the judged server; then kill -9 is tried, too.")
+@click.option("--only", multiple=True, help="Only these checks: truth/*, leave/silence, …; may be repeated.")
+@click.option("--not-promised", multiple=True, help="Checks that the server does not promise; may be repeated.")
+@click.option(
+    "--samples", type=click.IntRange(1, 1000), default=10, show_default=True, help="Measurements of each time."
+)
+@click.option("--patience", type=float, default=20.0, show_default=True, help="Seconds for an answer to end.")
+@click.option("--silence", type=float, default=8.0, show_default=True, help="Seconds for a silent upstream to fail.")
+@click.option("--name", default="", help="What the report calls the server.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option("--report", "report_file", type=click.Path(dir_okay=False), help="Write the report as an HTML page.")
+@click.pass_context
+@telling
+def lab(context: click.Context, url: str | None, **what: Any) -> None:
+    """Judge any server of LLM answers by its URL: is a failure told as one, does a stop stop, is every word there?
+
+    The server must use the lab's own upstream as its provider: `holdfast lab upstream` says how.
+
+    \b
+    Examples:
+      holdfast lab upstream                      how to tell a server to use the lab's upstream
+      holdfast lab --url http://127.0.0.1:8787/v1 --model lab/m --server holdfast
+      holdfast lab --url http://127.0.0.1:4000/v1 --model m --server litellm --report page.html
+      holdfast lab --url … --wire responses --wire native --only "resume/*" --only "stop/*"
+      holdfast lab --url … --start "my-server --port 8000 --data /tmp/its-data"
+
+    Exit code: 0 where every promise held, 1 where one did not.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    if url is None:
+        raise click.UsageError("Name the judged server with --url. `holdfast lab upstream` says how to set it up.")
+    sys.exit(asyncio.run(_judge(url, **what)))
+
+
+@lab.command()
+@click.option("--port", type=int, default=9100, show_default=True, help="Where to listen.")
+@click.option("--model", default="m", show_default=True, help="The model that it lists.")
+@telling
+def upstream(port: int, model: str) -> None:
+    """Run the lab's upstream alone, and say how known servers are told to use it. Ctrl-C ends it.
+
+    Start your server while it runs, end it, and let `holdfast lab --url …` judge: the lab runs an upstream of its own
+    on the same port.
+    """
+    try:
+        asyncio.run(_serve(port, model))
+    except KeyboardInterrupt:
+        pass  # that is how it is ended
+
+
+async def _serve(port: int, model: str) -> None:
+    async with Upstream(port=port, models=(model,)) as running:
+        show.out.print(f"The lab's upstream listens on {running.base_url}, with the model {model}.\n")
+        for facts in SERVERS.values():
+            show.out.print(f"[bold]{facts.name}[/]: {escape(facts.how(running.base_url, model))}")
+        await asyncio.get_running_loop().create_future()
+
+
+class CannotJudge(HoldfastError):
+    """The judged server is not there, or does not use the lab's upstream."""
+
+
+async def _judge(
+    url: str,
+    *,
+    model: str,
+    api_key: str | None,
+    headers: Sequence[str],
+    wires: Sequence[str],
+    server: str,
+    upstream_port: int,
+    start: str | None,
+    only: Sequence[str],
+    not_promised: Sequence[str],
+    samples: int,
+    patience: float,
+    silence: float,
+    name: str,
+    as_json: bool,
+    report_file: str | None,
+) -> int:
+    facts = _facts(server, not_promised)
+    http = Http(url, api_key, dict(_header(header) for header in headers))
+    report = Report(name or server, "", datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), __version__)
+    async with AsyncExitStack() as stack:
+        behind = await stack.enter_async_context(Upstream(port=upstream_port, models=(model,)))
+        judged = await stack.enter_async_context(Judged(start, url)) if start else None
+        for wire in wires or ("openai-chat",):
+            it = Lab(WIRES[wire](http, model), behind, patience, silence, samples=samples, judged=judged)
+            it.at_once = facts.at_once
+            if why := await trouble(it):
+                raise CannotJudge(f"{why} {facts.how(behind.base_url, model)}")
+            await _look(it, facts, only, report, silent=as_json)
+    _write(report, report_file, as_json=as_json)
+    return 1 if report.count("fail") else 0
+
+
+def _facts(server: str, not_promised: Sequence[str]) -> ServerFacts:
+    """Return what is known of a server, with what the user knows of it."""
+    told = dict.fromkeys(not_promised, "so the command line says")
+    return msgspec.structs.replace(SERVERS[server], not_promised=told | SERVERS[server].not_promised)
+
+
+def _header(header: str) -> tuple[str, str]:
+    name, colon, value = header.partition(":")
+    if not colon:
+        raise click.UsageError(f'A header is "Name: value", not {header!r}.')
+    return name.strip(), value.strip()
+
+
+async def _look(it: Lab, facts: ServerFacts, only: Sequence[str], report: Report, *, silent: bool) -> None:
+    found: list[Finding] = []
+    with show.err.status(f"{it.wire.name} …") as status:
+        async for finding in judge(it, facts, only):
+            found.append(finding)
+            status.update(f"{it.wire.name}: {finding.id} …")
+    report.findings += found
+    if not silent:
+        _print(it.wire.name, found)
+
+
+def _print(wire: str, found: Sequence[Finding]) -> None:
+    show.out.print(f"\n[bold]{wire}[/]")
+    for group, inside in groups(found).items():
+        looked_at = [finding for finding in inside if finding.seen]
+        if not looked_at:
+            show.out.print(f"  [dim]{GROUPS[group]} Not promised: {escape(inside[0].why)}[/]")
+            continue
+        show.out.print(f"  {GROUPS[group]}")
+        for finding in looked_at:
+            why = f" [dim]({escape(finding.why)})[/]" if finding.why else ""
+            verdict = Text(f"{finding.verdict:13}", style=COLOURS[finding.verdict])
+            show.out.print("   ", verdict, f"{finding.id:26} {escape(show.safe(finding.seen))}{why}")
+
+
+def _write(report: Report, report_file: str | None, *, as_json: bool) -> None:
+    if report_file:
+        pathlib.Path(report_file).write_text(page(report), encoding="utf-8")
+    if as_json:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(report)).decode() + "\n")
+    else:
+        counts = ", ".join(f"{report.count(verdict)} {verdict}" for verdict in COLOURS)
+        show.out.print(f"\n{escape(report.server)}: {counts}.")
