@@ -20,11 +20,11 @@ compile = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-dev serve test check format simulate bench web screenshots lock clean
+.PHONY: help setup setup-dev serve test check format simulate bench bench-peers web screenshots lock clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
-		printf '  %-10s %s\n' "$$name" "$$text"; done
+		printf '  %-11s %s\n' "$$name" "$$text"; done
 
 setup: .venv/.setup ## install the server into .venv
 
@@ -55,6 +55,9 @@ simulate: setup-dev ## try N schedules of the engine under faults
 bench: setup-dev ## measure
 	$(BIN)/python -m bench $(ARGS)
 
+bench-peers: setup-dev ## install the peers and measure them beside us
+	$(BIN)/python -m bench.beside $(ARGS)
+
 web: setup-dev ## build the browser UI into the package
 	cd $(WEB) && PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent build
 
@@ -73,7 +76,7 @@ lock: setup-dev ## resolve every dependency again, to the newest versions
 		--no-audit --no-fund
 
 clean: ## remove what make and the tools made
-	rm -rf .venv dist htmlcov .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache $(NODE)/node_modules $(WEB)/node_modules
+	rm -rf .venv dist htmlcov .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache $(NODE)/node_modules $(WEB)/node_modules bench/.build bench/.peers
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp for each step: a second `make setup` does nothing.

@@ -103,11 +103,12 @@ def errors_are_counted(upstream: Upstream) -> None:
 
 def leaving_is_seen(upstream: Upstream) -> None:
     """Whoever leaves is seen to go by the marker, mid-stream, in silence and before the headers."""
-    for marker, how in (
+    ways: list[tuple[str, dict[str, Any]]] = [
         ("mid", {"model": "paced:10000:50", "leave_after": 3}),
         ("silent", {"model": "silent", "leave_ms": 50}),
         ("mute", {"model": "mute", "leave_ms": 50}),
-    ):
+    ]
+    for marker, how in ways:
         seen = run_client(upstream.port, streams=5, requests=20, marker=marker, **how)
         left = {each["marker"]: each["at"] for each in seen["leaves"]}
         closed = upstream.wait_closes(set(left))

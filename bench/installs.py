@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench import machine
 
-PLACE = machine.ROOT / "bench" / ".peers"
+PLACE = Path(os.environ.get("BENCH_PEERS") or machine.ROOT / "bench" / ".peers")
 LONGEST = 900
 """Seconds that one step may take; a registry that hangs is not waited for."""
 

@@ -28,6 +28,7 @@ class Peer(Target):
     """A server by others. `version` was the newest that could be installed on `PINNED`."""
 
     version: ClassVar[str]
+    language: ClassVar[str] = "Python"
     source: ClassVar[Source]
     patience = 180
     within = 60
@@ -40,6 +41,11 @@ class Peer(Target):
     def missing(cls) -> str | None:
         return None if installs.installed(cls.name, cls.source) else "not installed (make bench-peers)"
 
+    @classmethod
+    def facts(cls) -> dict[str, str]:
+        """What a table says of it."""
+        return {"version": cls.version, "language": cls.language}
+
     def request(self) -> dict[str, Any]:
         asked = {
             "path": f"{self.prefix}/chat/completions",
@@ -50,8 +56,8 @@ class Peer(Target):
     def _own_body(self) -> str:
         """For servers that write the upstream's request themselves: what to play, and for whom, stands in the text."""
         text = "Say something. play=%MODEL% marker=%MARKER%"
-        body = {"model": self.model, "stream": "%STREAM%", "session_id": "%MARKER%"}
-        body |= {"messages": [{"role": "user", "content": text}]}
+        messages = [{"role": "user", "content": text}]
+        body = {"model": self.model, "stream": "%STREAM%", "session_id": "%MARKER%", "messages": messages}
         return json.dumps(body).replace('"%STREAM%"', "%STREAM%")
 
     def environment(self) -> dict[str, str]:
@@ -64,9 +70,10 @@ class Peer(Target):
 
 
 class VllmRouter(Peer):
-    """Rust. Passes bytes on and balances between vLLM servers."""
+    """Passes bytes on and balances between vLLM servers."""
 
     name = "vllm-router"
+    language = "Rust"
     version = "0.1.16"
     source = FromPyPI((f"vllm-router=={version}",))
     health = "/health"
@@ -81,9 +88,10 @@ class VllmRouter(Peer):
 
 
 class SglangRouter(Peer):
-    """Rust. Passes bytes on and balances between SGLang servers."""
+    """Passes bytes on and balances between SGLang servers."""
 
     name = "sglang-router"
+    language = "Rust"
     version = "0.3.2"
     source = FromPyPI((f"sglang-router=={version}",))
     health = "/readiness"
@@ -98,9 +106,10 @@ class SglangRouter(Peer):
 
 
 class Portkey(Peer):
-    """TypeScript on Node. A request's headers say where it goes."""
+    """On Node. A request's headers say where it goes."""
 
     name = "portkey"
+    language = "TypeScript"
     version = "1.15.2"
     source = FromNpm((("@portkey-ai/gateway", version),), overrides=(("@hono/node-server", "1.13.8"),))
     # With a node-server after 1.13, which a plain install brings, each stream is a 500 (Portkey-AI/gateway#1389).
@@ -119,7 +128,7 @@ class Portkey(Peer):
 
 
 class LiteLLM(Peer):
-    """Python. The proxy, with a list of models and no database."""
+    """The proxy, with a list of models and no database."""
 
     name = "litellm"
     version = "1.106.2"
@@ -143,7 +152,7 @@ OPEN = {"dangerously_permit_weak_or_unset_master_key": True}
 
 
 class OpenWebUI(Peer):
-    """Python. A chat application; its API takes a token of the user who is made when nobody has to sign in."""
+    """A chat application; its API takes a token of the user who is made when nobody has to sign in."""
 
     name = "open-webui"
     version = "0.12.4"
@@ -187,14 +196,13 @@ class OpenWebUI(Peer):
 
 
 class Nanobot(Peer):
-    """Python. An agent whose API takes one message of one model, in a session."""
+    """An agent whose API takes one message of one model, in a session."""
 
     name = "nanobot"
     version = "0.3.5"
     source = FromPyPI((f"nanobot-ai[api]=={version}",))
     health = "/health"
     chooses_model = True
-    live_streams = 5
 
     def command(self) -> list[str]:
         config = self.folder / "nanobot.json"
@@ -207,14 +215,13 @@ class Nanobot(Peer):
 
 
 class HermesAgent(Peer):
-    """Python. An agent whose gateway has an API server; its limit of ten runs at once is lifted."""
+    """An agent whose gateway has an API server; its limit of ten runs at once is lifted."""
 
     name = "hermes-agent"
     version = "0.19.0"
     source = FromPyPI((f"hermes-agent=={version}", "aiohttp==3.14.1"))
     health = "/health"
     chooses_model = True
-    live_streams = 5
 
     def command(self) -> list[str]:
         place = {"default": self.models[0], "provider": "custom", "base_url": f"{self.upstream}/v1", "api_key": SECRET}

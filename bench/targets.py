@@ -33,8 +33,6 @@ class Target:
     """Seconds any load on it may take before it counts as too slow."""
     warm_up: ClassVar[dict[str, Any]] = {"streams": 50, "requests": 400}
     """The load before each measurement, which is not counted."""
-    live_streams: ClassVar[int | None] = None
-    """Streams it can hold while closes are measured, where those of the scenario are too many for it."""
 
     def __init__(self, upstream_port: int, models: list[str]) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="holdfast-bench-")

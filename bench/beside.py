@@ -1,0 +1,233 @@
+"""`python -m bench.beside`: installs the peers and measures them beside the direct line, nginx and Holdfast.
+
+Every target gets the same load in the same run, one that agents can hold too: closes are measured under 20 live
+streams, memory with 1,000. A peer that cannot be installed, started or measured in time is named with the reason.
+"""
+
+import argparse
+import itertools
+import os
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bench import installs, machine, report
+from bench.__main__ import _measure
+from bench.instruments import Failed, Upstream
+from bench.peers import PEERS, PINNED, Peer
+from bench.scenarios import CLOSE, ENDLESS, HEALTH, HEARTBEAT, LATENCY, SCENARIOS, Figures, Scenario, _closes, _streams
+from bench.targets import DEFAULT, TARGETS, Target
+
+LIVE_STREAMS = 20
+IDLE_STREAMS = 1000
+LEAVERS, LEAVES = 10, 40
+SLOWEST = 1500
+"""Milliseconds after which clients leave an upstream that says nothing: time enough for an agent to have asked it."""
+
+serial = itertools.count(1)
+
+
+def main() -> None:
+    asked = _arguments()
+    machine.allow_many_files()
+    peers = [PEERS[name] for name in asked.peers.split(",") if name]
+    missing = _install(peers)
+    if asked.install_only:
+        return
+    machine.pin_load()
+    os.nice(asked.nice)
+    begun = time.monotonic()
+    targets = [TARGETS[name] for name in DEFAULT] + [peer for peer in peers if peer.name not in missing]
+    missing |= {each.name: reason for each in targets if (reason := each.missing())}
+    results: dict[str, Any] = {
+        "kind": "peers",
+        "seconds": asked.seconds,
+        "rounds": asked.rounds,
+        "peers": {peer.name: peer.facts() for peer in peers},
+        "pinned": PINNED,
+        "missing": missing,
+        "scenarios": {},
+    }
+    present = [each for each in targets if each.name not in missing]
+    try:
+        _measure_all(asked, present, results)
+    finally:
+        if results["scenarios"]:
+            results["ratios"] = ratios(results["scenarios"])
+            print(_closing(results))
+            print(f"took {(time.monotonic() - begun) / 60:.0f} minutes; results: {_save(results, asked.json)}")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.beside", description=__doc__)
+    parser.add_argument("scenarios", nargs="*", metavar="scenario", help=f"one or more of {', '.join(BESIDE)}")
+    parser.add_argument("--peers", default=",".join(PEERS), help="(default: %(default)s)")
+    parser.add_argument("--install-only", action="store_true", help="install them, and measure nothing")
+    parser.add_argument("--seconds", type=float, default=3, help="measured time of each load (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=1, help="times each is measured (default: %(default)s)")
+    parser.add_argument("--json", type=Path, metavar="OUT", help="where the results go (default: bench/results/)")
+    parser.add_argument("--nice", type=int, default=0, help="priority of targets and load (root)")
+    asked = parser.parse_args()
+    unknown = [name for name in asked.scenarios if name not in BESIDE]
+    unknown += [name for name in asked.peers.split(",") if name and name not in PEERS]
+    if unknown:
+        parser.error(f"no such scenario or peer: {', '.join(unknown)}")
+    return asked
+
+
+def _install(peers: list[type[Peer]]) -> dict[str, str]:
+    """The reason for each peer that could not be installed."""
+    reasons = {}
+    for peer in peers:
+        if not installs.installed(peer.name, peer.source):
+            print(f"{peer.name} {peer.version}: installing ...", flush=True)
+        begun = time.monotonic()
+        if reason := installs.install(peer.name, peer.source):
+            reasons[peer.name] = f"could not be installed: {reason}"
+            print(f"{peer.name}: {reasons[peer.name]}", flush=True)
+        elif time.monotonic() - begun > 1:
+            print(f"{peer.name} {peer.version}: installed in {time.monotonic() - begun:.0f} s", flush=True)
+    return reasons
+
+
+def _measure_all(asked: argparse.Namespace, targets: list[type[Target]], results: dict[str, Any]) -> None:
+    """`start` comes first whatever is asked for: who does not start there is not waited for again."""
+    upstream = Upstream()
+    try:
+        for name in dict.fromkeys(["start", *(asked.scenarios or BESIDE)]):
+            seen = _measure(BESIDE[name], targets, upstream, asked.seconds, 1 if name == "start" else asked.rounds)
+            results["scenarios"][name] = seen
+            if name == "start":
+                results["missing"] |= seen["failures"]
+                targets = [target for target in targets if target.name not in seen["failures"]]
+    finally:
+        upstream.stop()
+
+
+def ratios(scenarios: dict[str, Any]) -> dict[str, Any]:
+    """Holdfast's rate over the best peer's, for the two figures that are promised."""
+    found = {}
+    for name, figure, among, promised in (
+        ("flat", "chunks_per_second", set(PEERS), 4.0),
+        ("json", "requests_per_second", {name for name, peer in PEERS.items() if peer.language == "Rust"}, 1.0),
+    ):
+        median = scenarios.get(name, {}).get("median", {})
+        rates = {peer: figures[figure] for peer, figures in median.items() if peer in among}
+        if rates and "holdfast" in median:
+            best = max(rates, key=lambda peer: rates[peer])
+            ratio = median["holdfast"][figure] / rates[best]
+            found[name] = {"best": best, "of_best_peer": ratio, "promised": promised}
+    return found
+
+
+def _closing(results: dict[str, Any]) -> str:
+    lines = [
+        f"{name}: {each['of_best_peer']:.2f} times the best peer ({each['best']}); promised: {each['promised']:g} times"
+        for name, each in results["ratios"].items()
+    ]
+    lines += [f"{name}: not measured, {reason}" for name, reason in results["missing"].items()]
+    return "\n".join(lines)
+
+
+def _save(results: dict[str, Any], to: Path | None) -> Path:
+    commit = machine.commit().replace("+", "-dirty")
+    named = report.RESULTS / f"{datetime.now(UTC):%Y-%m-%d}-peers-{commit}.json"
+    return report.save(results, to or named)
+
+
+# ---- scenarios ----
+
+
+def start(target: Target, upstream: Upstream, seconds: float) -> Figures:
+    """How long it took to answer, and what it holds after its warm-up."""
+    return {"rss_mb": machine.memory(target.pid).rss_kb / 1024} if target.pid else {}
+
+
+def paced_20(target: Target, upstream: Upstream, seconds: float) -> Figures:
+    return _streams(target, upstream, streams=20, model=ENDLESS, ramp=1, warmup=1, for_=seconds)
+
+
+def idle(target: Target, upstream: Upstream, seconds: float) -> Figures:
+    """Memory before and with many open streams that say one token in five seconds."""
+    assert target.pid
+    before = machine.memory(target.pid)
+    with target.background(streams=IDLE_STREAMS, model=HEARTBEAT, ramp=5, timeout=60, for_=120):
+        upstream.wait_active(IDLE_STREAMS, 40)
+        time.sleep(6)  # each stream has said something
+        during = machine.memory(target.pid)
+    return {
+        "rss_before_mb": before.rss_kb / 1024,
+        "rss_mb": during.rss_kb / 1024,
+        "kb_per_stream": (during.rss_kb - before.rss_kb) / IDLE_STREAMS,
+    }
+
+
+def leaving(marker: str, **how: Any) -> Callable[[Target, Upstream, float], Figures]:
+    """Clients that go, each at its moment, while others stream."""
+
+    def measure(target: Target, upstream: Upstream, seconds: float) -> Figures:
+        with target.background(streams=LIVE_STREAMS, model=ENDLESS, ramp=1, marker="live", timeout=60, for_=120):
+            upstream.wait_active(LIVE_STREAMS, 30)
+            before = upstream.stats()["requests"]
+            named = f"{marker}-{next(serial)}"
+            seen = target.load(streams=LEAVERS, requests=LEAVES, ramp=0.2, think=37, marker=named, timeout=30, **how)
+            if (reached := upstream.stats()["requests"] - before) < LEAVES:
+                raise Failed(f"only {reached} of {LEAVES} requests had reached the upstream when their clients left")
+            return _closes(upstream, {left["marker"]: left["at"] for left in seen["leaves"]})
+
+    return measure
+
+
+BESIDE: dict[str, Scenario] = {
+    scenario.name: scenario
+    for scenario in (
+        Scenario(
+            "start",
+            "from the command to the first answer, and the memory after a few streams",
+            ("started_in_s", "rss_mb"),
+            start,
+            needs_process=True,
+        ),
+        SCENARIOS["ttft"],
+        Scenario(
+            "paced-20",
+            "20 streams x 50 chunks/s",
+            ("chunks_per_second", *LATENCY, "ttft_p50_us", "cpu_s_per_1m_chunks", *HEALTH),
+            paced_20,
+        ),
+        SCENARIOS["paced"],
+        SCENARIOS["flat"],
+        SCENARIOS["json"],
+        Scenario(
+            "idle",
+            f"{IDLE_STREAMS:,} open streams, one chunk in a while: memory",
+            ("rss_before_mb", "rss_mb", "kb_per_stream"),
+            idle,
+            needs_process=True,
+        ),
+        Scenario(
+            "leave",
+            f"the client leaves mid-stream, under {LIVE_STREAMS} live streams: upstream closed after",
+            CLOSE,
+            leaving("streaming", model=ENDLESS, leave_after=5),
+        ),
+        Scenario(
+            "leave-silent",
+            f"the client leaves a silent upstream, under {LIVE_STREAMS} live streams: upstream closed after",
+            CLOSE,
+            leaving("silent", model="silent", leave_ms=SLOWEST),
+        ),
+        Scenario(
+            "leave-mute",
+            f"the client leaves before the upstream answers, under {LIVE_STREAMS} live streams: upstream closed after",
+            CLOSE,
+            leaving("mute", model="mute", leave_ms=SLOWEST),
+        ),
+    )
+}
+
+
+if __name__ == "__main__":
+    main()
