@@ -26,7 +26,7 @@ def main() -> None:
         for name in asked.scenarios or SCENARIOS:
             scenario = SCENARIOS[name]
             rounds = min(asked.rounds, scenario.most_rounds)
-            results["scenarios"][name] = _measure(scenario, targets, upstream, asked.seconds, rounds)
+            results["scenarios"][name] = measure(scenario, targets, upstream, asked.seconds, rounds)
     finally:
         upstream.stop()
         if results["scenarios"]:
@@ -63,7 +63,7 @@ def _present(names: list[str]) -> list[type[Target]]:
     return [TARGETS[name] for name in names if not TARGETS[name].missing()]
 
 
-def _measure(
+def measure(
     scenario: Scenario, targets: list[type[Target]], upstream: Upstream, seconds: float, rounds: int
 ) -> dict[str, Any]:
     """Interleaves the targets, so that what disturbs the machine for a while disturbs all of them."""

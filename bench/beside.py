@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from bench import installs, machine, report
-from bench.__main__ import _measure
+from bench.__main__ import measure
+from bench.closes import figures_of
 from bench.instruments import Failed, Upstream
+from bench.measure import Figures
 from bench.peers import PEERS, PINNED, Peer
-from bench.scenarios import CLOSE, ENDLESS, HEALTH, HEARTBEAT, LATENCY, SCENARIOS, Figures, Scenario, _closes, _streams
+from bench.plays import ENDLESS, HEARTBEAT
+from bench.scenarios import CLOSE, HEALTH, LATENCY, SCENARIOS, Scenario, streams
 from bench.targets import DEFAULT, TARGETS, Target
 
 LIVE_STREAMS = 20
@@ -97,7 +100,7 @@ def _measure_all(asked: argparse.Namespace, targets: list[type[Target]], results
     upstream = Upstream()
     try:
         for name in dict.fromkeys(["start", *(asked.scenarios or BESIDE)]):
-            seen = _measure(BESIDE[name], targets, upstream, asked.seconds, 1 if name == "start" else asked.rounds)
+            seen = measure(BESIDE[name], targets, upstream, asked.seconds, 1 if name == "start" else asked.rounds)
             results["scenarios"][name] = seen
             if name == "start":
                 results["missing"] |= seen["failures"]
@@ -146,7 +149,7 @@ def start(target: Target, upstream: Upstream, seconds: float) -> Figures:
 
 
 def paced_20(target: Target, upstream: Upstream, seconds: float) -> Figures:
-    return _streams(target, upstream, streams=20, model=ENDLESS, ramp=1, warmup=1, for_=seconds)
+    return streams(target, upstream, streams=20, model=ENDLESS, ramp=1, warmup=1, for_=seconds)
 
 
 def idle(target: Target, upstream: Upstream, seconds: float) -> Figures:
@@ -175,7 +178,7 @@ def leaving(marker: str, **how: Any) -> Callable[[Target, Upstream, float], Figu
             seen = target.load(streams=LEAVERS, requests=LEAVES, ramp=0.2, think=37, marker=named, timeout=30, **how)
             if (reached := upstream.stats()["requests"] - before) < LEAVES:
                 raise Failed(f"only {reached} of {LEAVES} requests had reached the upstream when their clients left")
-            return _closes(upstream, {left["marker"]: left["at"] for left in seen["leaves"]})
+            return figures_of(upstream, {left["marker"]: left["at"] for left in seen["leaves"]})
 
     return measure
 
@@ -202,7 +205,7 @@ BESIDE: dict[str, Scenario] = {
         SCENARIOS["json"],
         Scenario(
             "idle",
-            f"{IDLE_STREAMS:,} open streams, one chunk in a while: memory",
+            f"{IDLE_STREAMS:,} open streams, one chunk in 5 s each: memory",
             ("rss_before_mb", "rss_mb", "kb_per_stream"),
             idle,
             needs_process=True,

@@ -35,7 +35,7 @@ def stop(target: Target, upstream: Upstream, seconds: float) -> Figures:
                 http.ask("POST", f"/api/runs/{run}/stop", {})
                 calls.append((time.monotonic_ns() - stopped[marker]) / 1e6)
                 time.sleep(0.007)  # so that stops fall anywhere between two tokens
-        figures = _closes(upstream, stopped)
+        figures = figures_of(upstream, stopped)
     http.close()
     return figures | {"call_p50_ms": percentile(calls, 0.5), "call_p99_ms": percentile(calls, 0.99)}
 
@@ -59,19 +59,19 @@ def _leave(target: Target, upstream: Upstream, marker: str, **how: Any) -> Figur
     upstream.reset()
     with _live_streams(target, upstream):
         seen = target.load(streams=20, requests=CLOSES, ramp=0.2, think=37, marker=f"{marker}-{next(serial)}", **how)
-        return _closes(upstream, {left["marker"]: left["at"] for left in seen["leaves"]})
+        return figures_of(upstream, {left["marker"]: left["at"] for left in seen["leaves"]})
 
 
 @contextmanager
 def _live_streams(target: Target, upstream: Upstream) -> Iterator[None]:
     """Holds the load that closes are measured under, from the moment all of it has reached the upstream."""
-    streams = target.live_streams or LIVE_STREAMS
-    with target.background(streams=streams, model=ENDLESS, ramp=2, marker="live", for_=120):
-        upstream.wait_active(streams)
+    with target.background(streams=LIVE_STREAMS, model=ENDLESS, ramp=2, marker="live", for_=120):
+        upstream.wait_active(LIVE_STREAMS)
         yield
 
 
-def _closes(upstream: Upstream, ended: dict[str, int]) -> Figures:
+def figures_of(upstream: Upstream, ended: dict[str, int]) -> Figures:
+    """How long after each marked moment the upstream has seen its connection end."""
     if not ended:
         raise Failed("nobody left")
     seen = upstream.wait_closes(set(ended))

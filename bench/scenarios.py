@@ -32,26 +32,26 @@ class Scenario:
 
 
 def ttft(target: Target, upstream: Upstream, seconds: float) -> Figures:
-    return _streams(target, upstream, streams=1, model="flat:8", expect=8, warmup=0.3, for_=seconds)
+    return streams(target, upstream, streams=1, model="flat:8", expect=8, warmup=0.3, for_=seconds)
 
 
 def flat(target: Target, upstream: Upstream, seconds: float) -> Figures:
-    return _streams(target, upstream, streams=16, model="flat:2000", expect=2000, warmup=0.5, for_=seconds)
+    return streams(target, upstream, streams=16, model="flat:2000", expect=2000, warmup=0.5, for_=seconds)
 
 
 def paced(target: Target, upstream: Upstream, seconds: float) -> Figures:
-    return _streams(target, upstream, streams=200, model=ENDLESS, ramp=1, warmup=0.5, for_=seconds)
+    return streams(target, upstream, streams=200, model=ENDLESS, ramp=1, warmup=0.5, for_=seconds)
 
 
 def paced_1000(target: Target, upstream: Upstream, seconds: float) -> Figures:
-    return _streams(target, upstream, streams=1000, model=ENDLESS, ramp=2, warmup=1, for_=seconds)
+    return streams(target, upstream, streams=1000, model=ENDLESS, ramp=2, warmup=1, for_=seconds)
 
 
 def json_requests(target: Target, upstream: Upstream, seconds: float) -> Figures:
-    return _streams(target, upstream, streams=4, model="json", json=True, expect=1, warmup=0.3, for_=seconds)
+    return streams(target, upstream, streams=4, model="json", json=True, expect=1, warmup=0.3, for_=seconds)
 
 
-def _streams(target: Target, upstream: Upstream, **load: Any) -> Figures:
+def streams(target: Target, upstream: Upstream, **load: Any) -> Figures:
     """Runs the client once. CPU is counted from its start to its end, and so are the chunks it is divided by."""
     upstream.reset()
     meter = Meter(target, upstream)
