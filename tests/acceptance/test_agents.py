@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from holdfast.comparisons import Price
+from holdfast.server.settings import ProviderSettings
 from tests.requirements import requirement
 from tests.support.agents import check_anthropic, check_openai, serving
 from tests.support.http import Frame
@@ -18,6 +19,7 @@ from tests.support.upstream import (
     Hang,
     Headers,
     InBandError,
+    ReasoningDelta,
     Role,
     Status,
     ToolDelta,
@@ -243,6 +245,23 @@ async def test_a_tool_tells_how_far_it_is(world):
     told = await world.until(run_id, "tool.progress")
 
     assert ("call_0", "halfway", 0.5) == (told["id"], told["message"], told["fraction"])
+
+
+@requirement("hist.no-internal-fields")
+@pytest.mark.parametrize("profile", ["deepseek", "vllm"])
+async def test_what_led_to_a_call_goes_back_where_the_model_insists_on_it(up, tmp_path, profile):
+    """DeepSeek refuses a call without the reasoning before it, in later turns too; others have no place for it."""
+    settings = {"providers": (ProviderSettings("up", profile=profile, base_url=up.base_url, models=("m", "next")),)}
+    async with serving(up, tmp_path, settings=settings) as world:
+        up.enqueue([Headers(), Role(), ReasoningDelta("One and two. "), *ONE_SUM[2:]], ONE_SUM, answer("3."))
+        session_id, run_id = await world.start()
+        await world.api.settled(run_id)
+        within = [said for said in up.requests[-1].body["messages"] if said.get("tool_calls")]
+        later = [said for said in await world.next_turn(session_id) if said.get("tool_calls")]
+
+    expected = [("One and two. ", ""), ("", "")] if profile == "deepseek" else [(None, None), (None, None)]
+    assert expected == [tuple(said.get("reasoning_content") for said in shown) for shown in (within, later)]
+    assert all(said.keys() <= {"role", "content", "tool_calls", "reasoning_content"} for said in [*within, *later])
 
 
 async def test_the_agents_own_words_come_first_unless_the_session_has_some(up, tmp_path):

@@ -166,11 +166,11 @@ async def serving(
     STATE.__init__()  # type: ignore[misc]
     described = {"tools": (f"{__name__}:TOOLS",), **agent}
     base_url = up.base_url if dialect == "openai" else f"http://{up.host}:{up.port}"
+    providers = (ProviderSettings("up", dialect, base_url=base_url, models=("m", "next")),)
     configured = Settings(
         data=str(data),
-        providers=(ProviderSettings("up", dialect, base_url=base_url, models=("m", "next")),),
         agents=(AgentSettings("helper", model="up/m", **described),),
-        **(settings or {}),
+        **{"providers": providers, **(settings or {})},
     )
     app = create_app(configured, store or MemoryStore(), NO_HOME)
     async with Served(app) as served, served.client() as client:

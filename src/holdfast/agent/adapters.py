@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 
 from ..events import ErrorInfo, Finish, Notice, Reasoning, Source, Text, ToolCall, ToolResult, Usage, Yielded
+from ..ids import new_id
+from ..judgement import FAILED, TRUNCATED
 from .request import AgentRequest, text_of
 
 Said = AsyncGenerator[Yielded]
@@ -38,6 +40,21 @@ def _out_of_steps(error: Exception) -> list[Yielded]:
     ]
 
 
+def _waits(what: str) -> Finish:
+    """Return the truthful end of an agent that waits for a person."""
+    words = (
+        f"{what} waits for a person, who cannot be asked here: only agents of the settings ask for approvals. "
+        "Let it decide itself, or let its answer be the question."
+    )
+    return Finish("error", error=ErrorInfo("source_failed", words, status=502))
+
+
+def _cut_off(reason: Any) -> list[Yielded]:
+    """Return how a model ended, by whatever name its framework knows that, where it did not end well."""
+    told = str(reason or "").lower()
+    return [Finish(told)] if told in TRUNCATED or told in FAILED else []
+
+
 def _json(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
 
@@ -49,16 +66,23 @@ async def pydantic_ai(agent: Any, request: AgentRequest) -> Said:
     """Let a pydantic-ai agent answer. Leaving its stream of events cancels its run."""
     limits: Any = importlib.import_module("pydantic_ai.exceptions").UsageLimitExceeded
     prompt, history = _pydantic_history(request.messages)
+    used: Any = importlib.import_module("pydantic_ai.usage").RunUsage()
     has_spoken = False
     try:
-        async with agent.run_stream_events(prompt, message_history=history) as events:
+        async with agent.run_stream_events(prompt, message_history=history, usage=used) as events:
             async for event in events:
                 for said in _of_pydantic(event, has_spoken):
-                    has_spoken = has_spoken or isinstance(said, Text)
+                    has_spoken = isinstance(said, Text) or (has_spoken and not isinstance(said, ToolResult))
                     yield said
     except limits as error:
+        yield _counted(used)
         for said in _out_of_steps(error):
             yield said
+
+
+def _counted(*used: Any) -> Usage:
+    told = [each for each in used if each is not None]
+    return Usage(sum(each.input_tokens or 0 for each in told), sum(each.output_tokens or 0 for each in told))
 
 
 def _pydantic_history(messages: list[dict[str, Any]]) -> tuple[str | None, list[Any]]:
@@ -106,14 +130,13 @@ def _of_pydantic_part(kind: str, content: Any) -> Iterator[Yielded]:
 
 
 def _of_pydantic_end(result: Any, has_spoken: bool) -> Iterator[Yielded]:
-    """Tell a result that was no text, the usage, and a model that was cut off."""
-    if not has_spoken and result.output is not None:
+    """Tell a result that was no text, the usage, and a model that was cut off, or an agent that is not done."""
+    yield _counted(result.usage() if callable(result.usage) else result.usage)
+    if type(result.output).__name__ == "DeferredToolRequests":
+        yield _waits("The agent")
+    elif result.output is not None and not (has_spoken and isinstance(result.output, str)):
         yield Text(_json(result.output))
-    usage = result.usage() if callable(result.usage) else result.usage
-    yield Usage(usage.input_tokens or 0, usage.output_tokens or 0)
-    reason = getattr(result.response, "finish_reason", None)
-    if reason in ("length", "content_filter"):
-        yield Finish(reason)
+    yield from _cut_off(getattr(result.response, "finish_reason", None))
 
 
 # OpenAI's Agents SDK
@@ -127,13 +150,17 @@ async def openai_agents(agent: Any, request: AgentRequest) -> Said:
     try:
         async for event in result.stream_events():
             for said in _of_agents(event):
-                has_spoken = has_spoken or isinstance(said, Text)
+                if isinstance(said, Finish):  # it raises after that, and has not added what this answer took
+                    yield _counted(result.context_wrapper.usage, event.data.response.usage)
+                has_spoken = isinstance(said, Text) or (has_spoken and not isinstance(said, ToolResult))
                 yield said
-        if not has_spoken and result.final_output is not None:
+        yield _counted(result.context_wrapper.usage)
+        if result.interruptions:
+            yield _waits("The agent")
+        elif not has_spoken and result.final_output is not None:
             yield Text(_json(result.final_output))
-        usage = result.context_wrapper.usage
-        yield Usage(usage.input_tokens, usage.output_tokens)
     except sdk.MaxTurnsExceeded as error:
+        yield _counted(result.context_wrapper.usage)
         for said in _out_of_steps(error):
             yield said
     finally:
@@ -164,7 +191,10 @@ def _of_agents(event: Any) -> Iterator[Yielded]:
         if getattr(called, "type", "") == "function_call":
             yield ToolCall(called.call_id, called.name, called.arguments)
     elif event.type == "run_item_stream_event" and event.name == "tool_output":
-        yield ToolResult(event.item.raw_item["call_id"], _json(event.item.output))
+        raw = event.item.raw_item
+        id = raw.get("call_id") if isinstance(raw, dict) else getattr(raw, "call_id", None)
+        if id:
+            yield ToolResult(id, _json(event.item.output))
 
 
 def _of_agents_model(data: Any) -> Iterator[Yielded]:
@@ -173,18 +203,23 @@ def _of_agents_model(data: Any) -> Iterator[Yielded]:
     elif data.type in ("response.reasoning_text.delta", "response.reasoning_summary_text.delta"):
         yield Reasoning(data.delta)
     elif data.type in ("response.completed", "response.incomplete") and data.response.status == "incomplete":
-        yield Finish("length")
+        details = data.response.incomplete_details
+        yield Finish("content_filter" if details and details.reason == "content_filter" else "length")
 
 
 # LangGraph
 
 
 async def langgraph(graph: Any, request: AgentRequest) -> Said:
-    """Let a graph answer whose state has `messages`. Closing its stream cancels what it does."""
+    """Let a graph answer whose state has `messages`. Closing its stream cancels what it does.
+
+    The whole conversation is given each time, so that a graph with a checkpointer has a thread for each run.
+    """
     errors: Any = importlib.import_module("langgraph.errors")
     spoken = _Spoken()
     try:
-        stream = graph.astream({"messages": request.messages}, stream_mode=["messages", "updates"])
+        thread = {"configurable": {"thread_id": request.run_id or new_id("thread")}}
+        stream = graph.astream({"messages": request.messages}, thread, stream_mode=["messages", "updates"])
         async with aclosing(stream):
             async for mode, data in stream:
                 for said in spoken.message(data[0]) if mode == "messages" else spoken.update(data):
@@ -192,6 +227,8 @@ async def langgraph(graph: Any, request: AgentRequest) -> Said:
         for said in spoken.end():
             yield said
     except errors.GraphRecursionError as error:
+        for said in spoken.usage():
+            yield said
         for said in _out_of_steps(error):
             yield said
 
@@ -208,6 +245,8 @@ class _Spoken:
         """Tell a piece of a model's answer."""
         if message.type not in ("ai", "AIMessageChunk"):
             return
+        if thought := message.additional_kwargs.get("reasoning_content"):
+            yield Reasoning(thought)
         for block in [message.content] if isinstance(message.content, str) else message.content:
             if isinstance(block, str) or block.get("type") == "text":
                 yield Text(block if isinstance(block, str) else block["text"])
@@ -218,8 +257,8 @@ class _Spoken:
         """Tell what a node has added: calls, results, usage."""
         for node, changed in update.items():
             if node == "__interrupt__":
-                words = "The graph waits for a person, who cannot be asked here."
-                yield Finish("error", error=ErrorInfo("source_failed", words))
+                yield from self.usage()
+                yield _waits("The graph")
             for message in (changed or {}).get("messages", ()) if isinstance(changed, dict) else ():
                 yield from self._added(message)
 
@@ -232,13 +271,17 @@ class _Spoken:
             usage = message.usage_metadata or {}
             self._input += usage.get("input_tokens", 0)
             self._output += usage.get("output_tokens", 0)
-            self._finish = message.response_metadata.get("finish_reason") or ""
+            said = message.response_metadata
+            self._finish = said.get("finish_reason") or said.get("stop_reason") or said.get("done_reason") or ""
         elif kind == "tool" and message.tool_call_id in self._calls:
             yield ToolResult(message.tool_call_id, _json(message.content), message.status == "error")
 
     def end(self) -> Iterator[Yielded]:
         """Tell the usage, and a model that was cut off."""
+        yield from self.usage()
+        yield from _cut_off(self._finish)
+
+    def usage(self) -> Iterator[Yielded]:
+        """Tell what all models have used, as far as they have told."""
         if self._input or self._output:
             yield Usage(self._input, self._output)
-        if self._finish in ("length", "content_filter"):
-            yield Finish(self._finish)

@@ -141,6 +141,7 @@ class _Heard(msgspec.Struct):
     text: list[str]
     calls: list[ToolCall]
     thoughts: list[Thought]
+    reasoning: list[str]
     finish: Finish = Finish("stop")
     is_over: bool = False
     """It has said why it ended: nothing can be cut off any more."""
@@ -265,7 +266,7 @@ class Work:
         calls = [self._named(call) for call in heard.calls]
         if calls:
             self._meter.check()
-            await self._call(Step(text, tuple(calls)), heard.thoughts)
+            await self._call(Step(text, tuple(calls)), heard)
         elif text:
             self._messages.append({"role": "assistant", "content": text})
         await self._outbox.say([StepFinished(number, round(time.monotonic() - began, 3))])
@@ -281,7 +282,7 @@ class Work:
 
     async def _heard(self) -> _Heard:
         """Ask the model, pass on what it says as it says it, and keep its calls until it has ended well."""
-        heard = _Heard([], [], [])
+        heard = _Heard([], [], [], [])
         self._meter.begin(self._messages)
         self._meter.check()
         answer = cast(AsyncGenerator[Yielded | Sequence[Yielded]], self._ask(self._messages, self._params()))
@@ -307,8 +308,7 @@ class Work:
         item = storable(item)
         if isinstance(item, (Text, Reasoning)):
             self._meter.said(item.text)
-            if isinstance(item, Text):
-                heard.text.append(item.text)
+            (heard.text if isinstance(item, Text) else heard.reasoning).append(item.text)
         elif isinstance(item, ToolCall):
             heard.calls.append(item)
             self._meter.said(item.name + item.arguments)
@@ -331,18 +331,20 @@ class Work:
         self._ids.add(id)
         return ToolCall(id, call.name, as_object(call.arguments), own=True)
 
-    async def _call(self, step: Step, thoughts: Sequence[Thought]) -> None:
+    async def _call(self, step: Step, heard: _Heard) -> None:
         """Call the tools. It is saved that they are about to be called before any of them is.
 
-        The model is shown the thoughts that led to the calls again, where its provider has sealed them.
+        The model is shown again what led to the calls, where its provider has sealed that, or asks for it.
         """
         await self._outbox.tell(*[call for call in step.calls if not is_internal(call.name)])
         await self.place.saved()
         results = await self._all(step.calls)
         place = len(self._messages)
         self._remember(msgspec.structs.replace(step, results=tuple(results)))
-        if thoughts:
-            self._messages[place]["thoughts"] = [thought.block for thought in thoughts]
+        if heard.thoughts:
+            self._messages[place]["thoughts"] = [thought.block for thought in heard.thoughts]
+        elif heard.reasoning:
+            self._messages[place]["reasoned"] = "".join(heard.reasoning)
 
     async def _all(self, calls: Sequence[ToolCall], **asked: Any) -> list[Answered]:
         """Call side by side; meanwhile silence is no sign of trouble."""

@@ -31,7 +31,8 @@ class OpenAICompatible:
     `base_url` is what comes before `/chat/completions`. `think` takes a leading `<think>` block for reasoning.
     `alternate` joins neighbouring messages of one role, for models that insist on turns. `prefills` says that it goes
     on with an assistant's message that comes last, where `prefill_params` stand in the request and `prefill_mark` in
-    that message. `usage` asks for a count of the tokens. `attaches` says that it writes an answer with a name to its
+    that message. `wants_reasoning` gives back with each call what was thought before it, for models that insist on
+    that. `usage` asks for a count of the tokens. `attaches` says that it writes an answer with a name to its
     end, whoever reads it, as llama-server does: a successor of this process can go on with such an answer, and it has
     to be dropped where nobody wants it any more, as closing the connection does not stop it. `linger` is how long is
     waited for the rest when the main thing has been said: usage and `[DONE]` after the finish reason, the body after an
@@ -58,6 +59,7 @@ class OpenAICompatible:
         prefills: bool = False,
         prefill_params: Mapping[str, Any] | None = None,
         prefill_mark: Mapping[str, Any] | None = None,
+        wants_reasoning: bool = False,
         usage: bool = True,
         attaches: bool = False,
         tools: bool = True,
@@ -83,6 +85,7 @@ class OpenAICompatible:
         self._max_text = max_text
         self._prefill_params = dict(prefill_params or {})
         self._prefill_mark = dict(prefill_mark or {})
+        self._wants_reasoning = wants_reasoning
         self._asks_for_usage = usage
         self.tools = tools
         self._catalogue = Catalogue(self._look_up_models, models_timeout, models_fresh)
@@ -168,7 +171,8 @@ class OpenAICompatible:
 
     def _messages(self, request: ChatRequest) -> dict[str, Any]:
         """Return the messages, and what else has to be said where the last of them is to be gone on with."""
-        messages = [_without_thoughts(message) for message in request.messages]
+        shown = _with_reasoning if self._wants_reasoning else _without_thoughts
+        messages = [shown(message) for message in request.messages]
         messages = alternating(messages) if self._alternate else messages
         if not request.goes_on:
             return {"messages": messages}
@@ -204,6 +208,18 @@ def _query(name: str) -> str:
     return urlencode({"conv_id": name})
 
 
+_THOUGHTS = {"thoughts", "reasoned"}
+
+
 def _without_thoughts(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a message without what another provider's model has thought: this dialect has no place for it."""
-    return {name: value for name, value in message.items() if name != "thoughts"} if "thoughts" in message else message
+    """Return a message without what its model has thought: this dialect has no place for it."""
+    if _THOUGHTS.isdisjoint(message):
+        return message
+    return {name: value for name, value in message.items() if name not in _THOUGHTS}
+
+
+def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message that calls tools with what was thought before; where that is gone, with the place for it."""
+    if not message.get("tool_calls"):
+        return _without_thoughts(message)
+    return {"reasoning_content": message.get("reasoned", ""), **_without_thoughts(message)}

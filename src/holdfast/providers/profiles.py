@@ -24,6 +24,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """Some of its models put their reasoning into the text, between `<think>` and `</think>`."""
     reasoning: Literal["reasoning", "reasoning_content", ""] = ""
     """The field in which it sends reasoning apart. Both are always read; this is for people."""
+    wants_reasoning: bool = False
+    """Refuses an assistant's message with tool calls that does not bring back the reasoning that led to them."""
     usage: bool = True
     """Takes `stream_options`, and counts the tokens where they ask for it."""
     tools: bool = True
@@ -54,12 +56,15 @@ PROFILES: dict[ProfileName, Profile] = {
     # answer, not to go on with one, and reasoning models are left open: off until it is set.
     "groq": Profile(base_url="https://api.groq.com/openai/v1", key_env="GROQ_API_KEY", reasoning="reasoning"),
     # Documented: prefixes only under https://api.deepseek.com/beta, with `prefix` on the last message. Reported:
-    # deepseek-reasoner answers 400 to successive messages of one role.
+    # deepseek-reasoner answers 400 to successive messages of one role. Documented: in the thinking mode, which is on
+    # unless it is turned off, the `reasoning_content` of messages with tool calls comes back in all later requests, or
+    # the answer is 400. Reported: an empty one is taken.
     "deepseek": Profile(
         base_url="https://api.deepseek.com/v1",
         key_env="DEEPSEEK_API_KEY",
         think=False,
         reasoning="reasoning_content",
+        wants_reasoning=True,
         alternate=True,
         prefill_mark={"prefix": True},
     ),
