@@ -29,7 +29,7 @@ def stop(target: Target, upstream: Upstream, seconds: float) -> Figures:
     with _live_streams(target, upstream):
         for _ in range(CLOSES // _GROUP):
             runs = {(marker := f"stop-{next(serial)}"): start_run(http, ENDLESS, marker) for _ in range(_GROUP)}
-            upstream.wait_active(LIVE_STREAMS + len(runs))
+            upstream.wait_active(LIVE_STREAMS + len(runs), 60)
             for marker, run in runs.items():
                 stopped[marker] = time.monotonic_ns()
                 http.ask("POST", f"/api/runs/{run}/stop", {})
@@ -57,21 +57,26 @@ def leave_mute(target: Target, upstream: Upstream, seconds: float) -> Figures:
 
 def _leave(target: Target, upstream: Upstream, marker: str, **how: Any) -> Figures:
     upstream.reset()
-    with _live_streams(target, upstream):
+    with _live_streams(target, upstream) as live:
         seen = target.load(streams=20, requests=CLOSES, ramp=0.2, think=37, marker=f"{marker}-{next(serial)}", **how)
-        return figures_of(upstream, {left["marker"]: left["at"] for left in seen["leaves"]})
+        opened = upstream.stats()["requests"] - live
+        return figures_of(upstream, {left["marker"]: left["at"] for left in seen["leaves"]}, opened)
 
 
 @contextmanager
-def _live_streams(target: Target, upstream: Upstream) -> Iterator[None]:
+def _live_streams(target: Target, upstream: Upstream) -> Iterator[int]:
     """Holds the load that closes are measured under, from the moment all of it has reached the upstream."""
-    with target.background(streams=LIVE_STREAMS, model=ENDLESS, ramp=2, marker="live", for_=120):
-        upstream.wait_active(LIVE_STREAMS)
-        yield
+    streams = target.live_streams or LIVE_STREAMS
+    with target.background(streams=streams, model=ENDLESS, ramp=2, marker="live", for_=300):
+        upstream.wait_active(streams, 60)
+        yield streams
 
 
-def figures_of(upstream: Upstream, ended: dict[str, int]) -> Figures:
-    """How long after each marked moment the upstream has seen its connection end."""
+def figures_of(upstream: Upstream, ended: dict[str, int], opened: int | None = None) -> Figures:
+    """How long after each marked moment the upstream has seen its connection end.
+
+    A busy target may not have asked the upstream yet when the client leaves: only so many were `opened`.
+    """
     if not ended:
         raise Failed("nobody left")
     seen = upstream.wait_closes(set(ended))
@@ -83,5 +88,6 @@ def figures_of(upstream: Upstream, ended: dict[str, int]) -> Figures:
         "close_p99_ms": percentile(delays, 0.99),
         "close_max_ms": max(delays, default=float("nan")),
         "closed": len(delays),
-        "never_closed": len(ended) - len(delays),
+        "never_opened": 0 if opened is None else len(ended) - opened,
+        "never_closed": (len(ended) if opened is None else opened) - len(delays),
     }

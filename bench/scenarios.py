@@ -102,7 +102,7 @@ def idle(target: Target, upstream: Upstream, seconds: float) -> Figures:
 LATENCY = ("latency_p50_us", "added_p50_us", "latency_p99_us", "added_p99_us")
 HEALTH = ("target_busy", "load_busy", "target_waited", "others_busy", "stolen", "errors", "left_open")
 IDLE_HEALTH = ("target_busy", "errors", "left_open")
-CLOSE = ("close_p50_ms", "close_p99_ms", "close_max_ms", "never_closed")
+CLOSE = ("close_p50_ms", "close_p99_ms", "close_max_ms", "never_opened", "never_closed")
 
 SCENARIOS: dict[str, Scenario] = {
     scenario.name: scenario
