@@ -66,10 +66,9 @@ def _leave(target: Target, upstream: Upstream, marker: str, **how: Any) -> Figur
 @contextmanager
 def _live_streams(target: Target, upstream: Upstream) -> Iterator[int]:
     """Holds the load that closes are measured under, from the moment all of it has reached the upstream."""
-    streams = target.live_streams or LIVE_STREAMS
-    with target.background(streams=streams, model=ENDLESS, ramp=2, marker="live", for_=300):
-        upstream.wait_active(streams, 60)
-        yield streams
+    with target.background(streams=LIVE_STREAMS, model=ENDLESS, ramp=2, marker="live", for_=300):
+        upstream.wait_active(LIVE_STREAMS, 60)
+        yield LIVE_STREAMS
 
 
 def figures_of(upstream: Upstream, ended: dict[str, int], opened: int | None = None) -> Figures:

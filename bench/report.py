@@ -44,15 +44,14 @@ def _medians(figures: list[Figures]) -> Figures:
 
 def table(scenario: Scenario, summary: dict[str, Figures], failures: dict[str, str]) -> str:
     """One scenario as text: a row for each target, a mark where the instruments were the limit."""
-    heads = ["", *map(_words, scenario.columns)]
+    heads = ["", *map(words, scenario.columns)]
     rows = [
-        [target, *(_number(name, figures.get(name)) for name in scenario.columns)]
-        for target, figures in summary.items()
+        [target, *(number(name, figures.get(name)) for name in scenario.columns)] for target, figures in summary.items()
     ]
     widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
     lines = [f"{scenario.name}: {scenario.title}"]
     lines += [_line(row, widths) for row in [heads, *rows]]
-    lines += [f"  {target}: {doubt}" for target, figures in summary.items() for doubt in _doubts(target, figures)]
+    lines += [f"  {target}: {doubt}" for target, figures in summary.items() for doubt in doubts(target, figures)]
     lines += [f"  {target}: FAILED, {reason}" for target, reason in failures.items()]
     return "\n".join(lines)
 
@@ -61,30 +60,38 @@ def _line(row: list[str], widths: list[int]) -> str:
     return "  " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
 
 
-def _doubts(target: str, figures: Figures) -> list[str]:
+def doubts(target: str, figures: Figures) -> list[str]:
     """Why a figure says less about its target than it seems to."""
-    doubts = []
+    found = []
     if target != "direct" and figures.get("load_busy", 0) > 0.9 > figures.get("target_busy", 1):
-        doubts.append("the load's core was the limit, not this target")
-    for name, limit, words in (
+        found.append("the load's core was the limit, not this target")
+    for name, limit, what in (
         ("others_busy", 0.15, "other processes used {:.0%} of a core"),
         ("target_waited", 0.05, "it waited for its core for {:.0%} of the time"),
         ("stolen", 0.02, "the host took {:.0%} of a core away"),
     ):
         if figures.get(name, 0) > limit:
-            doubts.append("disturbed, " + words.format(figures[name]))
-    return doubts
+            found.append("disturbed, " + what.format(figures[name]))
+    return found
 
 
-def _words(name: str) -> str:
-    words = re.sub(r"_us$", " µs", name)
-    words = re.sub(r"_ms$", " ms", words)
-    words = re.sub(r"_mb$", " MB", words)
-    words = re.sub(r"_s$", " s", words)
-    return words.replace("per_second", "/s").replace("per_1m_chunks", "/1M").replace("_", " ").replace(" /s", "/s")
+def words(name: str) -> str:
+    text = re.sub(r"_us(?=_|$)", " µs", name)
+    text = re.sub(r"_ms$", " ms", text)
+    text = re.sub(r"_mb$", " MB", text)
+    text = re.sub(r"_s$", " s", text)
+    return text.replace("per_second", "/s").replace("per_1m_chunks", "/1M").replace("_", " ").replace(" /s", "/s")
 
 
-def _number(name: str, value: float | None) -> str:
+def short(value: float) -> str:
+    """A number for people, to two or three digits."""
+    for limit, unit in ((1e6, "M"), (1e3, "k")):
+        if value >= limit:
+            return f"{value / limit:.3g}{unit}"
+    return f"{value:.3g}"
+
+
+def number(name: str, value: float | None) -> str:
     if value is None or math.isnan(value):
         return "-"
     if name.endswith(("busy", "waited", "stolen")):
