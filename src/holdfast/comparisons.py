@@ -175,6 +175,10 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     settled_at: float | None = None
     revealed_at: float | None = None
     vote: Vote | None = None
+    blind_runs: dict[str, str] = {}
+    """Which model answers in each run that bears a blind name, for when it may be known."""
+    key: str | None = None
+    """Where the idempotency key is kept that it was made with."""
 
     @property
     def is_revealed(self) -> bool:
@@ -244,7 +248,15 @@ def _begun(comparison: Comparison, panes: Sequence[int]) -> Comparison:
         raise ComparisonRunning
     for pane in panes:
         comparison = answered(comparison, pane, Answer(run_id=new_id("run")))
-    return replace(comparison, status="running", settled_at=None)
+    return noted_if_blind(replace(comparison, status="running", settled_at=None))
+
+
+def noted_if_blind(comparison: Comparison) -> Comparison:
+    """Note which model answers in which run while the runs may not say it: a pane may have another model later."""
+    if comparison.is_revealed:
+        return comparison
+    now = {pane.latest.run_id: pane.model for pane in comparison.panes if pane.latest.run_id is not None}
+    return replace(comparison, blind_runs={**comparison.blind_runs, **now})
 
 
 def answered(comparison: Comparison, pane: int, answer: Answer) -> Comparison:

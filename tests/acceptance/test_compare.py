@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from tests.requirements import requirement
-from tests.support.compare import Compare
+from tests.support.compare import EVENTS, Compare
 from tests.support.http import Client
 from tests.support.native import Native
 from tests.support.server import Server, provider
@@ -694,3 +694,116 @@ async def test_every_pane_counts_as_a_start(tmp_path):
             assert (429, "rate_limited") == await compare.refused("/api/comparisons", body)
             assert 1 == len((await Native(client).get("/api/comparisons"))["data"])
             assert 3 == len(up.requests)
+
+
+# after the reveal, and a key
+
+
+async def models_of_runs(world: World, kept: dict[str, Any]) -> list[str]:
+    """What the list and the run itself call the models of a comparison's panes, in the order of the panes."""
+    listed = {run["id"]: run["model"] for run in (await world.api.get("/api/runs?limit=200"))["runs"]}
+    runs = [await world.api.run(pane["run_id"]) for pane in kept["panes"]]
+    assert [run["model"] for run in runs] == [listed[run["id"]] for run in runs]
+    return [run["model"] for run in runs]
+
+
+@requirement("cmp.blind")
+async def test_runs_bear_their_models_names_once_these_are_revealed_and_never_before(world):
+    """Also a run that was answered again, and one whose pane has another model by now; what it cost comes then too."""
+    world.up.models["priced"] = [Headers(), Role(), Delta("Priced."), Finish(), UsageChunk(1000, 500), Done()]
+    kept = await world.compare.whole(["up/priced", "up/echo:b"], blind=True)
+    first = [pane["run_id"] for pane in kept["panes"]]
+    kept = await world.compare.post(f"/api/comparisons/{kept['id']}/panes/0/reroll")
+    assert ["blind/A", "blind/B"] == await models_of_runs(world, kept)
+    assert [None, None] == [(await world.api.run(run))["cost"] for run in first]
+
+    told = await world.compare.post(f"/api/comparisons/{kept['id']}/reveal")
+    models = [pane["model"] for pane in told["panes"]]
+    assert {"up/priced", "up/echo:b"} == set(models)
+    assert models == await models_of_runs(world, kept)
+    assert models == [(await world.api.run(run))["model"] for run in first]
+    priced = models.index("up/priced")
+    assert 0.007 == pytest.approx((await world.api.run(told["panes"][priced]["run_id"]))["cost"])
+    swapped = await world.compare.post(f"/api/comparisons/{kept['id']}/panes/0/swap", {"model": "up/echo:c"})
+    assert [models[0], "up/echo:c"] == [
+        (await world.api.run(run))["model"] for run in (first[0], swapped["panes"][0]["run_id"])
+    ]
+
+
+@requirement("sub.figures")
+async def test_a_run_tells_what_it_cost_where_its_models_price_is_known(world):
+    """Where its usage is told: alone, in lists, and as soon as it has settled; before that there is nothing to tell."""
+    world.up.models["priced"] = [Headers(), Role(), Delta("x"), Gate("cost"), Finish(), UsageChunk(1000, 500), Done()]
+    session = await world.api.new_session()
+    run = await world.api.start(session, "Go", "up/priced")
+    assert None is (await world.api.run(run))["cost"]
+    world.up.open("cost")
+    await world.api.settled(run)
+    free = await world.api.start(session, "Go", "up/echo:free")
+    await world.api.settled(free)
+    listed = await world.api.get(f"/api/runs?session_id={session}")
+
+    assert 0.007 == pytest.approx((await world.api.run(run))["cost"])
+    assert {run: pytest.approx(0.007), free: None} == {each["id"]: each["cost"] for each in listed["runs"]}
+
+
+def keyed(key: str) -> dict[str, str]:
+    return {"Idempotency-Key": key}
+
+
+@requirement("start.idempotent", "cmp.panes")
+async def test_a_comparison_that_is_asked_for_twice_with_one_key_is_made_once(world):
+    """Models are asked once, whoever asks again is shown the same, and another request with that key is refused."""
+    body = {"prompt": "Twice?", "models": ["up/echo:twice", "up/echo:too"]}
+    answers = await asyncio.gather(
+        *(world.client.post("/api/comparisons", body, headers=keyed("cmp-once"), timeout=30.0) for _ in range(5))
+    )
+    told = [await response.json() for response in answers]
+    later = await (await world.client.post("/api/comparisons", body, headers=keyed("cmp-once"))).json()
+    streamed = await world.client.post("/api/comparisons", body, headers=keyed("cmp-once") | EVENTS, timeout=30.0)
+    frames = await streamed.all_events()
+    other = await world.client.post("/api/comparisons", body | {"prompt": "Else"}, headers=keyed("cmp-once"))
+
+    assert [200] * 5 == [response.status for response in answers]
+    assert {told[0]["id"]} == {each["id"] for each in [*told, later]}
+    assert ["twice", "too"] == [pane["text"] for pane in later["panes"]]
+    assert ["comparison.started", "comparison.settled"] == [frame.event for frame in frames]
+    assert later == frames[-1].json()["comparison"]
+    assert (1, 1) == (len(asked(world.up, "echo:twice")), len(asked(world.up, "echo:too")))
+    assert (409, "idempotency_conflict") == (other.status, (await other.json())["error"]["code"])
+
+
+@requirement("start.idempotent", "cmp.panes")
+async def test_who_asks_again_meanwhile_sees_the_panes_and_may_leave(world):
+    """The panes live by the connection that began them; a deleted comparison takes its key with it."""
+    world.up.models["held"] = gated("Half", gate="again", then=" whole")
+    body = {"prompt": "Again?", "models": ["up/held"]}
+    first = await world.client.post("/api/comparisons", body, headers=keyed("cmp-again") | EVENTS, timeout=30.0)
+    began = (await first.next_event()).json()["comparison"]
+    for _ in range(2):
+        second = await world.client.post("/api/comparisons", body, headers=keyed("cmp-again") | EVENTS, timeout=30.0)
+        assert began["id"] == (await second.next_event()).json()["comparison"]["id"]
+        while (await second.next_event()).event != "text.delta":
+            pass
+        second.close()
+    world.up.open("again")
+    settled = (await first.all_events())[-1].json()["comparison"]
+
+    assert [("completed", "Half whole")] == [(each["settlement"]["outcome"], each["text"]) for each in settled["panes"]]
+    assert 1 == len(asked(world.up, "held"))
+    assert 204 == (await world.client.request("DELETE", f"/api/comparisons/{began['id']}")).status
+    anew = await (await world.client.post("/api/comparisons", body, headers=keyed("cmp-again"), timeout=30.0)).json()
+    assert began["id"] != anew["id"]
+    assert 2 == len(asked(world.up, "held"))
+
+
+@requirement("start.idempotent", "safe.run-limit")
+async def test_a_key_of_a_comparison_that_was_refused_can_be_used_again(world):
+    """What was refused has made nothing, so that its key stands for nothing."""
+    bad = {"prompt": "Go", "models": ["nowhere/m"]}
+    refused = await world.client.post("/api/comparisons", bad, headers=keyed("cmp-refused"))
+    good = {"prompt": "Go", "models": ["up/echo:good"]}
+    made = await world.client.post("/api/comparisons", good, headers=keyed("cmp-refused"), timeout=30.0)
+
+    assert 404 == refused.status
+    assert 200 == made.status, await made.text()

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from playwright.async_api import Locator, Page, expect
 
-PATIENCE = 20_000
+PATIENCE = 60_000
 """Milliseconds until something that must come is given up. A busy machine draws late; a broken page never."""
 expect.set_options(timeout=PATIENCE)
 

@@ -270,9 +270,9 @@ async def stop_chat(parts: Parts, request: Request) -> Response:
     if chat_id.startswith("run_"):
         run = await own_run(parts, request, chat_id)
         await stop_within(run)
-        return Json({"stopped": [shown(run)]})
+        return Json({"stopped": [shown(parts, run)]})
     session = await _own_chat(parts, request)
-    return Json({"stopped": [shown(run) for run in await parts.engine.stop_session(session.id)]})
+    return Json({"stopped": [shown(parts, run) for run in await parts.engine.stop_session(session.id)]})
 
 
 async def _run_of(parts: Parts, request: Request) -> Run | None:

@@ -20,6 +20,7 @@ from ..comparisons import (
     Winner,
     asked,
     asked_again,
+    noted_if_blind,
     revealed,
     swapped,
     voted,
@@ -28,6 +29,7 @@ from ..engine import Places
 from ..errors import HoldfastError
 from ..history import Message, Session, branch
 from ..ids import new_id
+from ..store import Idempotency
 from ..wire import comparison as wire
 from ..wire import native, sse
 from .context import (
@@ -36,13 +38,15 @@ from .context import (
     check_name,
     check_params,
     decode,
+    idempotency,
     owner_of,
     read_body,
     wants_events,
     whole_number,
 )
 from .errors import Json
-from .rounds import Change, Round, RoundAnswer, RoundFrames
+from .keys import digest
+from .rounds import Audience, Change, Round, RoundAnswer, RoundFrames
 from .sessions import copied, one_line, user_message
 
 PAGE = 200  # documents that are looked through at once for those of a kind
@@ -97,8 +101,25 @@ class Continue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def create_comparison(parts: Parts, request: Request) -> Response:
     """Ask several models the same; the panes live as long as this connection."""
-    wanted = decode(await read_body(parts, request), NewComparison)
+    raw = await read_body(parts, request)
+    wanted, key = decode(raw, NewComparison), idempotency(request, raw)
     _check(wanted)
+    if key is None:
+        return await _begin(parts, request, wanted)
+    key_id = digest(f"{key.owner}\n{key.key}")
+    async with parts.rounds.lock(key_id):  # two at once are one
+        if (known := await parts.rounds.made_with(key, key_id)) is not None:
+            return _answering(parts, request, Audience(parts.rounds, known))
+        return await _begin(parts, request, wanted, key_id, key)
+
+
+async def _begin(
+    parts: Parts,
+    request: Request,
+    wanted: NewComparison,
+    key_id: str | None = None,
+    key: Idempotency | None = None,
+) -> Response:
     models = [await _model(parts, name) for name in wanted.models]
     if wanted.blind:
         _shuffled(models)
@@ -114,8 +135,12 @@ async def create_comparison(parts: Parts, request: Request) -> Response:
         kind=wanted.kind,
         timeout=wanted.timeout,
         created_at=parts.engine.now(),
+        key=key_id,
     )
+    comparison = noted_if_blind(comparison)
     with _take_starts(parts, comparison, len(models)) as places:
+        if key is not None:
+            await parts.rounds.keep_key(key, comparison)
         await parts.rounds.add(comparison)
         going_on = parts.rounds.begin(comparison, range(len(models)), places.handed_over())
     return _answering(parts, request, going_on)
@@ -185,7 +210,7 @@ async def _next_round(
     return _answering(parts, request, going_on)
 
 
-def _answering(parts: Parts, request: Request, going_on: Round) -> Response:
+def _answering(parts: Parts, request: Request, going_on: Round | Audience) -> Response:
     """Answer with the panes' events as they come, or with all of it in the end."""
     if not wants_events(request):
         return RoundAnswer(going_on, parts.rounds.shown)
@@ -193,7 +218,7 @@ def _answering(parts: Parts, request: Request, going_on: Round) -> Response:
         RoundFrames(going_on, parts.rounds.shown),
         parts.closing,
         farewell=sse.farewell(1000),
-        on_leave=lambda: going_on.stop(by="disconnect"),
+        on_leave=going_on.left,
         heartbeat=parts.settings.heartbeat,
         send_timeout=parts.settings.send_timeout,
     )

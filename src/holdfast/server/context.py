@@ -168,9 +168,17 @@ async def own_run(parts: Parts, request: Request, run_id: str | None = None) -> 
     return run
 
 
-def shown(run: Run) -> dict[str, Any]:
+def shown(parts: Parts, run: Run) -> dict[str, Any]:
     """Return a run as JSON."""
-    return native.run(run.record, status=run.status, seq=run.seq, text=run.text, settled=run.settlement)
+    return native.run(
+        run.record, status=run.status, seq=run.seq, text=run.text, settled=run.settlement, prices=parts.prices
+    )
+
+
+async def told(parts: Parts, run: Run) -> dict[str, Any]:
+    """Return a run as JSON; a pane of a comparison that was blind with its model, once that may be known."""
+    about = await parts.rounds.told_of(run.record)
+    return {**shown(parts, run), "model": about.model, **({"cost": about.cost} if about.is_blind else {})}
 
 
 def run_headers(run: Run) -> dict[str, str]:

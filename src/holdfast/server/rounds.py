@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
@@ -32,12 +33,20 @@ from ..comparisons import (
     to_body,
 )
 from ..engine import Engine, Places
-from ..errors import HoldfastError, RunLimitReached, RunNotFound, ShuttingDown, StaleDocument, StoreUnavailable
+from ..errors import (
+    HoldfastError,
+    IdempotencyConflict,
+    RunLimitReached,
+    RunNotFound,
+    ShuttingDown,
+    StaleDocument,
+    StoreUnavailable,
+)
 from ..events import StoppedBy
 from ..history import Message, Session, branch
 from ..ids import new_id
 from ..run import Run
-from ..store import HEAD, Document, RunRecord, Store
+from ..store import HEAD, Document, Idempotency, RunRecord, Store
 from ..wire import comparison as wire
 from .errors import Json
 from .panes import PaneSources, Report
@@ -47,7 +56,19 @@ logger = logging.getLogger("holdfast")
 ROOM_PAUSE = 0.2  # seconds between two tries to start a pane while there is no room
 STORE_PAUSE = 0.2  # seconds between two tries to write down an answer while the store is away
 
+KEYS = "comparison_key"
+COMPARISON = "comparison"  # where the record of a pane's run says which comparison it belongs to
+
 Change = Callable[[Comparison], Comparison]
+
+
+class Told(NamedTuple):
+    """What a pane's run is told with: its model as far as that may be known, and what its answer cost."""
+
+    model: str
+    is_blind: bool = False
+    """The run bears a blind name, so that its own usage is an estimate."""
+    cost: float | None = None
 
 
 class Round:
@@ -79,6 +100,10 @@ class Round:
     async def over(self) -> None:
         """Wait until every pane has settled and that is written down."""
         await self._over.wait()
+
+    async def left(self) -> None:
+        """The client has gone by whose connection the panes live."""
+        await self.stop(by="disconnect")
 
     async def stop(self, by: StoppedBy) -> None:
         """Stop every pane, those that have not begun too, and wait for the end."""
@@ -145,7 +170,7 @@ class Round:
             model=pane.model if kept.is_revealed else masked(pane.pane),
             kind="pane",
             lifetime="attached",
-            request={"params": kept.params},
+            request={"params": kept.params, COMPARISON: kept.id},
         )
         self._places.give_back()  # which it takes itself, at once
         run = await rounds.engine.submit(record, input, parent=parent, deadline=kept.timeout)
@@ -201,6 +226,41 @@ async def _all_of(work: Iterable[Awaitable[None]]) -> None:
             raise error
 
 
+class Audience:
+    """Who asks for a comparison again that was begun before: sees what goes on, to the end, and holds nothing."""
+
+    def __init__(self, rounds: Rounds, comparison: Comparison) -> None:
+        self._round = rounds.of(comparison.id)
+        self._comparison = comparison
+
+    @property
+    def comparison(self) -> Comparison:
+        """The comparison as it is now."""
+        return self._comparison if self._round is None else self._round.comparison
+
+    @property
+    def runs(self) -> dict[int, Run]:
+        """The runs that go on, by their panes."""
+        return {} if self._round is None else self._round.runs
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing goes on any more."""
+        return self._round is None or self._round.is_over
+
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` whenever there is more to read, until the returned function is called."""
+        return (lambda: None) if self._round is None else self._round.watch(wake)
+
+    async def over(self) -> None:
+        """Wait until nothing goes on any more."""
+        if self._round is not None:
+            await self._round.over()
+
+    async def left(self) -> None:
+        """Leave: the panes live by the connection that began them."""
+
+
 def _asked(prompt: Content) -> Message:
     return Message(id=new_id("msg"), role="user", content=prompt)
 
@@ -223,6 +283,35 @@ class Rounds:
     async def add(self, comparison: Comparison) -> None:
         """Keep a new comparison."""
         await self.store.put_document(_document(comparison))
+
+    async def made_with(self, key: Idempotency, key_id: str) -> Comparison | None:
+        """Return the comparison that a key has made; `IdempotencyConflict` where it was for another request."""
+        kept = await self.store.get_document(KEYS, key_id)
+        if kept is None:
+            return None
+        if kept.body["digest"] != key.digest:
+            raise IdempotencyConflict
+        try:
+            return await self.read(str(kept.body["comparison"]), key.owner)
+        except ComparisonNotFound:
+            await self.store.delete_document(KEYS, key_id)  # it was never made: what it was kept for failed
+            return None
+
+    async def keep_key(self, key: Idempotency, comparison: Comparison) -> None:
+        """Keep what a key stands for, before the comparison is made."""
+        assert comparison.key is not None
+        body = {"digest": key.digest, "comparison": comparison.id}
+        await self.store.put_document(Document(kind=KEYS, id=comparison.key, owner=key.owner, body=body))
+
+    async def told_of(self, record: RunRecord) -> Told:
+        """Return what may be told of a pane's run by now that its record does not say."""
+        id = record.request.get(COMPARISON)
+        document = await self.store.get_document(DOCUMENT, id) if record.kind == "pane" and id else None
+        kept = from_body(document.body) if document is not None and document.owner == record.owner else None
+        if kept is None or not kept.is_revealed or record.id not in kept.blind_runs:
+            return Told(record.model, is_blind=kept is not None and record.id in kept.blind_runs)
+        answers = [each for pane in kept.panes for each in (pane, pane.later) if each and each.run_id == record.id]
+        return Told(kept.blind_runs[record.id], is_blind=True, cost=answers[0].cost if answers else None)
 
     async def read(self, comparison_id: str, owner: str) -> Comparison:
         """Return a comparison as it is now. Another owner's is not there."""
@@ -325,6 +414,8 @@ class Rounds:
         comparison = await self.read(comparison.id, comparison.owner)  # a pane may have another session by now
         for session_id in (each for pane in comparison.panes for each in (*pane.left, pane.session_id)):
             await self.engine.delete_session(session_id)
+        if comparison.key is not None:
+            await self.store.delete_document(KEYS, comparison.key)
         await self.store.delete_document(DOCUMENT, comparison.id)
 
     async def all_over(self, within: float) -> None:
@@ -371,7 +462,7 @@ def _document(comparison: Comparison) -> Document:
 class RoundFrames:
     """All panes of a round on one connection: the events of each in their order, as they come."""
 
-    def __init__(self, going_on: Round, show: Callable[[Comparison], Awaitable[dict[str, object]]]) -> None:
+    def __init__(self, going_on: Round | Audience, show: Callable[[Comparison], Awaitable[dict[str, object]]]) -> None:
         self.is_over = False
         self.watch = going_on.watch
         self._round = going_on
@@ -407,7 +498,11 @@ class RoundAnswer(Response):
     """Waits for a round and answers with the whole comparison; the client's leaving stops every pane."""
 
     def __init__(
-        self, going_on: Round, show: Callable[[Comparison], Awaitable[dict[str, object]]], *, status: int = 200
+        self,
+        going_on: Round | Audience,
+        show: Callable[[Comparison], Awaitable[dict[str, object]]],
+        *,
+        status: int = 200,
     ) -> None:
         self.background = None
         self._round = going_on
@@ -422,7 +517,7 @@ class RoundAnswer(Response):
                 stayed = await client.wait_for(self._round.over())
             finally:
                 if not stayed:
-                    await finish(self._round.stop(by="disconnect"))
+                    await finish(self._round.left())
             if stayed:
                 response = Json(await self._show(self._round.comparison), status_code=self._status)
                 await response(scope, receive, send)

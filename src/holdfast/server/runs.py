@@ -15,7 +15,7 @@ from ..errors import BadRequest, CannotSteer, NotFound, StaleApproval, StoreUnav
 from ..events import ApprovalRequested, StoppedBy
 from ..run import Run
 from ..wire import native
-from .context import Endpoint, Parts, decode, own_run, owner_of, read_body, run_headers, shown, whole_number
+from .context import Endpoint, Parts, decode, own_run, owner_of, read_body, run_headers, told, whole_number
 from .errors import Json
 
 STOP_PATIENCE = 8.0  # seconds that a caller waits for a settlement when the store is away
@@ -48,14 +48,14 @@ async def list_runs(parts: Parts, request: Request) -> Response:
         before=request.query_params.get("before"),
         limit=limit,
     )
-    runs = [shown(await parts.engine.open(record.id)) for record in records]
+    runs = [await told(parts, await parts.engine.open(record.id)) for record in records]
     return Json({"runs": runs, "next": runs[-1]["id"] if len(runs) == limit else None})
 
 
 async def get_run(parts: Parts, request: Request) -> Response:
     """Return a run, while it runs and after."""
     run = await own_run(parts, request)
-    return Json(shown(run), headers=run_headers(run))
+    return Json(await told(parts, run), headers=run_headers(run))
 
 
 async def read_events(parts: Parts, request: Request) -> Response:
@@ -80,7 +80,7 @@ async def stop_run(parts: Parts, request: Request) -> Response:
     """Stop a run and return it settled. The first ending stands."""
     run = await own_run(parts, request)
     await stop_within(run)
-    return Json(shown(run), headers=run_headers(run))
+    return Json(await told(parts, run), headers=run_headers(run))
 
 
 async def stop_within(run: Run, by: StoppedBy = "user") -> None:
@@ -106,7 +106,9 @@ async def steer(parts: Parts, run: Run, text: str) -> Response:
     if not text.strip():
         raise BadRequest("The input is empty.", param="input")
     await parts.agents.desk(run).steer(text)
-    return Json(shown(run), status_code=202, headers={**run_headers(run), "location": f"/api/runs/{run.id}"})
+    return Json(
+        await told(parts, run), status_code=202, headers={**run_headers(run), "location": f"/api/runs/{run.id}"}
+    )
 
 
 async def decide(parts: Parts, request: Request) -> Response:
@@ -122,7 +124,7 @@ async def decide(parts: Parts, request: Request) -> Response:
     except CannotSteer:
         raise StaleApproval(approval_id) from None
     await desk.decide(approval_id, desks.Decision(wanted.decision, wanted.note, wanted.scope))
-    return Json(shown(run), headers=run_headers(run))
+    return Json(await told(parts, run), headers=run_headers(run))
 
 
 def _check_scope(run: Run, wanted: Decision) -> None:

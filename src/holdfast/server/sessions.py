@@ -154,7 +154,7 @@ async def get_session(parts: Parts, request: Request) -> Response:
         {
             **native.session(session),
             "messages": _shown_with_siblings(path, messages, parts.prices),
-            "active_run": shown(active) if active else None,
+            "active_run": shown(parts, active) if active else None,
             "queued": [native.queued(record) for record in await parts.store.queued(session.id)],
             "feed": str(seen),
         }
@@ -214,7 +214,7 @@ async def stop_session(parts: Parts, request: Request) -> Response:
     """Stop all of a session's runs, queued ones too."""
     session = await own_session(parts, request)
     stopped = await parts.engine.stop_session(session.id)
-    return Json({"stopped": [shown(run) for run in stopped]})
+    return Json({"stopped": [shown(parts, run) for run in stopped]})
 
 
 # Runs in a session.
@@ -385,7 +385,7 @@ async def _started(parts: Parts, request: Request, run: Run) -> Response:
         return events_of(parts, run, request)
     if run.record.lifetime == "attached":
         asyncio.get_running_loop().call_later(CLIENT_PATIENCE, parts.engine.stop_unheld, run)
-    return Json(shown(run), status_code=202, headers={**run_headers(run), "location": f"/api/runs/{run.id}"})
+    return Json(shown(parts, run), status_code=202, headers={**run_headers(run), "location": f"/api/runs/{run.id}"})
 
 
 def user_message(content: Content, param: str = "input") -> Message:

@@ -79,8 +79,17 @@ def receipt(given: Receipt) -> dict[str, Any]:
     return {**shown, "refused": list(given.refused)} if given.refused else shown
 
 
-def run(record: RunRecord, *, status: str, seq: int, text: str, settled: Settlement | None) -> dict[str, Any]:
-    """Return a run, while it runs and after."""
+def run(
+    record: RunRecord,
+    *,
+    status: str,
+    seq: int,
+    text: str,
+    settled: Settlement | None,
+    prices: Mapping[str, Price] = _NO_PRICES,
+) -> dict[str, Any]:
+    """Return a run, while it runs and after, with what it cost where its model's price is known."""
+    price = prices.get((settled.answered_by if settled else None) or record.model)
     return {
         "id": record.id,
         "session_id": record.session_id,
@@ -96,6 +105,7 @@ def run(record: RunRecord, *, status: str, seq: int, text: str, settled: Settlem
         "started_at": None if status == "queued" else moment(record.started_at),
         "settled_at": moment(record.settled_at),
         "settlement": settlement(settled) if settled else None,
+        "cost": cost(price, settled.usage) if settled else None,
     }
 
 
