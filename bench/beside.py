@@ -170,7 +170,8 @@ def idle(target: Target, upstream: Upstream, seconds: float) -> Figures:
 def leaving(marker: str, **how: Any) -> Callable[[Target, Upstream, float], Figures]:
     """Clients that go, each at its moment, while others stream."""
 
-    def measure(target: Target, upstream: Upstream, seconds: float) -> Figures:
+    def measured(target: Target, upstream: Upstream, seconds: float) -> Figures:
+        upstream.reset()
         with target.background(streams=LIVE_STREAMS, model=ENDLESS, ramp=1, marker="live", timeout=60, for_=120):
             upstream.wait_active(LIVE_STREAMS, 30)
             before = upstream.stats()["requests"]
@@ -180,7 +181,7 @@ def leaving(marker: str, **how: Any) -> Callable[[Target, Upstream, float], Figu
                 raise Failed(f"only {reached} of {LEAVES} requests had reached the upstream when their clients left")
             return figures_of(upstream, {left["marker"]: left["at"] for left in seen["leaves"]})
 
-    return measure
+    return measured
 
 
 BESIDE: dict[str, Scenario] = {

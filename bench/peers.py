@@ -32,8 +32,10 @@ class Peer(Target):
     source: ClassVar[Source]
     patience = 180
     within = 60
-    warm_up: ClassVar[dict[str, Any]] = {"streams": 4, "requests": 12}
+    warm_up: ClassVar[dict[str, Any]] = {"streams": 4, "requests": 8}
     api_key: str = SECRET
+    extra: ClassVar[dict[str, str]] = {}
+    """What its requests need besides."""
     chooses_model: ClassVar[bool] = False
     """Whether it asks its upstream for one configured model, whatever the request says."""
 
@@ -47,18 +49,22 @@ class Peer(Target):
         return {"version": cls.version, "language": cls.language}
 
     def request(self) -> dict[str, Any]:
-        asked = {
+        return {
             "path": f"{self.prefix}/chat/completions",
             "header": [f"{name}: {value}" for name, value in self.headers.items()],
+            "body": self._body(),
         }
-        return asked | ({"body": self._own_body()} if self.chooses_model else {})
 
-    def _own_body(self) -> str:
-        """For servers that write the upstream's request themselves: what to play, and for whom, stands in the text."""
+    def _body(self) -> str:
+        """The text says whose request it is, as some drop `user`, and what to play, as some choose the model themselves."""
         text = "Say something. play=%MODEL% marker=%MARKER%"
-        messages = [{"role": "user", "content": text}]
-        body = {"model": self.model, "stream": "%STREAM%", "session_id": "%MARKER%", "messages": messages}
-        return json.dumps(body).replace('"%STREAM%"', "%STREAM%")
+        body = {
+            "model": self.model if self.chooses_model else "%MODEL%",
+            "stream": "%STREAM%",
+            "user": "%MARKER%",
+            "messages": [{"role": "user", "content": text}],
+        }
+        return json.dumps(body | self.extra).replace('"%STREAM%"', "%STREAM%")
 
     def environment(self) -> dict[str, str]:
         """A home of its own, and nothing said to anybody on the way."""
@@ -199,6 +205,7 @@ class Nanobot(Peer):
     """An agent whose API takes one message of one model, in a session."""
 
     name = "nanobot"
+    extra: ClassVar[dict[str, str]] = {"session_id": "%MARKER%"}
     version = "0.3.5"
     source = FromPyPI((f"nanobot-ai[api]=={version}",))
     health = "/health"

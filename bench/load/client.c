@@ -20,7 +20,7 @@
  * --prompt      runs before other clients on its core: for one that only measures how long answers take
  * SIGTERM ends it early, with its report.
  * In --body, %MARKER% stands for the request's own marker (<word>-<number>), %MODEL% for the model, and %STREAM% is
- * false with --json and true without.
+ * false with --json, and without it true, followed by the options that ask for usage.
  *
  * Prints one JSON object. Latency is the time from the stamp to the return of the recv that brought it, for chunks
  * in the measured time; first-token times, of every stream, count from the send of the request to the first stamp, and
@@ -130,6 +130,7 @@ static void append(char *to, size_t room, size_t *len, const char *text, size_t 
 
 /* The body with %MARKER% and %MODEL% filled in. */
 static size_t write_body(char *to, size_t room, int64_t number) {
+    const char *stream = opt.json ? "false" : "true,\"stream_options\":{\"include_usage\":true}";
     char marker[80];
     size_t len = 0;
     snprintf(marker, sizeof marker, "%s-%lld", opt.marker, (long long)number);
@@ -140,7 +141,7 @@ static size_t write_body(char *to, size_t room, int64_t number) {
         at = hole;
         if (!strncmp(at, "%MARKER%", 8)) append(to, room, &len, marker, strlen(marker)), at += 8;
         else if (!strncmp(at, "%MODEL%", 7)) append(to, room, &len, opt.model, strlen(opt.model)), at += 7;
-        else if (!strncmp(at, "%STREAM%", 8)) append(to, room, &len, opt.json ? "false" : "true", opt.json ? 5 : 4), at += 8;
+        else if (!strncmp(at, "%STREAM%", 8)) append(to, room, &len, stream, strlen(stream)), at += 8;
         else if (*at) append(to, room, &len, at++, 1);
     }
     return len;
