@@ -247,6 +247,8 @@ REQUIREMENTS: dict[str, str] = {
     "ui.browser-inspector": "In a real browser: a run's story, its receipt, its events and its replay are its log.",
     "ui.browser-settings": "In a real browser: keys are written and never shown; what is pinned cannot be changed.",
     "ui.browser-agents": "In a real browser: an agent's calls, approvals and steering stand in their place, always.",
+    "ui.browser-language": "In a real browser: the page speaks the language that was chosen, in its own direction.",
+    "ui.words": "Every language of the page has every word, and no word of the page stands anywhere else.",
     "ui.browser-smooth": "In a real browser: a long answer and a long session are drawn without blocking the page.",
 }
 

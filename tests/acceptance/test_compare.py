@@ -446,6 +446,10 @@ async def test_every_pane_keeps_its_own_history_over_turns(world):
         assert expected == history(asked(world.up, f"turn-{name}")[-1])
     assert (2, ["One?", "Two?"], "One?") == (after["turns"], after["prompts"], after["prompt"])
     assert ["completed", "completed"] == outcomes(after)
+    earlier = [[{"text": f"from {name}", "outcome": "completed"}] for name in ("a", "b")]
+    assert [[], []] == [pane["earlier"] for pane in kept["panes"]]
+    assert earlier == [pane["earlier"] for pane in watched.comparison["panes"]]
+    assert earlier == [pane["earlier"] for pane in after["panes"]]
 
 
 @requirement("cmp.reroll-fresh")

@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, async_playwright
 
+from tests.browser.axe import AXE
 from tests.browser.cable import Elsewhere
 from tests.browser.chromium import find
 from tests.browser.tab import Tab
@@ -92,7 +93,7 @@ async def profile(browser: Browser, server: Server, stack: AsyncExitStack) -> Ca
     """`await profile()` is a browser that has never been here; tabs of one profile share their connection."""
 
     async def make(url: str = "", **options: Any) -> BrowserContext:
-        context = await browser.new_context(base_url=url or server.url, **options)
+        context = await browser.new_context(base_url=url or server.url, **{"locale": "en-US", **options})
         stack.push_async_callback(context.close)
         return context
 
@@ -119,3 +120,9 @@ async def new_tab(profile: Callable[..., Awaitable[BrowserContext]]) -> AsyncIte
 @pytest_asyncio.fixture(loop_scope="session")
 async def tab(new_tab: NewTab) -> Tab:
     return await new_tab()
+
+
+@pytest.fixture(scope="session")
+def needs_axe() -> None:
+    if not AXE.exists():
+        pytest.skip("axe-core is installed by `make setup-dev`")

@@ -1,17 +1,14 @@
 """For everyone: axe in every view, phones, 200% zoom, right-to-left text, a screen reader that is not shouted at."""
 
-from pathlib import Path
-
 import pytest
 from playwright.async_api import expect
 
-from tests.browser.tab import Tab
+from tests.browser.axe import findings, sideways
 from tests.requirements import requirement
 from tests.support.upstream import Delta, Hang, Headers, ReasoningDelta, Role, answer
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-AXE = Path(__file__).parents[1] / "e2e" / "node" / "node_modules" / "axe-core" / "axe.min.js"
 RICH = """# A heading
 
 Some **bold** words, `code`, a [link](https://there.example/) and a formula $e = mc^2$.
@@ -31,32 +28,6 @@ print("hello")
 """
 DESKTOP, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 ARABIC = "يأتي المد ثم يذهب. Holdfast يحفظ كل كلمة."
-
-
-async def findings(tab: Tab) -> list[str]:
-    """What axe finds. It runs outside of the page's own world, because the page's policy lets in no script."""
-    session = await tab.page.context.new_cdp_session(tab.page)
-    tree = await session.send("Page.getFrameTree")
-    world = await session.send(
-        "Page.createIsolatedWorld", {"frameId": tree["frameTree"]["frame"]["id"], "worldName": "axe"}
-    )
-    place = {"contextId": world["executionContextId"], "awaitPromise": True, "returnByValue": True}
-    await session.send("Runtime.evaluate", {"expression": AXE.read_text(encoding="utf-8"), **place})
-    found = await session.send("Runtime.evaluate", {"expression": "axe.run()", **place})
-    await session.detach()
-    violations = found["result"]["value"]["violations"]
-    return [f"{each['id']}: {node['html'][:200]}" for each in violations for node in each["nodes"]]
-
-
-async def sideways(tab: Tab) -> int:
-    """How many pixels of the page lie to the side of its window."""
-    return int(await tab.measure("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
-
-
-@pytest.fixture(scope="module")
-def needs_axe() -> None:
-    if not AXE.exists():
-        pytest.skip("axe-core is installed by `make setup-dev`")
 
 
 @requirement("ui.browser-access")

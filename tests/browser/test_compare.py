@@ -115,7 +115,7 @@ async def test_a_pane_answers_again_takes_another_model_and_goes_on_as_a_chat(ne
     await tab.page.get_by_role("menuitem", name="Answer again").click()
     await expect(tab.page.locator(".panes[data-status=settled]")).to_be_visible()
     await tab.say("And then?")
-    await expect(tab.page.locator(".compare-prompt > p")).to_have_text("And then?")
+    await expect(tab.page.locator(".compare-prompt .asked")).to_have_text("And then?")
     await expect(tab.page.locator(".panes[data-status=settled]")).to_be_visible()
     await tab.press("Actions for B")
     await tab.page.get_by_role("menuitem", name="Go on as a chat").click()

@@ -1,6 +1,7 @@
 /** The typed client of the public API. Every call answers, or throws an ApiError that says why. */
 import { signal } from "@preact/signals";
 import type { Content, ErrorInfo, ListedSession, Models, OpenSession, Run, Session } from "./types";
+import { t } from "./words";
 
 const KEY = "holdfast.key";
 
@@ -34,7 +35,7 @@ export class ApiError extends Error {
 /** No answer came: the server is away, or the network. */
 export class Unreachable extends Error {
   constructor() {
-    super("The server cannot be reached.");
+    super(t().unreachable);
   }
 }
 
@@ -78,7 +79,7 @@ export function authorization(): Record<string, string> {
 }
 
 function unexplained(response: Response): ErrorInfo {
-  return { message: `The server answered ${response.status}.`, type: "server_error", code: "unknown", param: null };
+  return { message: t().answered(response.status), type: "server_error", code: "unknown", param: null };
 }
 
 /** Try until the server has answered: with an idempotency key a start that was heard twice happens once. */

@@ -12,6 +12,7 @@ import { Sidebar } from "./sidebar";
 import { isSidebarHidden, isSidebarOpen } from "./state/preferences";
 import { Empty } from "./ui/empty";
 import { Toasts } from "./ui/toasts";
+import { t } from "./words";
 
 type Lazy = () => Promise<{ default: ComponentType<{ id: string | null }> }>;
 
@@ -29,14 +30,14 @@ export function App() {
   return (
     <div class={`app ${isSidebarHidden.value ? "is-wide" : ""} ${isSidebarOpen.value ? "is-drawer-open" : ""}`}>
       <a class="skip" href="#main">
-        Skip to the conversation
+        {t().skip}
       </a>
       <Sidebar />
       <button
         type="button"
         class="backdrop"
         tabIndex={-1}
-        aria-label="Close the list of sessions"
+        aria-label={t().closeSessions}
         onClick={() => {
           isSidebarOpen.value = false;
         }}
@@ -68,15 +69,15 @@ function LazyView({ load, id }: { load: Lazy; id: string | null }) {
       () => setFailed(true),
     );
   }, [load]);
-  if (hasFailed) return <Empty title="This part of the page could not be loaded." text="Load the page again." />;
-  return Loaded ? <Loaded id={id} /> : <output class="loading" aria-label="Loading" />;
+  if (hasFailed) return <Empty title={t().viewFailed} text={t().loadPageAgain} />;
+  return Loaded ? <Loaded id={id} /> : <output class="loading" aria-label={t().loading} />;
 }
 
 function Lost() {
   return (
-    <Empty title="There is nothing here.">
+    <Empty title={t().nothingHere}>
       <a class="button" href="/">
-        Start a new chat
+        {t().startNewChat}
       </a>
     </Empty>
   );

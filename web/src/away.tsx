@@ -1,6 +1,7 @@
 /** Says that the server is away, for as long as it is: nothing is lost, and nothing has to be done. */
 import { useEffect, useState } from "preact/hooks";
 import { isAway } from "./api";
+import { t } from "./words";
 
 export function AwayBanner() {
   const away = isAway.value;
@@ -15,7 +16,7 @@ export function AwayBanner() {
       {isShown && (
         <div class="away">
           <span class="pulse" aria-hidden="true" />
-          The server is away. What you see is kept, and the page comes back by itself.
+          {t().away}
         </div>
       )}
     </div>

@@ -1,6 +1,7 @@
 /** The keyboard, on one card. */
-import { isHelpOpen, isMac, SHORTCUTS } from "./keyboard";
+import { isHelpOpen, isMac, shortcuts } from "./keyboard";
 import { Dialog } from "./ui/dialog";
+import { t } from "./words";
 
 export function Help() {
   if (!isHelpOpen.value) return null;
@@ -8,7 +9,7 @@ export function Help() {
     isHelpOpen.value = false;
   };
   return (
-    <Dialog title="Keyboard" onClose={close}>
+    <Dialog title={t().keyboard} onClose={close}>
       <Shortcuts />
     </Dialog>
   );
@@ -17,7 +18,7 @@ export function Help() {
 export function Shortcuts() {
   return (
     <dl class="shortcuts">
-      {SHORTCUTS.map(([keys, says]) => (
+      {shortcuts().map(([keys, says]) => (
         <div key={says}>
           <dt>
             {keys.map((key) => (

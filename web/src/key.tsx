@@ -2,10 +2,11 @@
 import { useEffect, useState } from "preact/hooks";
 import { ApiError, call, key, setKey } from "./api";
 import { Dialog } from "./ui/dialog";
+import { t } from "./words";
+import { filled } from "./words/filled";
 
 /** Another tab may have the key, and hands it on in a moment. */
 const PATIENCE = 300;
-const UNKNOWN = "The server does not know this key.";
 
 export function KeyDialog() {
   const [isDue, setDue] = useState(false);
@@ -18,25 +19,22 @@ export function KeyDialog() {
 
 function AskForKey() {
   const [text, setText] = useState("");
-  const [problem, setProblem] = useState(key.value ? UNKNOWN : "");
+  const [problem, setProblem] = useState(key.value ? t().keyUnknown : "");
   const submit = async (event: Event) => {
     event.preventDefault();
     try {
       await call("GET", "/api/me", { headers: { authorization: `Bearer ${text.trim()}` } });
       setKey(text.trim());
     } catch (error) {
-      setProblem(error instanceof ApiError && error.status === 401 ? UNKNOWN : (error as Error).message);
+      setProblem(error instanceof ApiError && error.status === 401 ? t().keyUnknown : (error as Error).message);
     }
   };
   return (
-    <Dialog title="This server needs a key" onClose={() => {}} isRequired class="narrow">
+    <Dialog title={t().keyNeeded} onClose={() => {}} isRequired class="narrow">
       <form onSubmit={submit}>
-        <p>
-          Whoever runs it makes one with <code>holdfast key new NAME</code>. It stays in this browser's tabs and is
-          forgotten when they are closed.
-        </p>
+        <p>{filled(t().keyHow, <code dir="ltr">holdfast key new NAME</code>)}</p>
         <label>
-          Key
+          {t().key}
           <input
             type="password"
             autocomplete="off"
@@ -51,7 +49,7 @@ function AskForKey() {
         </p>
         <footer>
           <button type="submit" class="primary">
-            Open
+            {t().open}
           </button>
         </footer>
       </form>

@@ -3,19 +3,20 @@ import { signal } from "@preact/signals";
 import { navigate, place } from "./router";
 import { current, stopCurrent } from "./state/current";
 import { isSidebarOpen, setSidebarHidden } from "./state/preferences";
+import { t } from "./words";
 
 export const isHelpOpen = signal(false);
 export const isMac = /Mac|iPhone|iPad/.test(navigator.platform);
 
-export const SHORTCUTS: [string[], string][] = [
-  [["Enter"], "Send"],
-  [["Shift", "Enter"], "New line"],
-  [["Mod", "Enter"], "While an answer is going on: stop it and send this instead"],
-  [["Esc"], "Stop the answer, or all panes of a comparison"],
-  [["↑"], "Edit your last message, from an empty box"],
-  [["Mod", "K"], "Search sessions"],
-  [["Mod", "Shift", "O"], "New chat"],
-  [["Mod", "/"], "These shortcuts (also ?)"],
+export const shortcuts = (): [string[], string][] => [
+  [["Enter"], t().send],
+  [["Shift", "Enter"], t().keyNewLine],
+  [["Mod", "Enter"], t().keyInterrupt],
+  [["Esc"], t().keyStop],
+  [["↑"], t().keyEdit],
+  [["Mod", "K"], t().keySearch],
+  [["Mod", "Shift", "O"], t().newChat],
+  [["Mod", "/"], t().keyHelp],
 ];
 
 export function listenForKeys(): void {

@@ -6,9 +6,10 @@ import "./styles/chat.css";
 import "./styles/markdown.css";
 import "./state/away";
 import { App } from "./app";
+import { speak } from "./words";
 
 addEventListener("pageshow", (event) => {
   if (event.persisted) location.reload(); // what happened while the page was put away was not heard
 });
 
-render(<App />, document.getElementById("app")!);
+speak().then(() => render(<App />, document.getElementById("app")!));

@@ -2,16 +2,25 @@
 import { computed, signal } from "@preact/signals";
 
 export const path = signal(location.pathname);
+/** The message that the address leads to, if any. */
+export const target = signal(targetOf(location.hash));
 
-addEventListener("popstate", () => {
+addEventListener("popstate", look);
+
+function look(): void {
   path.value = location.pathname;
-});
+  target.value = targetOf(location.hash);
+}
+
+function targetOf(hash: string): string | null {
+  return hash.startsWith("#msg_") ? hash.slice(1) : null;
+}
 
 export function navigate(to: string, options: { replace?: boolean } = {}): void {
-  if (to === location.pathname) return;
+  if (to === location.pathname + location.hash) return;
   if (options.replace) history.replaceState(null, "", to);
   else history.pushState(null, "", to);
-  path.value = location.pathname;
+  look();
 }
 
 /** Follow links within the page without loading it again. */
@@ -21,7 +30,7 @@ export function followLinks(event: MouseEvent): void {
   if (!link || !isPlain || event.defaultPrevented || link.target || link.hasAttribute("download")) return;
   if (link.origin !== location.origin || !link.getAttribute("href")?.startsWith("/")) return;
   event.preventDefault();
-  navigate(link.pathname);
+  navigate(link.pathname + link.hash);
 }
 
 export type View = "chat" | "compare" | "runs" | "settings" | "unknown";

@@ -20,16 +20,17 @@ import { complain } from "./state/toasts";
 import type { ListedSession } from "./types";
 import { Icon } from "./ui/icon";
 import { Menu, MenuItem } from "./ui/menu";
+import { t } from "./words";
 
 export function Sidebar() {
   return (
-    <nav class="sidebar" aria-label="Sessions">
+    <nav class="sidebar" aria-label={t().sessions}>
       <header>
         <a class="brand" href="/">
           <img src="/icon.svg" alt="" width="24" height="24" />
           Holdfast
         </a>
-        <button type="button" class="quiet icon-button" aria-label="New chat" title="New chat" onClick={newChat}>
+        <button type="button" class="quiet icon-button" aria-label={t().newChat} title={t().newChat} onClick={newChat}>
           <Icon node={SquarePen} />
         </button>
       </header>
@@ -38,11 +39,11 @@ export function Sidebar() {
       <footer>
         <a href="/compare" class={place.value.view === "compare" ? "is-current" : undefined}>
           <Icon node={Columns2} />
-          Compare
+          {t().compare}
         </a>
         <a href="/settings" class={place.value.view === "settings" ? "is-current" : undefined}>
           <Icon node={Settings} />
-          Settings
+          {t().settings}
         </a>
       </footer>
     </nav>
@@ -63,8 +64,8 @@ function SearchBox() {
       <input
         id="search"
         type="search"
-        placeholder="Search"
-        aria-label="Search sessions, titles and messages"
+        placeholder={t().search}
+        aria-label={t().searchAll}
         value={text}
         onInput={(event) => setText(event.currentTarget.value)}
         onKeyDown={(event) => {
@@ -83,19 +84,19 @@ function SearchBox() {
 }
 
 function SessionList() {
-  if (listState.value === "loading") return <output class="sessions loading" aria-label="Loading" />;
+  if (listState.value === "loading") return <output class="sessions loading" aria-label={t().loading} />;
   if (listState.value === "failed" && !sessions.value.length) {
     return (
       <div class="sessions hint">
-        The list could not be loaded.{" "}
+        {t().listFailed}{" "}
         <button type="button" class="link" onClick={() => loadSessions()}>
-          Try again
+          {t().tryAgain}
         </button>
       </div>
     );
   }
   if (!sessions.value.length) {
-    return <p class="sessions hint">{query.value ? "Nothing found." : "Your chats will be listed here."}</p>;
+    return <p class="sessions hint">{query.value ? t().nothingFound : t().noChats}</p>;
   }
   return (
     <div class="sessions" onKeyDown={walk}>
@@ -111,7 +112,7 @@ function SessionList() {
       ))}
       {hasMore.value && (
         <button type="button" class="link more" onClick={() => loadMoreSessions().catch(complain)}>
-          Show more
+          {t().showMore}
         </button>
       )}
     </div>
@@ -127,7 +128,7 @@ function SessionLine({ session }: { session: ListedSession }) {
     isToFocus.current = false;
   }, [isRenaming]);
   const isCurrent = place.value.id === session.id;
-  const title = session.title || "New chat";
+  const title = session.title || t().newChat;
   const remove = () => {
     removeWithUndo(session.id, () => isCurrent && navigate(`/s/${session.id}`));
     if (isCurrent) navigate("/");
@@ -152,23 +153,23 @@ function SessionLine({ session }: { session: ListedSession }) {
           {title}
         </span>
         {session.active_run && (
-          <span class="running" title="An answer is being written">
-            <span class="sr-only">running</span>
+          <span class="running" title={t().beingWritten}>
+            <span class="sr-only">{t().statuses.running}</span>
           </span>
         )}
       </a>
-      <Menu label={`Actions for ${title}`} icon={Ellipsis}>
+      <Menu label={t().actionsFor(title)} icon={Ellipsis}>
         <MenuItem
           icon={session.pinned ? PinOff : Pin}
           onClick={() => setPinned(session.id, !session.pinned).catch(complain)}
         >
-          {session.pinned ? "Unpin" : "Pin"}
+          {session.pinned ? t().unpin : t().pin}
         </MenuItem>
         <MenuItem icon={Pencil} onClick={() => setRenaming(true)}>
-          Rename
+          {t().rename}
         </MenuItem>
         <MenuItem icon={Trash2} kind="bad" onClick={remove}>
-          Delete
+          {t().delete}
         </MenuItem>
       </Menu>
     </li>
@@ -189,7 +190,7 @@ function Rename({ session, onDone }: { session: ListedSession; onDone: (isByKey:
       <input
         ref={input}
         class="rename"
-        aria-label="Title"
+        aria-label={t().title}
         dir="auto"
         defaultValue={session.title}
         onBlur={save}

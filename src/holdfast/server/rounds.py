@@ -430,7 +430,24 @@ class Rounds:
     async def shown(self, comparison: Comparison) -> dict[str, object]:
         """Return a comparison as JSON, with what its panes have said."""
         said = await asyncio.gather(*map(self._said, comparison.panes))
+        if comparison.turns > 1:
+            earlier = await asyncio.gather(*(self._earlier(pane, comparison.turns - 1) for pane in comparison.panes))
+            said = [replace(now, earlier=before) for now, before in zip(said, earlier, strict=True)]
         return wire.comparison(comparison, dict(enumerate(said)))
+
+    async def _earlier(self, pane: Pane, turns: int) -> tuple[wire.Earlier | None, ...]:
+        """Return what a pane answered to each of its first prompts."""
+        session = await self.store.get_session(pane.session_id)
+        if session is None:
+            return (None,) * turns
+        path = branch(await self.store.messages(session.id), session.head_id)
+        answers: list[wire.Earlier | None] = []
+        for said in path:
+            if said.role == "user":
+                answers.append(None)
+            elif said.role == "assistant" and answers:
+                answers[-1] = wire.Earlier(said.content if isinstance(said.content, str) else "", said.outcome)
+        return tuple((answers + [None] * turns)[:turns])
 
     async def _said(self, pane: Pane) -> wire.Said:
         answer = pane.latest

@@ -16,12 +16,21 @@ from . import native, sse
 _encode = msgspec.json.Encoder().encode
 
 
+class Earlier(msgspec.Struct, frozen=True):
+    """What a pane answered to a prompt before the last one."""
+
+    text: str
+    outcome: str | None
+
+
 class Said(msgspec.Struct, frozen=True):
     """What a pane's run shows: the same for everybody, blind or not."""
 
     text: str = ""
     reasoning: str = ""
     settlement: Settlement | None = None
+    earlier: tuple[Earlier | None, ...] = ()
+    """What the pane answered to each prompt before the last one; None where it said nothing."""
 
 
 def comparison(kept: Comparison, said: dict[int, Said] | None = None) -> dict[str, Any]:
@@ -65,6 +74,7 @@ def _pane(kept: Comparison, pane: Pane, said: Said | None, is_fastest: bool) -> 
     else:
         shown["text"] = said.text
         shown["reasoning"] = said.reasoning or None
+        shown["earlier"] = said.earlier
         shown["settlement"] = _settlement(answer, said, kept.is_revealed)
     is_known = kept.is_revealed and answer.status == "settled"
     shown["metrics"] = _metrics(answer, is_fastest) if is_known else None

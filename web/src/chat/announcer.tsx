@@ -1,6 +1,7 @@
 /** Tells a screen reader that an answer has begun, and how it ended: never each word of it. */
 import { useEffect, useState } from "preact/hooks";
 import type { Transcript } from "../state/transcript";
+import { t } from "../words";
 import { tellOutcome } from "./outcome";
 
 export function Announcer({ transcript }: { transcript: Transcript }) {
@@ -8,10 +9,10 @@ export function Announcer({ transcript }: { transcript: Transcript }) {
   const live = transcript.live.value;
   const ended = transcript.ended.value;
   useEffect(() => {
-    if (live) return setText("The answer has begun.");
+    if (live) return setText(t().answerBegun);
     if (!ended) return;
     const told = tellOutcome(ended.settlement.outcome, ended.settlement);
-    setText(told ? `${told.label}. ${told.detail}` : "The answer is complete.");
+    setText(told ? `${told.label}. ${told.detail}` : t().answerComplete);
   }, [live, ended]);
   return (
     <div class="sr-only" role="status" aria-live="polite">

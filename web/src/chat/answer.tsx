@@ -1,4 +1,5 @@
 /** What a model said: while it is being said, and after, with how it ended. */
+import { useComputed } from "@preact/signals";
 import { Brain, ChevronRight, GitFork, Play, RefreshCw, ScanSearch, TriangleAlert } from "lucide";
 import { useEffect } from "preact/hooks";
 import { continueAnswer, forkAt, regenerate } from "../state/current";
@@ -7,6 +8,7 @@ import type { Ending, Transcript } from "../state/transcript";
 import type { Message } from "../types";
 import { CopyButton } from "../ui/copy";
 import { Icon } from "../ui/icon";
+import { t } from "../words";
 import { Approvals } from "./approvals";
 import { Branches } from "./branches";
 import { textOf } from "./content";
@@ -35,7 +37,7 @@ export function Answer({ live, message, transcript, results }: AnswerProps) {
       data-message={live?.messageId ?? message?.id}
       data-text={text}
       data-outcome={live ? undefined : message?.outcome}
-      aria-label="Answer"
+      aria-label={t().answer}
       aria-busy={live ? "true" : undefined}
     >
       {reasoning && <Reasoning key="reasoning" text={reasoning} isGoingOn={live?.isThinking ?? false} />}
@@ -70,8 +72,9 @@ function GoingOn({ live, transcript }: { live: LiveRun; transcript: Transcript }
 }
 
 function Settled({ message, text, transcript }: { message: Message; text: string; transcript: Transcript }) {
-  const ending = message.run_id ? (transcript.endings.value.get(message.run_id) ?? null) : null;
-  const isLast = transcript.head.value?.id === message.id && !transcript.isRunning.value;
+  // Computed, so that what happens at the end of a long session draws no other answer again.
+  const ending = useComputed(() => transcript.endings.value.get(message.run_id ?? "") ?? null).value;
+  const isLast = useComputed(() => transcript.head.value?.id === message.id && !transcript.isRunning.value).value;
   useEffect(() => {
     const isUnexplained = message.run_id && !ending && message.outcome !== "completed";
     if (isUnexplained) transcript.fetchEnding(message.run_id!).catch(() => {});
@@ -81,13 +84,13 @@ function Settled({ message, text, transcript }: { message: Message; text: string
       <OutcomeLine message={message} ending={ending} isLast={isLast} />
       <footer>
         <Branches message={message} transcript={transcript} />
-        <CopyButton text={text} label="Copy answer" />
+        <CopyButton text={text} label={t().copyAnswer} />
         <button
           type="button"
           class="quiet icon-button"
-          title="Answer again"
-          aria-label="Answer again"
-          disabled={transcript.isRunning.value}
+          title={t().answerAgain}
+          aria-label={t().answerAgain}
+          disabled={transcript.isRunning}
           onClick={() => regenerate(message.id)}
         >
           <Icon node={RefreshCw} size={16} />
@@ -95,8 +98,8 @@ function Settled({ message, text, transcript }: { message: Message; text: string
         <button
           type="button"
           class="quiet icon-button"
-          title="Fork here"
-          aria-label="Fork the session here"
+          title={t().forkHere}
+          aria-label={t().forkSession}
           onClick={() => forkAt(message.id)}
         >
           <Icon node={GitFork} size={16} />
@@ -105,8 +108,8 @@ function Settled({ message, text, transcript }: { message: Message; text: string
           <a
             class="quiet icon-button"
             href={`/runs/${message.run_id}`}
-            title="What really happened"
-            aria-label="What really happened"
+            title={t().reallyHappened}
+            aria-label={t().reallyHappened}
           >
             <Icon node={ScanSearch} size={16} />
           </a>
@@ -143,7 +146,7 @@ export function Reasoning({ text, isGoingOn }: { text: string; isGoingOn: boolea
     <details class="reasoning" data-reasoning={text}>
       <summary>
         <Icon node={Brain} size={16} />
-        {isGoingOn ? "Thinking" : "Thoughts"}
+        {isGoingOn ? t().thinking : t().thoughts}
         {isGoingOn && (
           <span class="dots" aria-hidden="true">
             <i />
@@ -173,11 +176,11 @@ function OutcomeLine({ message, ending, isLast }: { message: Message; ending: En
         <span class="ways-on">
           {message.partial && (
             <button type="button" onClick={() => continueAnswer(message.id)}>
-              <Icon node={Play} size={14} /> Continue
+              <Icon node={Play} size={14} /> {t().continue}
             </button>
           )}
           <button type="button" onClick={() => regenerate(message.id)}>
-            <Icon node={RefreshCw} size={14} /> Retry
+            <Icon node={RefreshCw} size={14} /> {t().retry}
           </button>
           {told.kind !== "plain" && <OtherModel messageId={message.id} />}
         </span>
@@ -191,16 +194,16 @@ export function NoAnswer({ ending, message, isLast }: { ending: Ending; message:
   const told = tellOutcome(ending.settlement.outcome, ending.settlement);
   if (!told) return null;
   return (
-    <article class="message answer" data-outcome={ending.settlement.outcome} data-text="" aria-label="No answer">
+    <article class="message answer" data-outcome={ending.settlement.outcome} data-text="" aria-label={t().noAnswer}>
       <div class={`outcome ${told.kind}`} role="note">
         {told.kind !== "plain" && <Icon node={TriangleAlert} size={16} />}
         <span>
-          <strong>{told.label}.</strong> {told.detail || "Nothing had been said."}
+          <strong>{told.label}.</strong> {told.detail || t().nothingSaid}
         </span>
         {isLast && (
           <span class="ways-on">
             <button type="button" onClick={() => regenerate(message.id)}>
-              <Icon node={RefreshCw} size={14} /> Retry
+              <Icon node={RefreshCw} size={14} /> {t().retry}
             </button>
             <OtherModel messageId={message.id} />
           </span>
@@ -210,8 +213,8 @@ export function NoAnswer({ ending, message, isLast }: { ending: Ending; message:
         <a
           class="quiet icon-button"
           href={`/runs/${ending.runId}`}
-          title="What really happened"
-          aria-label="What really happened"
+          title={t().reallyHappened}
+          aria-label={t().reallyHappened}
         >
           <Icon node={ScanSearch} size={16} />
         </a>

@@ -5,6 +5,8 @@ import { type ApprovalScope, api } from "../api";
 import { act } from "../state/current";
 import type { Approval, LiveRun } from "../state/live";
 import { Icon } from "../ui/icon";
+import { t } from "../words";
+import { filled } from "../words/filled";
 import { indented } from "./tools";
 
 export function Approvals({ live }: { live: LiveRun }) {
@@ -20,23 +22,21 @@ function ApprovalCard({ approval, runId }: { approval: Approval; runId: string }
     setSent(false);
   };
   return (
-    <div class="approval" role="alertdialog" aria-label={`May ${approval.tool} be called?`} data-approval={approval.id}>
+    <div class="approval" role="alertdialog" aria-label={t().mayBeCalled(approval.tool)} data-approval={approval.id}>
       <p>
         <Icon node={ShieldQuestion} size={16} />
-        <span>
-          May <code>{approval.tool}</code> be called with this?
-        </span>
+        <span>{filled(t().mayBeCalledWith, <code>{approval.tool}</code>)}</span>
       </p>
       <pre dir="ltr">{indented(approval.arguments)}</pre>
       <footer>
         <button type="button" disabled={isSent} onClick={() => decide("deny")}>
-          Deny
+          {t().deny}
         </button>
         <button type="button" disabled={isSent} onClick={() => decide("allow", "session")}>
-          Allow in this session
+          {t().allowInSession}
         </button>
         <button type="button" class="primary" disabled={isSent} onClick={() => decide("allow")}>
-          Allow once
+          {t().allowOnce}
         </button>
       </footer>
     </div>

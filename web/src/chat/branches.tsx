@@ -4,6 +4,7 @@ import { showBranch } from "../state/current";
 import type { Transcript } from "../state/transcript";
 import type { Message } from "../types";
 import { Icon } from "../ui/icon";
+import { t } from "../words";
 
 export function Branches({ message, transcript }: { message: Message; transcript: Transcript }) {
   const siblings = message.siblings ?? [];
@@ -24,12 +25,12 @@ export function Branches({ message, transcript }: { message: Message; transcript
     );
   };
   return (
-    <span class="branches" role="group" aria-label="Versions">
-      {step(-1, "Previous version")}
+    <span class="branches" role="group" aria-label={t().versions}>
+      {step(-1, t().previousVersion)}
       <span>
         {at + 1}/{siblings.length}
       </span>
-      {step(1, "Next version")}
+      {step(1, t().nextVersion)}
     </span>
   );
 }

@@ -5,6 +5,7 @@ import { sessions } from "../state/sessions";
 import type { Transcript } from "../state/transcript";
 import { Empty } from "../ui/empty";
 import { ViewHeader } from "../ui/view-header";
+import { t } from "../words";
 import { Announcer } from "./announcer";
 import { Composer } from "./composer";
 import { Messages } from "./messages";
@@ -13,7 +14,7 @@ import { SessionMenu } from "./session-menu";
 
 export function Chat() {
   const transcript = current.value;
-  const title = transcript ? titleOf(transcript) : "New chat";
+  const title = transcript ? titleOf(transcript) : t().newChat;
   const isRunning = transcript?.isRunning.value ?? false;
   useEffect(() => {
     document.title = `${isRunning ? "● " : ""}${title ? `${title} · ` : ""}Holdfast`;
@@ -39,20 +40,20 @@ function titleOf({ id, session }: Transcript): string {
 function Body({ transcript }: { transcript: Transcript }) {
   switch (transcript.loading.value) {
     case "loading":
-      return <output class="transcript loading" aria-label="Loading" />;
+      return <output class="transcript loading" aria-label={t().loading} />;
     case "missing":
       return (
-        <Empty title="This session is not there" text="It was deleted, or it belongs to someone else.">
+        <Empty title={t().sessionMissing} text={t().sessionMissingWhy}>
           <a class="button" href="/">
-            Start a new chat
+            {t().startNewChat}
           </a>
         </Empty>
       );
     case "failed":
       return (
-        <Empty title="The session could not be loaded" text={transcript.problem.value}>
+        <Empty title={t().sessionFailed} text={transcript.problem.value}>
           <button type="button" onClick={() => transcript.load()}>
-            Try again
+            {t().tryAgain}
           </button>
         </Empty>
       );
@@ -65,8 +66,8 @@ function Welcome() {
   return (
     <div class="transcript welcome">
       <img src="/icon.svg" alt="" width="56" height="56" />
-      <h2>What would you like to know?</h2>
-      <p>Close the tab whenever you like. The answer goes on without you, and is here when you come back.</p>
+      <h2>{t().welcome}</h2>
+      <p>{t().welcomeMore}</p>
     </div>
   );
 }

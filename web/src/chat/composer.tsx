@@ -1,28 +1,26 @@
 /** Where one says something. While an answer is going on it can wait in a queue, or take the answer's place. */
-import { ArrowUp, CornerDownLeft, CornerDownRight, ImagePlus, Square, X } from "lucide";
+import { ArrowUp, CornerDownLeft, CornerDownRight, Square } from "lucide";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { IfBusy } from "../api";
 import { current, sendMessage, steerRun, stopCurrent } from "../state/current";
 import { giveBack, keepDraft, readDraft, returned } from "../state/drafts";
-import { toast } from "../state/toasts";
 import { Icon } from "../ui/icon";
+import { AddPicture, Attachments, usePictures } from "../ui/pictures";
+import { t } from "../words";
 import { contentOf } from "./content";
 import { growWithText } from "./grow";
 import { ModelPicker } from "./model-picker";
 import { editing } from "./user-message";
 
-const LARGEST_PICTURE = 6_000_000;
-const PICTURES = /^image\/(?:png|jpeg|gif|webp)$/;
-
 export function Composer() {
   const session = current.value?.id ?? null;
   const [text, setText] = useState(() => readDraft(session));
-  const [pictures, setPictures] = useState<string[]>([]);
-  const [isDropping, setDropping] = useState(false);
+  const [refusal, setRefusal] = useState("");
+  const pictures = usePictures();
   const box = useRef<HTMLTextAreaElement>(null);
   const isRunning = current.value?.isRunning.value ?? false;
   const isAgent = current.value?.live.value?.isAgent.value ?? false;
-  const hasSomething = text.trim() !== "" || pictures.length > 0;
+  const hasSomething = text.trim() !== "" || pictures.urls.length > 0;
 
   useEffect(() => {
     growWithText(box.current!);
@@ -34,31 +32,25 @@ export function Composer() {
     if (!back || back.session !== session) return;
     returned.value = null;
     write(text && text !== back.text ? `${back.text}\n${text}` : back.text);
-    setPictures((before) => [...back.pictures, ...before]);
+    pictures.set([...back.pictures, ...pictures.urls]);
+    setRefusal(back.why);
   }, [returned.value]);
 
   const write = (value: string) => {
+    setRefusal("");
     setText(value);
     keepDraft(session, value);
   };
   const send = async (ifBusy: IfBusy | "steer") => {
     if (!hasSomething) return;
-    const [said, shown] = [text, pictures];
+    const [said, shown] = [text, pictures.urls];
     write("");
-    setPictures([]);
-    const { isTaken, place } =
-      ifBusy === "steer" ? await steerRun(said.trim()) : await sendMessage(contentOf(said.trim(), shown), ifBusy);
-    if (!isTaken) giveBack(place, said, shown); // what was not taken is not lost, also where a session was made for it
-  };
-  const take = async (files: Iterable<File>) => {
-    for (const file of files) {
-      if (!PICTURES.test(file.type)) toast("Only PNG, JPEG, GIF and WebP pictures can be sent.", { kind: "bad" });
-      else if (file.size > LARGEST_PICTURE) toast(`“${file.name}” is larger than 6 MB.`, { kind: "bad" });
-      else {
-        const url = await dataUrl(file);
-        setPictures((before) => [...before, url]);
-      }
-    }
+    pictures.set([]);
+    const { isTaken, place, why } = await (ifBusy === "steer"
+      ? steerRun(said.trim())
+      : sendMessage(contentOf(said.trim(), shown), ifBusy));
+    if (isTaken) return;
+    giveBack(place, said, shown, why); // what was not taken is not lost, also where a session was made for it
   };
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.isComposing) return;
@@ -76,93 +68,57 @@ export function Composer() {
 
   return (
     <form
-      class={`composer ${isDropping ? "is-dropping" : ""}`}
+      class={`composer ${pictures.isDropping ? "is-dropping" : ""}`}
       onSubmit={(event) => {
         event.preventDefault();
         send(isRunning ? "queue" : "reject");
       }}
-      onDragOver={(event) => {
-        event.preventDefault();
-        setDropping(true);
-      }}
-      onDragLeave={() => setDropping(false)}
-      onDrop={(event) => {
-        event.preventDefault();
-        setDropping(false);
-        take(event.dataTransfer?.files ?? []);
-      }}
+      onDragOver={pictures.onDragOver}
+      onDragLeave={pictures.onDragLeave}
+      onDrop={pictures.onDrop}
     >
+      <p class="refusal" role="alert">
+        {refusal}
+      </p>
       <div class="box">
-        {pictures.length > 0 && (
-          <div class="pictures">
-            {pictures.map((url, index) => (
-              <span key={index}>
-                <img src={url} alt={`Attachment ${index + 1}`} />
-                <button
-                  type="button"
-                  class="icon-button"
-                  aria-label={`Remove attachment ${index + 1}`}
-                  onClick={() => setPictures(pictures.toSpliced(index, 1))}
-                >
-                  <Icon node={X} size={14} />
-                </button>
-              </span>
-            ))}
-          </div>
-        )}
+        <Attachments pictures={pictures} />
         <textarea
           id="composer"
           ref={box}
           dir="auto"
           rows={1}
-          placeholder={isRunning ? "Say what comes next" : "Say something"}
-          aria-label="Your message"
+          placeholder={isRunning ? t().sayNext : t().saySomething}
+          aria-label={t().yourMessage}
           value={text}
           onInput={(event) => write(event.currentTarget.value)}
           onKeyDown={onKeyDown}
-          onPaste={(event) => {
-            const files = [...(event.clipboardData?.files ?? [])];
-            if (files.length) {
-              event.preventDefault();
-              take(files);
-            }
-          }}
+          onPaste={pictures.onPaste}
         />
         <div class="tools-line">
-          <AddPicture onTake={take} />
+          <AddPicture pictures={pictures} />
           <ModelPicker />
           <span class="space" />
           {isRunning && hasSomething && (
             <>
-              {isAgent && pictures.length === 0 && (
-                <button
-                  type="button"
-                  class="small"
-                  title="Tell the agent this while it works: its model sees it before its next thought"
-                  onClick={() => send("steer")}
-                >
-                  <Icon node={CornerDownRight} size={14} /> Steer
+              {isAgent && pictures.urls.length === 0 && (
+                <button type="button" class="small" title={t().steerHint} onClick={() => send("steer")}>
+                  <Icon node={CornerDownRight} size={14} /> {t().steer}
                 </button>
               )}
-              <button
-                type="button"
-                class="small"
-                title="Stop the answer and send this instead"
-                onClick={() => send("interrupt")}
-              >
-                Interrupt
+              <button type="button" class="small" title={t().interruptHint} onClick={() => send("interrupt")}>
+                {t().interrupt}
               </button>
-              <button type="submit" class="small" title="Send this when the answer is done">
-                <Icon node={CornerDownLeft} size={14} /> Queue
+              <button type="submit" class="small" title={t().queueHint}>
+                <Icon node={CornerDownLeft} size={14} /> {t().queue}
               </button>
             </>
           )}
           {isRunning ? (
-            <button type="button" class="round stop" aria-label="Stop" title="Stop (Esc)" onClick={stopCurrent}>
+            <button type="button" class="round stop" aria-label={t().stop} title={t().stopHint} onClick={stopCurrent}>
               <Icon node={Square} size={14} />
             </button>
           ) : (
-            <button type="submit" class="round primary" aria-label="Send" title="Send" disabled={!hasSomething}>
+            <button type="submit" class="round primary" aria-label={t().send} title={t().send} disabled={!hasSomething}>
               <Icon node={ArrowUp} />
             </button>
           )}
@@ -172,44 +128,7 @@ export function Composer() {
   );
 }
 
-function AddPicture({ onTake }: { onTake: (files: Iterable<File>) => void }) {
-  const input = useRef<HTMLInputElement>(null);
-  return (
-    <>
-      <button
-        type="button"
-        class="quiet icon-button"
-        aria-label="Add a picture"
-        title="Add a picture (or paste, or drop)"
-        onClick={() => input.current!.click()}
-      >
-        <Icon node={ImagePlus} />
-      </button>
-      <input
-        ref={input}
-        type="file"
-        accept="image/png,image/jpeg,image/gif,image/webp"
-        multiple
-        hidden
-        onChange={(event) => {
-          onTake([...(event.currentTarget.files ?? [])]);
-          event.currentTarget.value = "";
-        }}
-      />
-    </>
-  );
-}
-
 /** On a phone the return key makes a new line, as everywhere there; the button sends. */
 function isPhone(): boolean {
   return matchMedia("(pointer: coarse) and (max-width: 50rem)").matches;
-}
-
-function dataUrl(file: File): Promise<string> {
-  return new Promise((resolve, reject) => {
-    const reader = new FileReader();
-    reader.onload = () => resolve(reader.result as string);
-    reader.onerror = () => reject(reader.error);
-    reader.readAsDataURL(file);
-  });
 }

@@ -2,6 +2,7 @@
 import { api } from "../api";
 import { complain } from "../state/toasts";
 import type { Message, OpenSession } from "../types";
+import { t } from "../words";
 import { textOf } from "./content";
 import { tellOutcome } from "./outcome";
 
@@ -21,12 +22,12 @@ export async function exportAs(id: string, kind: "markdown" | "json"): Promise<v
 }
 
 export function asMarkdown(session: OpenSession): string {
-  const head = [`# ${session.title || "Untitled"}`, ...(session.system ? [quoted(session.system)] : [])];
+  const head = [`# ${session.title || t().untitled}`, ...(session.system ? [quoted(session.system)] : [])];
   return `${[...head, ...session.messages.map(told)].join("\n\n")}\n`;
 }
 
 function told(message: Message): string {
-  const who = message.role === "user" ? "You" : (message.model ?? message.role);
+  const who = message.role === "user" ? t().you : (message.model ?? message.role);
   const ending = tellOutcome(message.outcome, null);
   return [`## ${who}`, textOf(message.content), ...(ending ? [`*${ending.label}.*`] : [])].join("\n\n");
 }

@@ -3,6 +3,9 @@ import { useEffect, useState } from "preact/hooks";
 import type { LiveRun } from "../state/live";
 import type { Ending, Transcript } from "../state/transcript";
 import type { Figures as Measured, Usage } from "../types";
+import { t } from "../words";
+import { number } from "../words/count";
+import { seconds } from "../words/time";
 
 interface SettledProps {
   model: string | null;
@@ -16,14 +19,17 @@ export function SettledFigures({ model, figures, ending }: SettledProps) {
   const about = used?.usage_source === "estimated" ? "≈ " : "";
   const parts = [
     ending?.settlement.answered_by ?? model,
-    used && `${about}${used.output_tokens.toLocaleString()} ${used.output_tokens === 1 ? "token" : "tokens"}`,
-    used?.ttft_ms != null && `first word ${seconds(used.ttft_ms)}`,
-    used?.tokens_per_second != null && `${about}${used.tokens_per_second.toFixed(0)} tokens/s`,
-    used?.cost != null && `cost ${money(used.cost)}`,
+    used && `${about}${t().tokens(used.output_tokens)}`,
+    used?.ttft_ms != null && t().firstWord(seconds(used.ttft_ms)),
+    used?.tokens_per_second != null && `${about}${t().tokensPerSecond(used.tokens_per_second)}`,
+    used?.cost != null && t().cost(money(used.cost)),
   ];
-  const took = used?.duration_ms == null ? "" : `, took ${seconds(used.duration_ms)}`;
-  const title = used && `${used.input_tokens} tokens in, ${used.output_tokens} out (${used.usage_source})${took}`;
-  return <Figures parts={parts} title={title ?? undefined} />;
+  return <Figures parts={parts} title={used ? inFull(used) : undefined} />;
+}
+
+function inFull({ input_tokens, output_tokens, usage_source, duration_ms }: Measured): string {
+  const tokens = `${t().tokensInOut(input_tokens, output_tokens)} (${t().counted[usage_source]})`;
+  return duration_ms === null ? tokens : `${tokens}, ${t().took(seconds(duration_ms))}`;
 }
 
 function told({ input_tokens, output_tokens, source }: Usage): Measured {
@@ -32,8 +38,8 @@ function told({ input_tokens, output_tokens, source }: Usage): Measured {
 }
 
 /** In whatever currency the prices of the settings are: two digits of it that say something. */
-function money(cost: number): string {
-  return cost >= 1 || cost === 0 ? cost.toFixed(2) : cost.toFixed(Math.min(8, 1 - Math.floor(Math.log10(cost))));
+export function money(cost: number): string {
+  return number(cost, cost >= 1 || cost === 0 ? 2 : Math.min(8, 1 - Math.floor(Math.log10(cost))));
 }
 
 export function LiveFigures({ live }: { live: LiveRun; transcript: Transcript }) {
@@ -46,9 +52,9 @@ export function LiveFigures({ live }: { live: LiveRun; transcript: Transcript })
   const writing = (now - live.firstWordAt) / 1_000;
   const parts = [
     live.model,
-    live.firstWordAfter !== null && `first word ${seconds(live.firstWordAfter)}`,
-    live.firstWordAt > 0 && !live.joined && writing > 1 && `≈ ${(estimate(live) / writing).toFixed(0)} tokens/s`,
-    !live.firstWordAt && now - live.beganAt > 1_500 && `waiting for ${seconds(now - live.beganAt)}`,
+    live.firstWordAfter !== null && t().firstWord(seconds(live.firstWordAfter)),
+    live.firstWordAt > 0 && !live.joined && writing > 1 && `≈ ${t().tokensPerSecond(estimate(live) / writing)}`,
+    !live.firstWordAt && now - live.beganAt > 1_500 && t().waitingFor(seconds(now - live.beganAt)),
   ];
   return <Figures parts={parts} />;
 }
@@ -66,9 +72,4 @@ function Figures({ parts, title }: { parts: (string | false | null | undefined)[
 /** Four characters to a token, as the server estimates where nobody counted. */
 function estimate({ text, reasoning }: LiveRun): number {
   return (text.length + reasoning.length) / 4;
-}
-
-export function seconds(milliseconds: number): string {
-  if (milliseconds < 950) return `${Math.round(milliseconds)} ms`;
-  return milliseconds < 9_950 ? `${(milliseconds / 1_000).toFixed(1)} s` : `${Math.round(milliseconds / 1_000)} s`;
 }

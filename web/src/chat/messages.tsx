@@ -1,64 +1,46 @@
-/**
- * The messages of the branch that is shown, and the answer that is being written.
- *
- * Only the newest are drawn at first; older ones come as one scrolls up to them. The page follows the end of an answer
- * for as long as its reader is there, and stays put when they scroll up.
- */
+/** The messages of the branch that is shown, as far as they are in sight, and the answer that is being written. */
 import { ArrowDown } from "lucide";
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { VNode } from "preact";
+import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
+import { target } from "../router";
 import type { LiveRun } from "../state/live";
 import type { Ending, Transcript } from "../state/transcript";
 import type { Message } from "../types";
 import { Icon } from "../ui/icon";
+import { t } from "../words";
 import { Answer, NoAnswer } from "./answer";
-import { Instructions, SendingMessage, UserMessage } from "./user-message";
-
-const AT_FIRST = 30;
-const MORE = 30;
-const NEAR = 80;
+import { textOf } from "./content";
+import { editing, Instructions, SendingMessage, UserMessage } from "./user-message";
+import { ConversationView } from "./view";
+import { pieces, type Range, type Sized } from "./window";
 
 export function Messages({ transcript }: { transcript: Transcript }) {
-  const [count, setCount] = useState(AT_FIRST);
+  const view = useMemo(() => new ConversationView(), []);
   const scroller = useRef<HTMLDivElement>(null);
-  const { isAtEnd, toEnd } = useStickyEnd(scroller);
-  const live = transcript.live.value;
-  const shown = transcript.messages.value.filter(({ id, role }) => id !== live?.messageId && role !== "tool");
-  const drawn = shown.slice(-count);
-  // Kept as it is while nothing is said, so that drawing older messages draws no other one again.
-  const results = useMemo(() => toolResults(transcript.messages.value), [transcript.messages.value]);
-  const sending = transcript.sending.value;
+  const lines = useLines(transcript);
+  const draw = useDrawing(transcript, view);
+  view.version.value;
+  const shown = pieces(view.ranges(lines, [editing.value]), lines.length);
+  useLayoutEffect(() => view.attach(scroller.current!), []);
+  useLayoutEffect(() => view.drawn());
+  useEffect(() => {
+    if (target.value) view.show(target.value);
+  }, [target.value]);
   return (
     <div class="transcript-place">
-      <div class="transcript" ref={scroller} role="log" aria-live="off" aria-label="Conversation" tabIndex={-1}>
+      <div class="transcript" ref={scroller} role="log" aria-live="off" aria-label={t().conversation} tabIndex={-1}>
         <div class="column">
-          {shown.length > count && <Older scroller={scroller} onSeen={() => setCount((before) => before + MORE)} />}
-          {[
-            ...drawn.map((message, index) => (
-              <Line
-                key={message.id}
-                message={message}
-                live={null}
-                next={drawn[index + 1] ?? null}
-                transcript={transcript}
-                results={results}
-              />
-            )),
-            sending !== null && <SendingMessage key="sending" content={sending} />,
-            live && (
-              <Line
-                key={live.messageId}
-                message={null}
-                live={live}
-                next={null}
-                transcript={transcript}
-                results={results}
-              />
+          {shown.map((piece) =>
+            typeof piece === "number" ? (
+              draw(lines[piece]!, lines[piece + 1]?.message ?? null)
+            ) : (
+              <Gap key={`gap-${piece.from}`} view={view} lines={lines} range={piece} />
             ),
-          ]}
+          )}
         </div>
       </div>
-      {!isAtEnd && (
-        <button type="button" class="to-end" aria-label="To the end" title="To the end" onClick={toEnd}>
+      {!view.isAtEnd.value && (
+        <button type="button" class="to-end" aria-label={t().toEnd} title={t().toEnd} onClick={() => view.toEnd()}>
           <Icon node={ArrowDown} />
         </button>
       )}
@@ -66,16 +48,105 @@ export function Messages({ transcript }: { transcript: Transcript }) {
   );
 }
 
+/** A message, one that is being sent, or the answer that is being written: it keeps its place when it becomes one. */
+interface Line extends Sized {
+  message: Message | null;
+  live: LiveRun | null;
+}
+
+function useLines(transcript: Transcript): Line[] {
+  const messages = transcript.messages.value;
+  const live = transcript.live.value;
+  const sending = transcript.sending.value;
+  return useMemo(() => {
+    const lines: Line[] = messages
+      .filter(({ id, role }) => id !== live?.messageId && role !== "tool")
+      .map((message) => ({ key: message.id, guess: guessed(message), message, live: null }));
+    if (sending !== null) lines.push({ key: SENDING, guess: 100, message: null, live: null });
+    if (live) lines.push({ key: live.messageId, guess: 100, message: null, live });
+    return lines;
+  }, [messages, live, sending]);
+}
+
+const SENDING = "sending";
+
+/** How high a message may be: by its words and its line breaks, and what always stands around them. */
+function guessed({ content, role }: Message): number {
+  const text = textOf(content);
+  const rows = text.length / 85 + text.split("\n").length * 0.7;
+  return (role === "user" ? 80 : 70) + 25 * rows;
+}
+
+/** Draws lines. One that has not changed is the same vnode as before, and nobody looks at it again. */
+function useDrawing(transcript: Transcript, view: ConversationView): (line: Line, next: Message | null) => VNode {
+  const results = useToolResults(transcript);
+  const last = useRef(new Map<string, Drawn>());
+  const before = last.current;
+  const drawn = new Map<string, Drawn>();
+  last.current = drawn;
+  return ({ key, guess, message, live }, next) => {
+    const props: LineProps = { name: key, guess, message, live, next, transcript, results, view };
+    const known = before.get(key);
+    const line = known && isSame(known.props, props) ? known : { props, vnode: <LinePlace key={key} {...props} /> };
+    drawn.set(key, line);
+    return line.vnode;
+  };
+}
+
+interface Drawn {
+  props: LineProps;
+  vnode: VNode;
+}
+
+function isSame(one: LineProps, other: LineProps): boolean {
+  return (Object.keys(one) as (keyof LineProps)[]).every((name) => one[name] === other[name]);
+}
+
+/** What tools gave back, by their calls. The same map as before where nothing has come. */
+function useToolResults(transcript: Transcript): ReadonlyMap<string, Message> {
+  const messages = transcript.messages.value;
+  const last = useRef<ReadonlyMap<string, Message>>(new Map());
+  return useMemo(() => {
+    const found = messages.filter(({ role }) => role === "tool");
+    const isNews = found.length !== last.current.size || found.some((each) => last.current.get(callOf(each)) !== each);
+    if (isNews) last.current = new Map(found.map((message) => [callOf(message), message]));
+    return last.current;
+  }, [messages]);
+}
+
+const callOf = ({ tool_call_id }: Message): string => tool_call_id ?? "";
+
 interface LineProps {
-  /** A message, or the answer that is being written: it keeps its place when it becomes one. */
+  name: string;
+  guess: number;
   message: Message | null;
   live: LiveRun | null;
   next: Message | null;
   transcript: Transcript;
   results: ReadonlyMap<string, Message>;
+  view: ConversationView;
 }
 
-function Line({ message, live, next, transcript, results }: LineProps) {
+/** A line that is not in sight is not even laid out: it is as high as it was, or as a gap in its place would be. */
+function LinePlace({ name, guess, view, ...line }: LineProps) {
+  const place = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => view.observe(name, place.current!), [name]);
+  return (
+    <div
+      class={`line ${target.value === name ? "is-target" : ""}`}
+      style={{ containIntrinsicBlockSize: `auto ${guess}px` }}
+      data-line={name}
+      ref={place}
+    >
+      <LineContent {...line} />
+    </div>
+  );
+}
+
+type ContentProps = Omit<LineProps, "name" | "guess" | "view">;
+
+function LineContent({ message, live, next, transcript, results }: ContentProps) {
+  if (!message && !live) return <Sending transcript={transcript} />;
   if (!message || message.role === "assistant")
     return <Answer message={message} live={live} transcript={transcript} results={results} />;
   if (message.role === "system") return <Instructions message={message} />;
@@ -90,6 +161,11 @@ function Line({ message, live, next, transcript, results }: LineProps) {
   );
 }
 
+function Sending({ transcript }: { transcript: Transcript }) {
+  const sending = transcript.sending.value;
+  return sending !== null && <SendingMessage content={sending} />;
+}
+
 /** How the newest run ended that was to answer a message and said nothing. */
 function silentEnding(transcript: Transcript, message: Message, next: Message | null): Ending | null {
   if (next && next.role !== "user") return null;
@@ -99,66 +175,14 @@ function silentEnding(transcript: Transcript, message: Message, next: Message | 
   return endings.sort((a, b) => (a.runId < b.runId ? 1 : -1))[0] ?? null;
 }
 
-function toolResults(messages: Message[]): ReadonlyMap<string, Message> {
-  return new Map(
-    messages.filter(({ role }) => role === "tool").map((message) => [message.tool_call_id ?? "", message]),
+/** Messages that are not drawn now. Whoever comes to it without scrolling, with a screen reader say, can ask for them. */
+function Gap({ view, lines, range }: { view: ConversationView; lines: Line[]; range: Range }) {
+  const nearest = lines[range.from === 0 ? range.to - 1 : range.from]!;
+  return (
+    <div class="gap" style={{ height: `${view.heights.of(range)}px` }}>
+      <button type="button" class="link" onClick={() => view.show(nearest.key)}>
+        {t().moreMessages(range.to - range.from)}
+      </button>
+    </div>
   );
-}
-
-/** Stands above the oldest message that is drawn, and asks for more when it comes into view. */
-function Older({ scroller, onSeen }: { scroller: { current: HTMLDivElement | null }; onSeen: () => void }) {
-  const mark = useRef<HTMLDivElement>(null);
-  useEffect(() => {
-    const box = scroller.current!;
-    const observer = new IntersectionObserver(
-      ([entry]) => {
-        if (!entry?.isIntersecting) return;
-        const fromEnd = box.scrollHeight - box.scrollTop;
-        onSeen();
-        requestAnimationFrame(() => {
-          box.scrollTop = box.scrollHeight - fromEnd;
-        });
-      },
-      { root: box, rootMargin: "600px 0px 0px" },
-    );
-    observer.observe(mark.current!);
-    return () => observer.disconnect();
-  });
-  return <div class="older loading" ref={mark} />;
-}
-
-function useStickyEnd(scroller: { current: HTMLDivElement | null }) {
-  const [isAtEnd, setAtEnd] = useState(true);
-  const sticks = useRef(true);
-  useLayoutEffect(() => {
-    const box = scroller.current!;
-    const column = box.firstElementChild!;
-    let lastTop = 0;
-    const follow = () => {
-      if (sticks.current) box.scrollTop = box.scrollHeight;
-    };
-    const onScroll = () => {
-      const isNear = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR;
-      const wentUp = box.scrollTop < lastTop - 2;
-      lastTop = box.scrollTop;
-      if (isNear) sticks.current = true;
-      else if (wentUp) sticks.current = false;
-      setAtEnd(isNear || sticks.current);
-    };
-    const observer = new ResizeObserver(follow);
-    observer.observe(column);
-    observer.observe(box);
-    box.addEventListener("scroll", onScroll, { passive: true });
-    follow();
-    return () => {
-      observer.disconnect();
-      box.removeEventListener("scroll", onScroll);
-    };
-  }, []);
-  const toEnd = () => {
-    sticks.current = true;
-    setAtEnd(true);
-    scroller.current!.scrollTop = scroller.current!.scrollHeight;
-  };
-  return { isAtEnd, toEnd };
 }

@@ -5,6 +5,7 @@ import { chooseModel, current, setupForNew } from "../state/current";
 import { loadModels, modelForNew, models, modelsState } from "../state/models";
 import { Dialog } from "../ui/dialog";
 import { Icon } from "../ui/icon";
+import { t } from "../words";
 
 export function ModelPicker() {
   const [isOpen, setOpen] = useState(false);
@@ -16,14 +17,16 @@ export function ModelPicker() {
         type="button"
         class="quiet model-button"
         aria-haspopup="dialog"
-        title="Model"
+        title={t().model}
         onClick={() => setOpen(true)}
       >
-        <span class="sr-only">Model: </span>
-        <span class="name">{chosen ?? "No model"}</span>
+        <span class="sr-only">{t().modelIs}</span>
+        <span class="name">{chosen ?? t().noModel}</span>
         <Icon node={ChevronDown} size={14} />
       </button>
-      {isOpen && <ModelDialog chosen={chosen} onChoose={chooseModel} onClose={() => setOpen(false)} title="Model" />}
+      {isOpen && (
+        <ModelDialog chosen={chosen} onChoose={chooseModel} onClose={() => setOpen(false)} title={t().model} />
+      )}
     </>
   );
 }
@@ -74,14 +77,14 @@ export function ModelDialog({ title, chosen, onChoose, onClose }: ModelDialogPro
           aria-expanded="true"
           aria-controls="models"
           aria-activedescendant={found[at] ? `model-${at}` : undefined}
-          aria-label="Search models"
-          placeholder="Search models"
+          aria-label={t().searchModels}
+          placeholder={t().searchModels}
           value={text}
           onInput={(event) => setText(event.currentTarget.value)}
           onKeyDown={onKeyDown}
         />
       </div>
-      <div id="models" role="listbox" aria-label="Models" ref={list}>
+      <div id="models" role="listbox" aria-label={t().models} ref={list}>
         {found.map((id, index) => (
           <div
             key={id}
@@ -108,13 +111,13 @@ export function ModelDialog({ title, chosen, onChoose, onClose }: ModelDialogPro
 function ProviderProblems() {
   const silent = models.value.providers.filter(({ ok }) => !ok);
   if (!silent.length) return null;
-  return <p class="hint">No answer from {silent.map(({ name }) => name).join(", ")} when last asked.</p>;
+  return <p class="hint">{t().noAnswerFrom(silent.map(({ name }) => name).join(", "))}</p>;
 }
 
 function nothing(text: string): string {
-  if (modelsState.value === "loading") return "Loading…";
-  if (modelsState.value === "failed") return "The models could not be loaded.";
-  return text.includes("/") ? `Press Enter to use “${text.trim()}” as it is.` : "No model has that name.";
+  if (modelsState.value === "loading") return t().loadingModels;
+  if (modelsState.value === "failed") return t().modelsFailed;
+  return text.includes("/") ? t().useAsItIs(text.trim()) : t().noSuchModel;
 }
 
 /** Every word that was typed is somewhere in the name. */

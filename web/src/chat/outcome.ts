@@ -1,5 +1,6 @@
 /** How a run ended, in a person's words. Only `completed` says nothing: that is what one expects. */
 import type { Outcome, Settlement } from "../types";
+import { t } from "../words";
 
 export interface Told {
   label: string;
@@ -7,29 +8,34 @@ export interface Told {
   kind: "plain" | "warning" | "bad";
 }
 
-const STOPPED: Record<string, string> = {
-  disconnect: "The client that asked for it left.",
-  replaced: "Your next message took its place.",
-  budget: "It reached its budget.",
-  shutdown: "The server was shutting down.",
-};
+const STOPPED = {
+  disconnect: "clientLeft",
+  replaced: "tookItsPlace",
+  budget: "reachedBudget",
+  shutdown: "shuttingDown",
+} as const;
 
 export function tellOutcome(outcome: Outcome | null, settlement: Settlement | null): Told | null {
   switch (outcome) {
     case "stopped":
-      return { label: "Stopped", detail: STOPPED[settlement?.by ?? ""] ?? "", kind: "plain" };
+      return { label: t().stopped, detail: stoppedBy(settlement), kind: "plain" };
     case "truncated":
-      return { label: "Cut off", detail: cutOff(settlement?.finish_reason ?? ""), kind: "warning" };
+      return { label: t().cutOff, detail: cutOff(settlement?.finish_reason ?? ""), kind: "warning" };
     case "failed":
-      return { label: "Failed", detail: settlement?.error?.message ?? "", kind: "bad" };
+      return { label: t().failed, detail: settlement?.error?.message ?? "", kind: "bad" };
     case "interrupted":
-      return { label: "Interrupted", detail: "The server went down while it was answering.", kind: "warning" };
+      return { label: t().interrupted, detail: t().serverWentDown, kind: "warning" };
     default:
       return null;
   }
 }
 
+function stoppedBy(settlement: Settlement | null): string {
+  const by = settlement?.by;
+  return by && by !== "user" ? t()[STOPPED[by]] : "";
+}
+
 function cutOff(reason: string): string {
-  if (reason === "length" || reason === "max_tokens") return "It reached the length limit.";
-  return reason ? `The model's provider ended it (${reason.replaceAll("_", " ")}).` : "";
+  if (reason === "length" || reason === "max_tokens") return t().reachedLength;
+  return reason ? t().providerEnded(reason.replaceAll("_", " ")) : "";
 }

@@ -6,14 +6,15 @@ import { act } from "../state/current";
 import type { Transcript } from "../state/transcript";
 import type { Queued } from "../types";
 import { Icon } from "../ui/icon";
+import { t } from "../words";
 import { contentOf, picturesOf, textOf } from "./content";
 
 export function Queue({ transcript }: { transcript: Transcript }) {
   const queued = transcript.queued.value;
   if (!queued.length) return null;
   return (
-    <section class="queue" aria-label="Queued messages">
-      <h2>{queued.length === 1 ? "Next" : `Next (${queued.length})`}</h2>
+    <section class="queue" aria-label={t().queuedMessages}>
+      <h2>{t().queuedNext(queued.length)}</h2>
       <ol>
         {queued.map((item) => (
           <QueuedLine key={item.run_id} item={item} session={transcript.id} />
@@ -36,7 +37,7 @@ function QueuedLine({ item, session }: { item: Queued; session: string }) {
     return (
       <li>
         <input
-          aria-label="Queued message"
+          aria-label={t().queuedMessage}
           dir="auto"
           defaultValue={text}
           ref={(input) => input?.focus()}
@@ -53,12 +54,12 @@ function QueuedLine({ item, session }: { item: Queued; session: string }) {
   }
   return (
     <li>
-      <span dir="auto">{text || "A picture"}</span>
+      <span dir="auto">{text || t().aPicture}</span>
       <button
         type="button"
         class="quiet icon-button"
-        aria-label="Edit this queued message"
-        title="Edit"
+        aria-label={t().editQueued}
+        title={t().edit}
         onClick={() => setEditing(true)}
       >
         <Icon node={Pencil} size={16} />
@@ -66,8 +67,8 @@ function QueuedLine({ item, session }: { item: Queued; session: string }) {
       <button
         type="button"
         class="quiet icon-button"
-        aria-label="Remove this queued message"
-        title="Remove"
+        aria-label={t().removeQueued}
+        title={t().remove}
         onClick={() => act(() => api.dropQueued(session, item.n))}
       >
         <Icon node={Trash2} size={16} />

@@ -4,6 +4,7 @@ import { Markdown } from "../markdown/markdown";
 import type { Segment } from "../state/live";
 import type { Message, Step } from "../types";
 import { Icon } from "../ui/icon";
+import { t } from "../words";
 import { textOf } from "./content";
 import { Tools, toolsOf } from "./tools";
 
@@ -31,7 +32,7 @@ const NONE: ReadonlySet<string> = new Set();
 /** A message that a person put into the answer while it was being made. */
 function Steered({ text }: { text: string }) {
   return (
-    <div class="steered" data-steered={text} role="note" aria-label="You, meanwhile">
+    <div class="steered" data-steered={text} role="note" aria-label={t().youMeanwhile}>
       <Icon node={CornerDownRight} size={16} />
       <div class="bubble">
         <div class="said" dir="auto">

@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import { current } from "../state/current";
 import { Icon } from "../ui/icon";
 import { Menu, MenuItem } from "../ui/menu";
+import { t } from "../words";
 import { exportAs } from "./export";
 import { SetupDialog } from "./setup-dialog";
 
@@ -15,19 +16,19 @@ export function SessionMenu() {
       <button
         type="button"
         class="quiet icon-button"
-        aria-label="Instructions and parameters"
-        title="Instructions and parameters"
+        aria-label={t().setup}
+        title={t().setup}
         onClick={() => setOpen(true)}
       >
         <Icon node={SlidersHorizontal} />
       </button>
       {transcript && (
-        <Menu label="Session" icon={Ellipsis}>
+        <Menu label={t().session} icon={Ellipsis}>
           <MenuItem icon={FileText} onClick={() => exportAs(transcript.id, "markdown")}>
-            Export as Markdown
+            {t().exportMarkdown}
           </MenuItem>
           <MenuItem icon={Braces} onClick={() => exportAs(transcript.id, "json")}>
-            Export as JSON
+            {t().exportJson}
           </MenuItem>
         </Menu>
       )}

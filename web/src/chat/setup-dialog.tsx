@@ -2,11 +2,12 @@
 import { useState } from "preact/hooks";
 import { changeSetup, current, setupForNew } from "../state/current";
 import { Dialog } from "../ui/dialog";
+import { t } from "../words";
 
-const NUMBERS: [string, string, number, number, number][] = [
-  ["temperature", "Temperature", 0, 2, 0.1],
-  ["top_p", "Top P", 0, 1, 0.05],
-  ["max_tokens", "Most tokens", 1, 1_000_000, 1],
+const NUMBERS: [string, "temperature" | "topP" | "mostTokens", number, number, number][] = [
+  ["temperature", "temperature", 0, 2, 0.1],
+  ["top_p", "topP", 0, 1, 0.05],
+  ["max_tokens", "mostTokens", 1, 1_000_000, 1],
 ];
 const OWN = new Set(NUMBERS.map(([name]) => name));
 
@@ -29,19 +30,19 @@ export function SetupDialog({ onClose }: { onClose: () => void }) {
     }
   };
   return (
-    <Dialog title="Instructions and parameters" onClose={onClose}>
+    <Dialog title={t().setup} onClose={onClose}>
       <form onSubmit={save}>
         <label>
-          Instructions for the model
+          {t().instructionsForModel}
           <textarea dir="auto" rows={5} value={system} onInput={(event) => setSystem(event.currentTarget.value)} />
         </label>
         <div class="fields">
           {NUMBERS.map(([name, label, min, max, step]) => (
             <label key={name}>
-              {label}
+              {t()[label]}
               <input
                 type="number"
-                placeholder="as it is"
+                placeholder={t().asItIs}
                 {...{ min, max, step }}
                 value={numbers[name]}
                 onInput={(event) => setNumbers({ ...numbers, [name]: event.currentTarget.value })}
@@ -50,7 +51,7 @@ export function SetupDialog({ onClose }: { onClose: () => void }) {
           ))}
         </div>
         <label>
-          Other parameters, as JSON
+          {t().otherParameters}
           <textarea
             class="mono"
             dir="ltr"
@@ -66,7 +67,7 @@ export function SetupDialog({ onClose }: { onClose: () => void }) {
         </p>
         <footer>
           <button type="submit" class="primary">
-            Save
+            {t().save}
           </button>
         </footer>
       </form>
@@ -82,8 +83,7 @@ function written(params: Record<string, unknown>): string {
 function parsed(text: string): Record<string, unknown> {
   if (!text.trim()) return {};
   const value = JSON.parse(text) as unknown;
-  if (typeof value !== "object" || value === null || Array.isArray(value))
-    throw new Error("The parameters are a JSON object.");
+  if (typeof value !== "object" || value === null || Array.isArray(value)) throw new Error(t().notAnObject);
   return value as Record<string, unknown>;
 }
 

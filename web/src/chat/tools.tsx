@@ -3,8 +3,9 @@ import { Check, ChevronRight, LoaderCircle, TriangleAlert, Wrench } from "lucide
 import type { ToolActivity } from "../state/live";
 import type { Message } from "../types";
 import { Icon } from "../ui/icon";
+import { t } from "../words";
+import { seconds } from "../words/time";
 import { textOf } from "./content";
-import { seconds } from "./figures";
 
 export function toolsOf(message: Message, results: ReadonlyMap<string, Message>): ToolActivity[] {
   return (message.tool_calls ?? []).map(({ id, name, arguments: given }) => ({
@@ -32,7 +33,7 @@ export function Tools({ tools, isGoingOn, waiting }: ToolsProps) {
   ));
 }
 
-function Tool({ tool, unfinished }: { tool: ToolActivity; unfinished: string }) {
+function Tool({ tool, unfinished }: { tool: ToolActivity; unfinished: "waiting" | "running" | "called" }) {
   const isDone = tool.output !== null;
   const state = !isDone ? unfinished : tool.decision === "deny" ? "denied" : tool.isError ? "failed" : "done";
   return (
@@ -42,20 +43,20 @@ function Tool({ tool, unfinished }: { tool: ToolActivity; unfinished: string }) 
         <code>{tool.name || "…"}</code>
         <span class="progress">{tool.progress}</span>
         <span class="state">
-          {isDone && tool.decision === "allow" && "allowed, "}
-          {state}
-          {isDone && tool.seconds !== null && tool.seconds >= 0.001 && ` in ${seconds(tool.seconds * 1_000)}`}
+          {isDone && tool.decision === "allow" && t().allowed}
+          {t().toolStates[state]}
+          {isDone && tool.seconds !== null && tool.seconds >= 0.001 && t().inTime(seconds(tool.seconds * 1_000))}
           {state === "running" && <Icon node={LoaderCircle} size={14} />}
           {state === "done" && <Icon node={Check} size={14} />}
           {(state === "failed" || state === "denied") && <Icon node={TriangleAlert} size={14} />}
         </span>
         <Icon node={ChevronRight} size={14} />
       </summary>
-      <h4>Arguments</h4>
+      <h4>{t().arguments}</h4>
       <pre dir="ltr">{indented(tool.arguments)}</pre>
       {isDone && (
         <>
-          <h4>{tool.isError ? "Error" : "Result"}</h4>
+          <h4>{tool.isError ? t().error : t().result}</h4>
           <pre dir="auto">{indented(tool.output ?? "")}</pre>
         </>
       )}

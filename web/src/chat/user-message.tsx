@@ -1,5 +1,5 @@
 /** What a person said: shown as it was typed, and open to a second thought. */
-import { signal } from "@preact/signals";
+import { signal, useComputed } from "@preact/signals";
 import { Pencil } from "lucide";
 import { useEffect, useRef } from "preact/hooks";
 import { editMessage } from "../state/current";
@@ -7,6 +7,7 @@ import type { Transcript } from "../state/transcript";
 import type { Content, Message } from "../types";
 import { CopyButton } from "../ui/copy";
 import { Icon } from "../ui/icon";
+import { t } from "../words";
 import { Branches } from "./branches";
 import { contentOf, picturesOf, textOf } from "./content";
 import { growWithText } from "./grow";
@@ -15,25 +16,26 @@ import { growWithText } from "./grow";
 export const editing = signal<string | null>(null);
 
 export function UserMessage({ message, transcript }: { message: Message; transcript: Transcript }) {
-  if (editing.value === message.id) return <EditBox message={message} />;
+  const isEdited = useComputed(() => editing.value === message.id);
+  if (isEdited.value) return <EditBox message={message} />;
   const text = textOf(message.content);
   return (
-    <article class="message user" data-message={message.id} data-text={text} aria-label="You">
+    <article class="message user" data-message={message.id} data-text={text} aria-label={t().you}>
       <Said content={message.content} />
       <footer>
         <Branches message={message} transcript={transcript} />
         <button
           type="button"
           class="quiet icon-button"
-          title="Edit"
-          aria-label="Edit this message"
+          title={t().edit}
+          aria-label={t().editThis}
           onClick={() => {
             editing.value = message.id;
           }}
         >
           <Icon node={Pencil} size={16} />
         </button>
-        <CopyButton text={text} label="Copy message" />
+        <CopyButton text={text} label={t().copyMessage} />
       </footer>
     </article>
   );
@@ -44,7 +46,7 @@ export function Instructions({ message }: { message: Message }) {
   const text = textOf(message.content);
   return (
     <details class="reasoning" data-message={message.id} data-text={text}>
-      <summary>Instructions</summary>
+      <summary>{t().instructions}</summary>
       <div class="as-written" dir="auto">
         {text}
       </div>
@@ -54,7 +56,7 @@ export function Instructions({ message }: { message: Message }) {
 
 export function SendingMessage({ content }: { content: Content }) {
   return (
-    <article class="message user is-sending" aria-label="You, being sent">
+    <article class="message user is-sending" aria-label={t().youSending}>
       <Said content={content} />
     </article>
   );
@@ -68,7 +70,7 @@ function Said({ content }: { content: Content | null }) {
       {pictures.length > 0 && (
         <div class="pictures">
           {pictures.map((url, index) => (
-            <img key={index} src={url} alt={`Attachment ${index + 1}`} />
+            <img key={index} src={url} alt={t().attachment(index + 1)} />
           ))}
         </div>
       )}
@@ -100,11 +102,11 @@ function EditBox({ message }: { message: Message }) {
     close();
   };
   return (
-    <article class="message user is-edited" aria-label="Edit your message">
+    <article class="message user is-edited" aria-label={t().editYours}>
       <textarea
         ref={box}
         dir="auto"
-        aria-label="Your message"
+        aria-label={t().yourMessage}
         defaultValue={textOf(message.content)}
         onInput={(event) => growWithText(event.currentTarget)}
         onKeyDown={(event) => {
@@ -119,10 +121,10 @@ function EditBox({ message }: { message: Message }) {
       />
       <footer>
         <button type="button" onClick={close}>
-          Cancel
+          {t().cancel}
         </button>
         <button type="button" class="primary" onClick={save}>
-          Send
+          {t().send}
         </button>
       </footer>
     </article>

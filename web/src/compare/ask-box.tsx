@@ -2,15 +2,19 @@
 import { ArrowUp, Square } from "lucide";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { contentOf } from "../chat/content";
 import { growWithText } from "../chat/grow";
 import { keepDraft, readDraft } from "../state/drafts";
+import type { Content } from "../types";
 import { Icon } from "../ui/icon";
+import { AddPicture, Attachments, usePictures } from "../ui/pictures";
+import { t } from "../words";
 
 interface AskBoxProps {
   label: string;
   placeholder: string;
   canSend: boolean;
-  onSend: (text: string) => Promise<boolean>;
+  onSend: (prompt: Content) => Promise<boolean>;
   /** Given while panes run: the button stops them. */
   onStop?: (() => void) | undefined;
   children?: ComponentChildren;
@@ -20,6 +24,8 @@ const DRAFT = "compare";
 
 export function AskBox({ label, placeholder, canSend, onSend, onStop, children }: AskBoxProps) {
   const [text, setText] = useState(readDraft(DRAFT));
+  const pictures = usePictures();
+  const hasSomething = text.trim() !== "" || pictures.urls.length > 0;
   const box = useRef<HTMLTextAreaElement>(null);
   useEffect(() => growWithText(box.current!), [text]);
   useEffect(() => {
@@ -30,20 +36,27 @@ export function AskBox({ label, placeholder, canSend, onSend, onStop, children }
     keepDraft(DRAFT, value);
   };
   const send = async () => {
-    if (!canSend || !text.trim()) return;
-    const said = text;
+    if (!canSend || !hasSomething) return;
+    const [said, shown] = [text, pictures.urls];
     write("");
-    if (!(await onSend(said.trim()))) write(said); // what was not taken is not lost
+    pictures.set([]);
+    if (await onSend(contentOf(said.trim(), shown))) return;
+    write(said); // what was not taken is not lost
+    pictures.set(shown);
   };
   return (
     <form
-      class="composer"
+      class={`composer ${pictures.isDropping ? "is-dropping" : ""}`}
+      onDragOver={pictures.onDragOver}
+      onDragLeave={pictures.onDragLeave}
+      onDrop={pictures.onDrop}
       onSubmit={(event) => {
         event.preventDefault();
         send();
       }}
     >
       <div class="box">
+        <Attachments pictures={pictures} />
         <textarea
           id="composer"
           ref={box}
@@ -58,21 +71,23 @@ export function AskBox({ label, placeholder, canSend, onSend, onStop, children }
             event.preventDefault();
             send();
           }}
+          onPaste={pictures.onPaste}
         />
         <div class="tools-line">
+          <AddPicture pictures={pictures} />
           {children}
           <span class="space" />
           {onStop ? (
-            <button type="button" class="round stop" aria-label="Stop all" title="Stop all (Esc)" onClick={onStop}>
+            <button type="button" class="round stop" aria-label={t().stopAll} title={t().stopAllHint} onClick={onStop}>
               <Icon node={Square} size={14} />
             </button>
           ) : (
             <button
               type="submit"
               class="round primary"
-              aria-label="Send to all"
-              title="Send to all"
-              disabled={!canSend || !text.trim()}
+              aria-label={t().sendToAll}
+              title={t().sendToAll}
+              disabled={!canSend || !hasSomething}
             >
               <Icon node={ArrowUp} />
             </button>

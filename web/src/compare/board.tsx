@@ -1,8 +1,9 @@
 /** The panes of one comparison, and what can be done with all of them. */
 import { Eye } from "lucide";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { textOf } from "../chat/content";
+import { picturesOf, textOf } from "../chat/content";
 import { Icon } from "../ui/icon";
+import { t } from "../words";
 import { AskBox } from "./ask-box";
 import { Pane } from "./pane";
 import type { OpenComparison } from "./state";
@@ -40,7 +41,7 @@ export function Board({ comparison, info }: BoardProps) {
         data-status={info.status}
         tabIndex={0}
         role="group"
-        aria-label="Answers"
+        aria-label={t().answers}
       >
         {info.panes.map((pane) => (
           <Pane
@@ -57,8 +58,8 @@ export function Board({ comparison, info }: BoardProps) {
       {!isRunning && <Vote comparison={comparison} info={info} />}
       <AskBox
         key={info.id}
-        label="Next prompt for all panes"
-        placeholder={isRunning ? "The panes are answering" : "Ask all of them what comes next"}
+        label={t().nextPrompt}
+        placeholder={isRunning ? t().panesAnswering : t().askNext}
         canSend={!isRunning}
         onSend={(prompt) => comparison.turn(prompt)}
         onStop={isRunning ? () => comparison.stop() : undefined}
@@ -70,25 +71,33 @@ export function Board({ comparison, info }: BoardProps) {
 
 function Prompt({ info }: { info: Comparison }) {
   const [last, earlier] = [info.prompts.at(-1) ?? info.prompt, info.prompts.slice(0, -1)];
+  const pictures = picturesOf(last);
   return (
     <header class="compare-prompt">
       {earlier.length > 0 && (
         <details>
-          <summary>
-            {earlier.length} earlier {earlier.length === 1 ? "prompt" : "prompts"}
-          </summary>
+          <summary>{t().earlierPrompts(earlier.length)}</summary>
           <ol>
             {earlier.map((each, index) => (
               <li key={index} class="as-written" dir="auto">
-                {textOf(each)}
+                {textOf(each) || t().aPicture}
               </li>
             ))}
           </ol>
         </details>
       )}
-      <p class="as-written" dir="auto" tabIndex={0}>
-        {textOf(last) || "A picture"}
-      </p>
+      <div class="asked" tabIndex={0}>
+        {pictures.length > 0 && (
+          <div class="pictures">
+            {pictures.map((url, index) => (
+              <img key={index} src={url} alt={t().attachment(index + 1)} />
+            ))}
+          </div>
+        )}
+        <p class="as-written" dir="auto">
+          {textOf(last)}
+        </p>
+      </div>
     </header>
   );
 }
@@ -96,16 +105,20 @@ function Prompt({ info }: { info: Comparison }) {
 /** On a phone the panes are cards beside one another: these lead to each, and tell how far it is. */
 function PaneTabs({ info, onShow }: { info: Comparison; onShow: (pane: number) => void }) {
   return (
-    <nav class="pane-tabs" aria-label="Panes">
+    <nav class="pane-tabs" aria-label={t().panes}>
       {info.panes.map((pane) => (
         <button key={pane.pane} type="button" class={`small ${standing(pane)}`} onClick={() => onShow(pane.pane)}>
           {pane.label}
           <span class="dot" aria-hidden="true" />
-          <span class="sr-only">{pane.settlement?.outcome ?? pane.status}</span>
+          <span class="sr-only">{toldStanding(pane)}</span>
         </button>
       ))}
     </nav>
   );
+}
+
+function toldStanding({ status, settlement }: PaneInfo): string {
+  return settlement ? t().outcomes[settlement.outcome] : t().statuses[status];
 }
 
 export function standing({ status, settlement }: PaneInfo): string {
@@ -117,8 +130,8 @@ function Vote({ comparison, info }: BoardProps) {
   if (info.vote) return <p class="vote-told">{toldVote(info, info.vote.winner)}</p>;
   if (info.panes.length < 2 || (info.blind && info.revealed)) return null;
   return (
-    <section class="vote" aria-label="Vote">
-      <h2>{able.length ? "Which answer is best?" : "No pane completed, so none can win."}</h2>
+    <section class="vote" aria-label={t().vote}>
+      <h2>{able.length ? t().whichBest : t().noneCanWin}</h2>
       <div class="buttons">
         {able.map(({ pane, label, model }) => (
           <button key={pane} type="button" class="winner" onClick={() => comparison.vote(pane)}>
@@ -128,15 +141,15 @@ function Vote({ comparison, info }: BoardProps) {
         ))}
         {able.length > 1 && (
           <button type="button" onClick={() => comparison.vote("tie")}>
-            A tie
+            {t().aTie}
           </button>
         )}
         <button type="button" onClick={() => comparison.vote("none")}>
-          None is good
+          {t().noneIsGood}
         </button>
         {isBlind(info) && (
           <button type="button" class="quiet" onClick={() => comparison.reveal()}>
-            <Icon node={Eye} size={16} /> Reveal without a vote
+            <Icon node={Eye} size={16} /> {t().revealWithoutVote}
           </button>
         )}
       </div>
@@ -145,19 +158,19 @@ function Vote({ comparison, info }: BoardProps) {
 }
 
 function toldVote(info: Comparison, winner: Winner): string {
-  if (winner === "tie") return "You called it a tie.";
-  if (winner === "none") return "You found none good.";
+  if (winner === "tie") return t().calledTie;
+  if (winner === "none") return t().foundNoneGood;
   const { label, model } = info.panes[winner]!;
-  return `You chose ${label}: ${model}.`;
+  return t().youChose(label, model ?? "");
 }
 
 /** Tells a screen reader that panes have ended, and how: never each word of them. */
 function Announcer({ info, isRunning }: { info: Comparison; isRunning: boolean }) {
   const ended = info.panes.filter(({ status }) => status === "settled");
-  const told = ended.map(({ label, settlement }) => `${label}: ${settlement?.outcome}`).join(", ");
+  const told = ended.map((pane) => `${pane.label}: ${toldStanding(pane)}`).join(", ");
   return (
     <div class="sr-only" role="status" aria-live="polite">
-      {isRunning && !ended.length ? "The panes have begun." : told}
+      {isRunning && !ended.length ? t().panesBegun : told}
     </div>
   );
 }

@@ -2,6 +2,7 @@
 import { ApiError, authorization, call, isAway, needsKey, Unreachable } from "../api";
 import type { FeedEvent, Session } from "../types";
 import { readEvents } from "../ui/event-stream";
+import { t } from "../words";
 import type { Comparison, Scores, Winner } from "./types";
 
 const at = (id: string, rest = "") => `/api/comparisons/${id}${rest}`;
@@ -58,7 +59,7 @@ export async function stream(
 async function explained(response: Response): Promise<ApiError> {
   const answer = await response.json().catch(() => null);
   const plain = {
-    message: `The server answered ${response.status}.`,
+    message: t().answered(response.status),
     type: "server_error",
     code: "unknown",
     param: null,

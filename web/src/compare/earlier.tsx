@@ -4,6 +4,8 @@ import { useEffect, useState } from "preact/hooks";
 import { textOf } from "../chat/content";
 import { complain, toast } from "../state/toasts";
 import { Icon } from "../ui/icon";
+import { t } from "../words";
+import { moment } from "../words/count";
 import { calls } from "./calls";
 import { type Comparison, isBlind } from "./types";
 
@@ -28,43 +30,41 @@ export function Earlier() {
     try {
       await calls.remove(id);
       setList((known) => known?.filter((each) => each.id !== id) ?? null);
-      toast("The comparison was deleted.");
+      toast(t().comparisonDeleted);
     } catch (error) {
       complain(error);
     }
   };
   return (
-    <section class="earlier" aria-label="Earlier comparisons">
-      <h2>Earlier</h2>
+    <section class="earlier" aria-label={t().earlierComparisons}>
+      <h2>{t().earlier}</h2>
       {problem && (
         <p class="note">
           {problem}{" "}
           <button type="button" class="link" onClick={() => load()}>
-            Try again
+            {t().tryAgain}
           </button>
         </p>
       )}
-      {!list && !problem && <output class="loading" aria-label="Loading" />}
-      {list?.length === 0 && <p class="note">Your comparisons will be listed here.</p>}
+      {!list && !problem && <output class="loading" aria-label={t().loading} />}
+      {list?.length === 0 && <p class="note">{t().noComparisons}</p>}
       <ul>
         {list?.map((each) => (
           <li key={each.id}>
             <a href={`/compare/${each.id}`}>
               <span class="prompt" dir="auto">
-                {textOf(each.prompt) || "A picture"}
+                {textOf(each.prompt) || t().aPicture}
               </span>
               <span class="about">
                 <span>{told(each)}</span>
-                <span>
-                  {new Date(each.created_at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" })}
-                </span>
+                <span>{moment(each.created_at, "short")}</span>
               </span>
             </a>
             <button
               type="button"
               class="quiet icon-button"
-              aria-label="Delete"
-              title="Delete"
+              aria-label={t().delete}
+              title={t().delete}
               onClick={() => remove(each)}
             >
               <Icon node={Trash2} size={16} />
@@ -74,7 +74,7 @@ export function Earlier() {
       </ul>
       {hasMore && (
         <button type="button" class="link" onClick={() => load(list?.at(-1)?.id)}>
-          Show more
+          {t().showMore}
         </button>
       )}
     </section>
@@ -82,10 +82,10 @@ export function Earlier() {
 }
 
 function told(comparison: Comparison): string {
-  if (isBlind(comparison)) return `Blind, ${comparison.panes.length} panes, not voted yet`;
+  if (isBlind(comparison)) return t().notVotedYet(comparison.panes.length);
   const winner = comparison.vote?.winner;
   const names = comparison.panes.map(({ model }) => model).join(" · ");
-  if (typeof winner === "number") return `${comparison.panes[winner]?.model} won · ${names}`;
-  if (winner === "tie") return `A tie · ${names}`;
-  return winner === "none" ? `None was good · ${names}` : names;
+  if (typeof winner === "number") return `${t().won(comparison.panes[winner]?.model ?? "")} · ${names}`;
+  if (winner === "tie") return `${t().aTie} · ${names}`;
+  return winner === "none" ? `${t().noneWasGood} · ${names}` : names;
 }

@@ -14,7 +14,8 @@ import {
 } from "lucide";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Reasoning, Waiting } from "../chat/answer";
-import { seconds } from "../chat/figures";
+import { textOf } from "../chat/content";
+import { money } from "../chat/figures";
 import { ModelDialog } from "../chat/model-picker";
 import { tellOutcome } from "../chat/outcome";
 import { Tools } from "../chat/tools";
@@ -22,12 +23,15 @@ import { Markdown } from "../markdown/markdown";
 import { navigate } from "../router";
 import type { LiveRun } from "../state/live";
 import { complain } from "../state/toasts";
+import type { Content } from "../types";
 import { CopyButton } from "../ui/copy";
 import { Icon } from "../ui/icon";
 import { Menu, MenuItem } from "../ui/menu";
+import { t } from "../words";
+import { seconds } from "../words/time";
 import { calls } from "./calls";
 import type { OpenComparison } from "./state";
-import { type Comparison, isBlind, type Metrics, type PaneInfo } from "./types";
+import { type Comparison, type EarlierAnswer, isBlind, type Metrics, type PaneInfo } from "./types";
 
 interface PaneProps {
   comparison: OpenComparison;
@@ -42,14 +46,14 @@ export function Pane({ comparison, info, pane, live, isExpanded, onExpand }: Pan
   const outcome = pane.settlement?.outcome;
   const isWinner = info.vote?.winner === pane.pane && outcome === "completed";
   const told = pane.status === "settled" ? tellOutcome(outcome ?? null, pane.settlement) : null;
-  const name = pane.model ?? `Model ${pane.label}`;
+  const name = pane.model ?? t().modelNamed(pane.label);
   return (
     <article
       class={`pane ${told?.kind ?? ""} ${isWinner ? "is-winner" : ""} ${isExpanded ? "is-expanded" : ""}`}
       data-pane={pane.pane}
       data-status={pane.status}
       data-outcome={outcome}
-      aria-label={`Pane ${pane.label}`}
+      aria-label={t().pane(pane.label)}
       aria-busy={pane.status === "running"}
     >
       <header>
@@ -57,22 +61,22 @@ export function Pane({ comparison, info, pane, live, isExpanded, onExpand }: Pan
         <h2 title={name}>{name}</h2>
         {isWinner && (
           <span class="badge good">
-            <Icon node={Crown} size={14} /> Winner
+            <Icon node={Crown} size={14} /> {t().winner}
           </span>
         )}
         <Actions comparison={comparison} info={info} pane={pane} text={live?.text ?? pane.text ?? ""} />
         <button
           type="button"
           class="quiet icon-button expand"
-          aria-label={isExpanded ? "Show all panes" : `Expand ${pane.label}`}
-          title={isExpanded ? "Show all panes" : "Expand"}
+          aria-label={isExpanded ? t().showAllPanes : t().expandPane(pane.label)}
+          title={isExpanded ? t().showAllPanes : t().expand}
           aria-pressed={isExpanded}
           onClick={onExpand}
         >
           <Icon node={isExpanded ? Minimize2 : Maximize2} size={16} />
         </button>
       </header>
-      <Words pane={pane} live={live} />
+      <Words pane={pane} live={live} prompts={info.prompts} />
       {told && (
         <div class={`outcome ${told.kind}`} role="note">
           {told.kind !== "plain" && <Icon node={TriangleAlert} size={16} />}
@@ -82,18 +86,14 @@ export function Pane({ comparison, info, pane, live, isExpanded, onExpand }: Pan
         </div>
       )}
       <footer>
-        {isBlind(info) ? (
-          <span class="figures">Figures come with the reveal</span>
-        ) : (
-          <Figures pane={pane} live={live} />
-        )}
+        {isBlind(info) ? <span class="figures">{t().figuresLater}</span> : <Figures pane={pane} live={live} />}
       </footer>
     </article>
   );
 }
 
 /** The words of a pane; the end of what is being said stays in sight, unless its reader has scrolled up. */
-function Words({ pane, live }: { pane: PaneInfo; live: LiveRun | null }) {
+function Words({ pane, live, prompts }: { pane: PaneInfo; live: LiveRun | null; prompts: Content[] }) {
   const version = live?.version.value ?? 0;
   const place = useRef<HTMLDivElement>(null);
   const isAtEnd = useRef(true);
@@ -116,15 +116,42 @@ function Words({ pane, live }: { pane: PaneInfo; live: LiveRun | null }) {
       data-text={text}
       tabIndex={0}
       role="region"
-      aria-label={`Answer ${pane.label}`}
+      aria-label={t().answerOf(pane.label)}
     >
+      <EarlierAnswers earlier={pane.earlier ?? []} prompts={prompts} />
       {reasoning && <Reasoning text={reasoning} isGoingOn={isGoingOn && Boolean(live?.isThinking)} />}
       {live && <Tools tools={live.tools} isGoingOn={isGoingOn} />}
       <Markdown text={text} isStreaming={isGoingOn} />
       {isSilent && <Waiting notices={live?.notices ?? []} />}
-      {pane.status === "waiting" && <p class="note">Its turn comes when the pane before it has ended.</p>}
+      {pane.status === "waiting" && <p class="note">{t().itsTurn}</p>}
     </div>
   );
+}
+
+/** What this pane answered before, folded: under each prompt its own words, and how they ended. */
+function EarlierAnswers({ earlier, prompts }: { earlier: (EarlierAnswer | null)[]; prompts: Content[] }) {
+  if (!earlier.length) return null;
+  return (
+    <details class="earlier-answers">
+      <summary>{t().earlierAnswers(earlier.length)}</summary>
+      <ol>
+        {earlier.map((answer, index) => (
+          <li key={index} data-text={answer?.text ?? ""}>
+            <p class="as-written asked" dir="auto">
+              {textOf(prompts[index] ?? "") || t().aPicture}
+            </p>
+            {answer ? <Markdown text={answer.text} /> : <p class="note">{t().nothingWasSaid}</p>}
+            <Ended outcome={answer?.outcome ?? null} />
+          </li>
+        ))}
+      </ol>
+    </details>
+  );
+}
+
+function Ended({ outcome }: { outcome: EarlierAnswer["outcome"] }) {
+  const told = tellOutcome(outcome, null);
+  return told && <p class={`outcome ${told.kind}`}>{told.label}</p>;
 }
 
 interface ActionsProps {
@@ -146,8 +173,8 @@ function Actions({ comparison, info, pane, text }: ActionsProps) {
       <button
         type="button"
         class="quiet icon-button"
-        aria-label={`Stop ${pane.label}`}
-        title="Stop this one"
+        aria-label={t().stopPane(pane.label)}
+        title={t().stopThis}
         disabled={pane.status === "waiting"}
         onClick={() => comparison.stopPane(pane)}
       >
@@ -158,32 +185,32 @@ function Actions({ comparison, info, pane, text }: ActionsProps) {
   const canChange = !comparison.isRunning && !info.vote;
   return (
     <>
-      <CopyButton text={text} label={`Copy answer ${pane.label}`} />
-      <Menu label={`Actions for ${pane.label}`} icon={Ellipsis}>
+      <CopyButton text={text} label={t().copyAnswerOf(pane.label)} />
+      <Menu label={t().actionsFor(pane.label)} icon={Ellipsis}>
         {canChange && (
           <MenuItem icon={RefreshCw} onClick={() => comparison.reroll(pane.pane)}>
-            Answer again
+            {t().answerAgain}
           </MenuItem>
         )}
         {canChange && !isBlind(info) && (
           <MenuItem icon={Shuffle} onClick={() => setSwapping(true)}>
-            Swap the model
+            {t().swapModel}
           </MenuItem>
         )}
         {!isBlind(info) && (
           <MenuItem icon={MessageSquare} onClick={goOn}>
-            Go on as a chat
+            {t().goOnAsChat}
           </MenuItem>
         )}
         {pane.run_id && (
           <MenuItem icon={ScanSearch} onClick={() => navigate(`/runs/${pane.run_id}`)}>
-            What really happened
+            {t().reallyHappened}
           </MenuItem>
         )}
       </Menu>
       {isSwapping && (
         <ModelDialog
-          title={`Another model in ${pane.label}`}
+          title={t().anotherIn(pane.label)}
           chosen={pane.model}
           onChoose={(model) => comparison.swap(pane.pane, model)}
           onClose={() => setSwapping(false)}
@@ -197,17 +224,17 @@ function Figures({ pane, live }: { pane: PaneInfo; live: LiveRun | null }) {
   live?.version.value;
   if (pane.metrics) return <Measured metrics={pane.metrics} isCompleted={pane.settlement?.outcome === "completed"} />;
   const first = live?.firstWordAfter;
-  return <span class="figures">{first != null && <span>first word {seconds(first)}</span>}</span>;
+  return <span class="figures">{first != null && <span>{t().firstWord(seconds(first))}</span>}</span>;
 }
 
 function Measured({ metrics, isCompleted }: { metrics: Metrics; isCompleted: boolean }) {
   const about = metrics.usage_source === "estimated" ? "≈ " : "";
   const parts = [
-    metrics.ttft_ms !== null && `first word ${seconds(metrics.ttft_ms)}`,
-    metrics.tokens_per_second !== null && `${about}${metrics.tokens_per_second.toFixed(0)} tokens/s`,
-    metrics.output_tokens !== null && `${about}${metrics.output_tokens.toLocaleString()} tokens`,
-    metrics.cost !== null && `$${metrics.cost.toFixed(metrics.cost < 0.01 ? 5 : 3)}`,
-    metrics.duration_ms !== null && `took ${seconds(metrics.duration_ms)}`,
+    metrics.ttft_ms !== null && t().firstWord(seconds(metrics.ttft_ms)),
+    metrics.tokens_per_second !== null && `${about}${t().tokensPerSecond(metrics.tokens_per_second)}`,
+    metrics.output_tokens !== null && `${about}${t().tokens(metrics.output_tokens)}`,
+    metrics.cost !== null && t().cost(money(metrics.cost)),
+    metrics.duration_ms !== null && t().took(seconds(metrics.duration_ms)),
   ];
   return (
     <>
@@ -218,7 +245,7 @@ function Measured({ metrics, isCompleted }: { metrics: Metrics; isCompleted: boo
       </span>
       {isCompleted && metrics.fastest && (
         <span class="badge">
-          <Icon node={Zap} size={14} /> First to speak
+          <Icon node={Zap} size={14} /> {t().firstToSpeak}
         </span>
       )}
     </>

@@ -1,20 +1,23 @@
 /** What the votes say: ratings with the doubt that is left, and how each model fared. */
 import { Download } from "lucide";
 import { useEffect, useState } from "preact/hooks";
-import { seconds } from "../chat/figures";
+import { money } from "../chat/figures";
 import { Empty } from "../ui/empty";
 import { Icon } from "../ui/icon";
 import { saveFrom } from "../ui/save";
+import { t } from "../words";
+import { number, percent } from "../words/count";
+import { seconds } from "../words/time";
 import { calls, type ScoresQuery, scoresPath } from "./calls";
 import type { Score, Scores } from "./types";
 
 const DAY = 86_400_000;
-const TIMES: [string, number][] = [
-  ["All time", 0],
-  ["The last 24 hours", 1],
-  ["The last 7 days", 7],
-  ["The last 30 days", 30],
-];
+const TIMES = [
+  ["allTime", 0],
+  ["last24Hours", 1],
+  ["last7Days", 7],
+  ["last30Days", 30],
+] as const;
 
 export function ScoresPage() {
   const [kind, setKind] = useState("");
@@ -41,40 +44,40 @@ export function ScoresPage() {
     <div class="page scores">
       <div class="filters">
         <label>
-          Kind
+          {t().kind}
           <input
             type="text"
-            placeholder="all kinds"
+            placeholder={t().allKinds}
             value={kind}
             onInput={(event) => setKind(event.currentTarget.value)}
           />
         </label>
         <label>
-          Time
+          {t().time}
           <select value={days} onChange={(event) => setDays(Number(event.currentTarget.value))}>
             {TIMES.map(([label, value]) => (
               <option key={value} value={value}>
-                {label}
+                {t()[label]}
               </option>
             ))}
           </select>
         </label>
         <span class="space" />
         <button type="button" class="small" onClick={() => saveFrom(scoresPath(query, "csv"), "scores.csv")}>
-          <Icon node={Download} size={14} /> Scores as CSV
+          <Icon node={Download} size={14} /> {t().scoresAsCsv}
         </button>
         <button type="button" class="small" onClick={() => saveFrom(scoresPath(query, "csv", "export"), "votes.csv")}>
-          <Icon node={Download} size={14} /> Votes as CSV
+          <Icon node={Download} size={14} /> {t().votesAsCsv}
         </button>
       </div>
       {problem && (
-        <Empty title="The scores could not be loaded" text={problem}>
+        <Empty title={t().scoresFailed} text={problem}>
           <button type="button" onClick={load}>
-            Try again
+            {t().tryAgain}
           </button>
         </Empty>
       )}
-      {!problem && !scores && <output class="loading" aria-label="Loading" />}
+      {!problem && !scores && <output class="loading" aria-label={t().loading} />}
       {!problem && scores && <Table scores={scores} />}
     </div>
   );
@@ -83,9 +86,9 @@ export function ScoresPage() {
 function Table({ scores: { models, counted } }: { scores: Scores }) {
   if (!models.length) {
     return (
-      <Empty title="Nothing to score yet" text="Compare models blind and vote: each vote moves the ratings.">
+      <Empty title={t().noScores} text={t().noScoresMore}>
         <a class="button" href="/compare">
-          Compare
+          {t().compare}
         </a>
       </Empty>
     );
@@ -94,21 +97,21 @@ function Table({ scores: { models, counted } }: { scores: Scores }) {
   const scale = scaleOf(models);
   return (
     <>
-      <div class="table-place" tabIndex={0} role="region" aria-label="Scores">
+      <div class="table-place" tabIndex={0} role="region" aria-label={t().scores}>
         <table>
           <thead>
             <tr>
-              <th scope="col">Model</th>
-              <th scope="col">Rating, 95% interval</th>
-              <th scope="col">Won</th>
-              <th scope="col" title="Wins, losses and ties, pair by pair">
-                W / L / T
+              <th scope="col">{t().model}</th>
+              <th scope="col">{t().rating}</th>
+              <th scope="col">{t().wonShare}</th>
+              <th scope="col" title={t().winsLossesTiesHint}>
+                {t().winsLossesTies}
               </th>
-              <th scope="col">Answers</th>
-              <th scope="col">First word</th>
-              <th scope="col">Tokens/s</th>
-              <th scope="col">Tokens</th>
-              <th scope="col">Cost</th>
+              <th scope="col">{t().answers}</th>
+              <th scope="col">{t().firstWordTitle}</th>
+              <th scope="col">{t().speedTitle}</th>
+              <th scope="col">{t().tokensTitle}</th>
+              <th scope="col">{t().costTitle}</th>
             </tr>
           </thead>
           <tbody>
@@ -118,11 +121,7 @@ function Table({ scores: { models, counted } }: { scores: Scores }) {
           </tbody>
         </table>
       </div>
-      <p class="note">
-        Ratings come from {count(counted.blind_votes, "blind vote")} alone; {count(counted.other_votes, "other vote")}{" "}
-        {counted.other_votes === 1 ? "rates" : "rate"} nobody. First word and speed are medians over answers that
-        completed.
-      </p>
+      <p class="note">{t().ratingsFrom(counted.blind_votes, counted.other_votes)}</p>
     </>
   );
 }
@@ -134,23 +133,23 @@ function Row({ score, scale }: { score: Score; scale: [number, number] }) {
       <td>
         <Rating score={score} scale={scale} />
       </td>
-      <td>{score.win_rate === null ? "–" : `${Math.round(score.win_rate * 100)}%`}</td>
-      <td title={score.all_bad ? `${score.all_bad} times none was good` : undefined}>
+      <td>{score.win_rate === null ? "–" : percent(score.win_rate)}</td>
+      <td title={score.all_bad ? t().timesNoneGood(score.all_bad) : undefined}>
         {score.wins} / {score.losses} / {score.ties}
       </td>
       <td>
         <Outcomes score={score} />
       </td>
       <td>{score.ttft_ms_p50 === null ? "–" : seconds(score.ttft_ms_p50)}</td>
-      <td>{score.tokens_per_second_p50 === null ? "–" : score.tokens_per_second_p50.toFixed(0)}</td>
-      <td>{score.output_tokens.toLocaleString()}</td>
-      <td>{score.cost === null ? "–" : `$${score.cost.toFixed(3)}`}</td>
+      <td>{score.tokens_per_second_p50 === null ? "–" : number(score.tokens_per_second_p50)}</td>
+      <td>{number(score.output_tokens)}</td>
+      <td>{score.cost === null ? "–" : money(score.cost)}</td>
     </tr>
   );
 }
 
 function Rating({ score: { rating, low, high }, scale: [from, to] }: { score: Score; scale: [number, number] }) {
-  if (rating === null) return <span class="note">not rated yet</span>;
+  if (rating === null) return <span class="note">{t().notRated}</span>;
   const x = (value: number | null) => (((value ?? rating) - from) / (to - from)) * 100;
   return (
     <span class="rating">
@@ -159,12 +158,13 @@ function Rating({ score: { rating, low, high }, scale: [from, to] }: { score: Sc
         <rect class="interval" x={x(low)} y="3.5" width={Math.max(0.5, x(high) - x(low))} height="3" rx="1" />
         <rect class="point" x={x(rating) - 0.8} y="1" width="1.6" height="8" />
       </svg>
-      <small>
-        {Math.round(low ?? rating)} to {Math.round(high ?? rating)}
-      </small>
+      <small>{t().fromTo(bare(low ?? rating), bare(high ?? rating))}</small>
     </span>
   );
 }
+
+/** A rating has no separators: it is a mark on a scale, not an amount. */
+const bare = (rating: number): string => String(Math.round(rating));
 
 function scaleOf(models: Score[]): [number, number] {
   const lows = models.flatMap(({ low }) => (low === null ? [] : [low]));
@@ -177,7 +177,9 @@ const OUTCOMES = ["completed", "truncated", "stopped", "interrupted", "failed"] 
 
 /** How the answers ended: green is not enough to tell it, so the words are there too. */
 function Outcomes({ score }: { score: Score }) {
-  const told = OUTCOMES.filter((outcome) => score[outcome]).map((outcome) => `${score[outcome]} ${outcome}`);
+  const told = OUTCOMES.filter((outcome) => score[outcome]).map(
+    (outcome) => `${number(score[outcome])} ${t().outcomes[outcome]}`,
+  );
   let at = 0;
   return (
     <span class="outcomes" title={told.join(", ")}>
@@ -191,8 +193,4 @@ function Outcomes({ score }: { score: Score }) {
       <small>{told.join(", ")}</small>
     </span>
   );
-}
-
-function count(number: number, what: string): string {
-  return `${number.toLocaleString()} ${what}${number === 1 ? "" : "s"}`;
 }

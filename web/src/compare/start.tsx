@@ -3,7 +3,9 @@ import { EyeOff, Plus, X } from "lucide";
 import { useState } from "preact/hooks";
 import { ModelDialog } from "../chat/model-picker";
 import { modelForNew, models, modelsState } from "../state/models";
+import type { Content } from "../types";
 import { Icon } from "../ui/icon";
+import { t } from "../words";
 import { AskBox } from "./ask-box";
 import { Earlier } from "./earlier";
 import { change, FEWEST, MOST, setup } from "./setup";
@@ -12,7 +14,7 @@ import type { OpenComparison } from "./state";
 export function Start({ comparison }: { comparison: OpenComparison }) {
   const { models: chosen, blind, order, kind, system } = setup.value;
   const isReady = chosen.length >= FEWEST;
-  const ask = (prompt: string) =>
+  const ask = (prompt: Content) =>
     comparison.create({
       prompt,
       models: chosen,
@@ -25,16 +27,16 @@ export function Start({ comparison }: { comparison: OpenComparison }) {
     <>
       <div class="compare-start">
         <section class="intro">
-          <h2>One prompt, several models</h2>
-          <p>They answer side by side. Blind, you see which is which once you have voted.</p>
+          <h2>{t().onePrompt}</h2>
+          <p>{t().onePromptMore}</p>
         </section>
         <Chosen />
         <Options />
         <Earlier />
       </div>
       <AskBox
-        label="Prompt for all models"
-        placeholder={isReady ? "Ask all of them" : `Choose at least ${FEWEST} models first`}
+        label={t().promptForAll}
+        placeholder={isReady ? t().askAll : t().chooseFirst(FEWEST)}
         canSend={isReady && !comparison.isOurs.value}
         onSend={ask}
       />
@@ -48,17 +50,17 @@ function Chosen() {
   const choose = (model: string) =>
     change({ models: at! < chosen.length ? chosen.with(at!, model) : [...chosen, model] });
   return (
-    <section aria-label="Models">
+    <section aria-label={t().models}>
       <ul class="chosen-models">
         {chosen.map((model, index) => (
           <li key={index}>
-            <button type="button" class="name" onClick={() => setAt(index)} title="Choose another">
+            <button type="button" class="name" onClick={() => setAt(index)} title={t().chooseAnother}>
               {model}
             </button>
             <button
               type="button"
               class="quiet icon-button"
-              aria-label={`Remove ${model}`}
+              aria-label={t().removeModel(model)}
               onClick={() => change({ models: chosen.toSpliced(index, 1) })}
             >
               <Icon node={X} size={14} />
@@ -68,7 +70,7 @@ function Chosen() {
         {chosen.length < MOST && (
           <li class="add">
             <button type="button" onClick={() => setAt(chosen.length)}>
-              <Icon node={Plus} size={16} /> Add a model
+              <Icon node={Plus} size={16} /> {t().addModel}
             </button>
           </li>
         )}
@@ -76,7 +78,7 @@ function Chosen() {
       <p class="note">{toldOfModels(chosen)}</p>
       {at !== null && (
         <ModelDialog
-          title={at < chosen.length ? "Another model" : "Add a model"}
+          title={at < chosen.length ? t().anotherModel : t().addModel}
           chosen={chosen[at] ?? (at === 0 ? modelForNew.value : null)}
           onChoose={choose}
           onClose={() => setAt(null)}
@@ -87,21 +89,20 @@ function Chosen() {
 }
 
 function toldOfModels(chosen: string[]): string {
-  if (modelsState.value === "failed") return "The models could not be loaded.";
-  if (modelsState.value === "ready" && !models.value.models.length)
-    return "No provider offers a model yet. See Settings.";
-  if (chosen.length < FEWEST) return `Two to eight models; one may be there twice.`;
-  if (new Set(chosen).size < chosen.length) return "A vote between a model and itself rates nobody.";
+  if (modelsState.value === "failed") return t().modelsFailed;
+  if (modelsState.value === "ready" && !models.value.models.length) return t().noModelsYet;
+  if (chosen.length < FEWEST) return t().twoToEight;
+  if (new Set(chosen).size < chosen.length) return t().sameTwice;
   return "";
 }
 
 function Options() {
   const { blind, order, kind, system } = setup.value;
   return (
-    <section class="compare-options" aria-label="How">
+    <section class="compare-options" aria-label={t().how}>
       <label class="switch">
         <input type="checkbox" checked={blind} onChange={() => change({ blind: !blind })} />
-        <Icon node={EyeOff} size={16} /> Blind
+        <Icon node={EyeOff} size={16} /> {t().blind}
       </label>
       <label class="switch">
         <input
@@ -109,22 +110,22 @@ function Options() {
           checked={order === "sequential"}
           onChange={() => change({ order: order === "parallel" ? "sequential" : "parallel" })}
         />
-        One after the other
+        {t().oneAfterOther}
       </label>
       <details>
-        <summary>More</summary>
+        <summary>{t().more}</summary>
         <label>
-          Kind (a category for the scores)
+          {t().kindForScores}
           <input
             type="text"
             maxLength={64}
-            placeholder="general"
+            placeholder={t().general}
             value={kind}
             onInput={(event) => change({ kind: event.currentTarget.value })}
           />
         </label>
         <label>
-          Instructions for all models
+          {t().instructionsForAll}
           <textarea
             rows={3}
             dir="auto"

@@ -9,7 +9,7 @@ import { api } from "../api";
 import { navigate, place } from "../router";
 import { LiveRun } from "../state/live";
 import { complain } from "../state/toasts";
-import type { FeedEvent, Settlement } from "../types";
+import type { Content, FeedEvent, Settlement } from "../types";
 import { calls, stream, streams } from "./calls";
 import type { Asked, Comparison, PaneInfo, Winner } from "./types";
 
@@ -43,7 +43,7 @@ export class OpenComparison {
     return this.#ask(streams.create, asked);
   }
 
-  turn(prompt: string): Promise<boolean> {
+  turn(prompt: Content): Promise<boolean> {
     return this.#ask(streams.turn(this.id!), { prompt });
   }
 

@@ -1,5 +1,5 @@
 /** A comparison, as section 26 of PROTOCOL.md gives it. */
-import type { Content, Settlement } from "../types";
+import type { Content, Outcome, Settlement } from "../types";
 
 export interface Metrics {
   ttft_ms: number | null;
@@ -12,6 +12,11 @@ export interface Metrics {
   fastest: boolean;
 }
 
+export interface EarlierAnswer {
+  text: string;
+  outcome: Outcome | null;
+}
+
 export interface PaneInfo {
   pane: number;
   label: string;
@@ -22,6 +27,8 @@ export interface PaneInfo {
   /** Lists leave the texts out. */
   text?: string;
   reasoning?: string | null;
+  /** What it answered to each prompt before the last; null where it said nothing. */
+  earlier?: (EarlierAnswer | null)[];
   settlement: Settlement | null;
   metrics: Metrics | null;
 }
@@ -75,7 +82,7 @@ export interface Scores {
 }
 
 export interface Asked {
-  prompt: string;
+  prompt: Content;
   models: string[];
   blind: boolean;
   order: "parallel" | "sequential";

@@ -3,6 +3,7 @@ import { Download } from "lucide";
 import { useState } from "preact/hooks";
 import { Icon } from "../ui/icon";
 import { saveText } from "../ui/save";
+import { t } from "../words";
 import type { RunLog } from "./log";
 
 const ROW = 30;
@@ -28,11 +29,11 @@ export function Events({ log }: { log: RunLog }) {
     if ((to + 1) * ROW > place.scrollTop + place.clientHeight) place.scrollTop = (to + 1) * ROW - place.clientHeight;
   };
   return (
-    <section aria-label="Every event">
+    <section aria-label={t().everyEvent}>
       <div class="events-title">
-        <h2>Every event</h2>
+        <h2>{t().everyEvent}</h2>
         <button type="button" class="small" onClick={save}>
-          <Icon node={Download} size={14} /> Save as JSON lines
+          <Icon node={Download} size={14} /> {t().saveJsonLines}
         </button>
       </div>
       <div
@@ -43,7 +44,7 @@ export function Events({ log }: { log: RunLog }) {
         tabIndex={0}
         role="grid"
         aria-rowcount={log.events.length}
-        aria-label="Events"
+        aria-label={t().events}
       >
         <div style={{ height: `${log.events.length * ROW}px` }} role="rowgroup">
           <div style={{ transform: `translateY(${first * ROW}px)` }} role="presentation">

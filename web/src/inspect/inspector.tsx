@@ -7,6 +7,7 @@ import { CopyButton } from "../ui/copy";
 import { Empty } from "../ui/empty";
 import { Icon } from "../ui/icon";
 import { ViewHeader } from "../ui/view-header";
+import { t } from "../words";
 import { Events } from "./events";
 import { RunLog } from "./log";
 import { Replay } from "./replay";
@@ -16,22 +17,22 @@ import { Summary } from "./summary";
 export function Inspector({ id }: { id: string }) {
   const log = useMemo(() => new RunLog(id), [id]);
   useEffect(() => {
-    document.title = "Run · Holdfast";
+    document.title = `${t().run} · Holdfast`;
     log.load();
     return () => log.close();
   }, [log]);
   const run = log.run.value;
   return (
     <>
-      <ViewHeader title="What really happened">
+      <ViewHeader title={t().reallyHappened}>
         {run && run.status !== "settled" && (
           <button type="button" class="small" onClick={() => api.stop(id).catch(complain)}>
-            <Icon node={Square} size={14} /> Stop
+            <Icon node={Square} size={14} /> {t().stop}
           </button>
         )}
-        <CopyButton text={id} label="Copy the run's id" />
+        <CopyButton text={id} label={t().copyRunId} />
         <a class="button quiet small" href="/runs">
-          All runs
+          {t().allRuns}
         </a>
       </ViewHeader>
       <Body log={log} />
@@ -44,22 +45,24 @@ function Body({ log }: { log: RunLog }) {
   const run = log.run.value;
   if (log.problem.value && !run) {
     return (
-      <Empty title="This run cannot be shown" text={log.problem.value}>
+      <Empty title={t().runFailed} text={log.problem.value}>
         <button type="button" onClick={() => log.load()}>
-          Try again
+          {t().tryAgain}
         </button>
       </Empty>
     );
   }
-  if (!run) return <output class="loading" aria-label="Loading" />;
+  if (!run) return <output class="loading" aria-label={t().loading} />;
   return (
     <div class="page inspector" data-run={run.id} data-whole={log.isWhole}>
       <Summary run={run} log={log} />
       {log.problem.value && <p class="problem">{log.problem.value}</p>}
       {log.missing.value && (
         <section>
-          <h2>Events</h2>
-          <p class="note">{log.missing.value} How it ended, and its text, are kept.</p>
+          <h2>{t().events}</h2>
+          <p class="note">
+            {log.missing.value} {t().eventsMissing}
+          </p>
         </section>
       )}
       {log.events.length > 0 && (

@@ -4,6 +4,8 @@ import { api } from "../api";
 import type { Run } from "../types";
 import { Empty } from "../ui/empty";
 import { ViewHeader } from "../ui/view-header";
+import { t } from "../words";
+import { moment } from "../words/count";
 import { OutcomeBadge } from "./outcome-badge";
 
 export function RunList() {
@@ -21,23 +23,21 @@ export function RunList() {
     }
   };
   useEffect(() => {
-    document.title = "Runs · Holdfast";
+    document.title = `${t().runs} · Holdfast`;
     load();
   }, []);
   return (
     <>
-      <ViewHeader title="Runs" />
+      <ViewHeader title={t().runs} />
       {problem && (
-        <Empty title="The runs could not be loaded" text={problem}>
+        <Empty title={t().runsFailed} text={problem}>
           <button type="button" onClick={() => load()}>
-            Try again
+            {t().tryAgain}
           </button>
         </Empty>
       )}
-      {!problem && !runs && <output class="loading" aria-label="Loading" />}
-      {runs?.length === 0 && (
-        <Empty title="No runs yet" text="Each answer of a model is a run. They will be listed here." />
-      )}
+      {!problem && !runs && <output class="loading" aria-label={t().loading} />}
+      {runs?.length === 0 && <Empty title={t().noRuns} text={t().noRunsMore} />}
       {Boolean(runs?.length) && (
         <div class="page run-list">
           <ul>
@@ -45,11 +45,10 @@ export function RunList() {
               <li key={run.id}>
                 <a href={`/runs/${run.id}`}>
                   <span class="text" dir="auto">
-                    {run.text.slice(0, 200) || "Nothing was said"}
+                    {run.text.slice(0, 200) || t().nothingWasSaid}
                   </span>
                   <span class="about">
-                    {run.model} ·{" "}
-                    {new Date(run.created_at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" })}
+                    {run.model} · {moment(run.created_at)}
                   </span>
                 </a>
                 <OutcomeBadge run={run} />
@@ -58,7 +57,7 @@ export function RunList() {
           </ul>
           {next && (
             <button type="button" class="link" onClick={() => load(next)}>
-              Show more
+              {t().showMore}
             </button>
           )}
         </div>

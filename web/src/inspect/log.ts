@@ -3,6 +3,7 @@ import { signal } from "@preact/signals";
 import { api, authorization, call } from "../api";
 import type { FeedEvent, Run } from "../types";
 import { readEvents } from "../ui/event-stream";
+import { t } from "../words";
 
 const LOOK_AGAIN = 2_000;
 
@@ -61,7 +62,7 @@ export class RunLog {
 
   async #isMissing(response: Response): Promise<void> {
     const answer = await response.json().catch(() => null);
-    this.missing.value = answer?.error?.message ?? `The server answered ${response.status}.`;
+    this.missing.value = answer?.error?.message ?? t().answered(response.status);
     this.isWhole = true;
   }
 

@@ -1,5 +1,6 @@
 /** How a run ended, in one word. */
 import type { Run } from "../types";
+import { t } from "../words";
 
 const KINDS: Record<string, string> = {
   completed: "fine",
@@ -10,5 +11,6 @@ const KINDS: Record<string, string> = {
 
 export function OutcomeBadge({ run }: { run: Run }) {
   const outcome = run.settlement?.outcome ?? run.status;
-  return <span class={`badge ${KINDS[outcome] ?? ""}`}>{outcome}</span>;
+  const told = run.settlement ? t().outcomes[run.settlement.outcome] : t().statuses[run.status];
+  return <span class={`badge ${KINDS[outcome] ?? ""}`}>{told}</span>;
 }

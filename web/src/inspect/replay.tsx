@@ -2,9 +2,11 @@
 import { Pause, Play } from "lucide";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Reasoning } from "../chat/answer";
-import { seconds } from "../chat/figures";
 import { Markdown } from "../markdown/markdown";
 import { Icon } from "../ui/icon";
+import { t } from "../words";
+import { number } from "../words/count";
+import { seconds } from "../words/time";
 import type { RunLog } from "./log";
 import { lastBy, Words } from "./story";
 
@@ -30,10 +32,10 @@ export function Replay({ log }: { log: RunLog }) {
     setPlaying(!isPlaying);
   };
   return (
-    <section class="replay" aria-label="Replay" data-at={index + 1}>
-      <h2>Replay</h2>
+    <section class="replay" aria-label={t().replay} data-at={index + 1}>
+      <h2>{t().replay}</h2>
       <div class="controls">
-        <button type="button" class="round primary" aria-label={isPlaying ? "Pause" : "Play"} onClick={toggle}>
+        <button type="button" class="round primary" aria-label={isPlaying ? t().pause : t().play} onClick={toggle}>
           <Icon node={isPlaying ? Pause : Play} />
         </button>
         <input
@@ -42,25 +44,25 @@ export function Replay({ log }: { log: RunLog }) {
           max={log.length}
           step="1"
           value={shown}
-          aria-label="Time"
-          aria-valuetext={`${seconds(shown)} of ${seconds(log.length)}`}
+          aria-label={t().time}
+          aria-valuetext={t().timeOf(seconds(shown), seconds(log.length))}
           onInput={(event) => setTime(Number(event.currentTarget.value))}
         />
         <span class="clock">
           {seconds(shown)} / {seconds(log.length)}
         </span>
-        <select aria-label="Speed" value={speed} onChange={(event) => setSpeed(Number(event.currentTarget.value))}>
+        <select aria-label={t().speed} value={speed} onChange={(event) => setSpeed(Number(event.currentTarget.value))}>
           {SPEEDS.map((each) => (
             <option key={each} value={each}>
-              {each}×
+              {number(each, each < 1 ? 2 : 0)}×
             </option>
           ))}
         </select>
       </div>
-      <div class="screen" data-text={text} tabIndex={0} role="region" aria-label="The answer at that time">
+      <div class="screen" data-text={text} tabIndex={0} role="region" aria-label={t().answerThen}>
         {thoughts && <Reasoning text={thoughts} isGoingOn={isPlaying && !text} />}
         <Markdown text={text} isStreaming={isPlaying} />
-        {!text && !thoughts && <p class="note">Nothing had been said.</p>}
+        {!text && !thoughts && <p class="note">{t().nothingSaid}</p>}
       </div>
     </section>
   );

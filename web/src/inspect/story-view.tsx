@@ -1,6 +1,7 @@
 /** The run in time: how densely its words came, and each thing that happened, on one scale. */
 import { useMemo } from "preact/hooks";
-import { seconds } from "../chat/figures";
+import { t } from "../words";
+import { seconds } from "../words/time";
 import type { RunLog } from "./log";
 import { densityOf, type Moment, storyOf } from "./story";
 
@@ -9,17 +10,17 @@ const LONGEST = 200;
 
 export function Story({ log }: { log: RunLog }) {
   const version = log.version.value;
-  const story = useMemo(() => storyOf(log.events, log.at), [version]);
+  const story = useMemo(() => storyOf(log.events, log.at), [version, t()]);
   return (
-    <section aria-label="What happened">
-      <h2>In time</h2>
+    <section aria-label={t().whatHappened}>
+      <h2>{t().inTimeTitle}</h2>
       <Density log={log} />
       <ol class="story">
         {story.slice(0, LONGEST).map((moment) => (
           <Line key={moment.first} moment={moment} length={log.length} />
         ))}
       </ol>
-      {story.length > LONGEST && <p class="note">And {story.length - LONGEST} more: see every event below.</p>}
+      {story.length > LONGEST && <p class="note">{t().andMore(story.length - LONGEST)}</p>}
     </section>
   );
 }
@@ -30,7 +31,7 @@ function Density({ log }: { log: RunLog }) {
   const highest = Math.max(1, ...density);
   return (
     <figure class="density">
-      <svg viewBox={`0 0 ${PARTS} 40`} preserveAspectRatio="none" role="img" aria-label="How densely the words came">
+      <svg viewBox={`0 0 ${PARTS} 40`} preserveAspectRatio="none" role="img" aria-label={t().density}>
         {density.map(
           (count, part) =>
             count > 0 && (

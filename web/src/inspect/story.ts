@@ -1,5 +1,6 @@
 /** What happened in a run, as a short list: words that follow one another are one line. */
-import type { FeedEvent } from "../types";
+import type { FeedEvent, Outcome } from "../types";
+import { t } from "../words";
 
 export interface Moment {
   kind: "words" | "thoughts" | "tool" | "notice" | "usage" | "step" | "approval" | "start" | "end";
@@ -10,10 +11,10 @@ export interface Moment {
   first: number;
 }
 
-const JOINED: Record<string, [Moment["kind"], string]> = {
-  "text.delta": ["words", "Words"],
-  "reasoning.delta": ["thoughts", "Thoughts"],
-  "tool.delta": ["tool", "Writes a tool call"],
+const JOINED: Record<string, [Moment["kind"], "words" | "thoughts" | "writesCall"]> = {
+  "text.delta": ["words", "words"],
+  "reasoning.delta": ["thoughts", "thoughts"],
+  "tool.delta": ["tool", "writesCall"],
 };
 
 export function storyOf(events: FeedEvent[], at: number[]): Moment[] {
@@ -35,63 +36,77 @@ export function storyOf(events: FeedEvent[], at: number[]): Moment[] {
       size += length;
     } else {
       [joined, count, size] = [event.type, 1, length];
-      story.push({ kind: joins[0], label: joins[1], detail: "", from: time, to: time, first: index });
+      story.push({ kind: joins[0], label: t().story[joins[1]], detail: "", from: time, to: time, first: index });
     }
     const moment = story.at(-1)!;
     moment.to = time;
-    moment.detail = `${count.toLocaleString()} ${count === 1 ? "event" : "events"}, ${size.toLocaleString()} characters`;
+    moment.detail = t().eventsAndCharacters(count, size);
   });
   return story;
 }
 
 function told(event: FeedEvent): Pick<Moment, "kind" | "label" | "detail"> {
+  const { story } = t();
   switch (event.type) {
     case "run.started":
-      return { kind: "start", label: "Started", detail: event.model ?? "" };
+      return { kind: "start", label: story.started, detail: event.model ?? "" };
     case "tool.call":
-      return { kind: "tool", label: `Calls ${event.name}`, detail: event.arguments ?? "" };
+      return { kind: "tool", label: story.calls(event.name), detail: event.arguments ?? "" };
     case "tool.progress":
-      return { kind: "tool", label: "Tool goes on", detail: event.message ?? "" };
+      return { kind: "tool", label: story.toolGoesOn, detail: event.message ?? "" };
     case "tool.result":
       return {
         kind: "tool",
-        label: event.is_error ? "Tool failed" : "Tool answered",
+        label: event.is_error ? story.toolFailed : story.toolAnswered,
         detail: String(event.output ?? ""),
       };
     case "notice":
-      return { kind: "notice", label: NOTICES[event.code] ?? event.code, detail: event.message ?? "" };
+      return { kind: "notice", label: noticed(event.code), detail: event.message ?? "" };
     case "usage":
       return {
         kind: "usage",
-        label: "Counted",
-        detail: `${event.input_tokens} tokens in, ${event.output_tokens} out (${event.source})`,
+        label: story.counted,
+        detail: `${t().tokensInOut(event.input_tokens, event.output_tokens)} (${event.source})`,
       };
     case "step.started":
-      return { kind: "step", label: `Step ${event.step}`, detail: "asks the model" };
+      return { kind: "step", label: story.step(event.step), detail: story.asksModel };
     case "step.finished":
       return {
         kind: "step",
-        label: `Step ${event.step} done`,
-        detail: event.seconds ? `${event.seconds.toFixed(1)} s` : "",
+        label: story.stepDone(event.step),
+        detail: event.seconds ? t().seconds(event.seconds, 1) : "",
       };
     case "approval.requested":
-      return { kind: "approval", label: "Waits for a person", detail: event.tool ?? "" };
+      return { kind: "approval", label: story.waitsForPerson, detail: event.tool ?? "" };
     case "approval.decided":
-      return { kind: "approval", label: `A person said: ${event.decision}`, detail: event.note ?? "" };
+      return { kind: "approval", label: story.personSaid(decided(event.decision)), detail: event.note ?? "" };
     case "run.steered":
-      return { kind: "approval", label: "Steered", detail: event.text ?? "" };
+      return { kind: "approval", label: story.steered, detail: event.text ?? "" };
     case "run.settled":
-      return { kind: "end", label: "Settled", detail: event.settlement?.outcome ?? "" };
+      return { kind: "end", label: story.settled, detail: ended(event.settlement?.outcome) };
     default:
       return { kind: "notice", label: event.type, detail: "" };
   }
 }
 
-const NOTICES: Record<string, string> = {
-  retry: "Asked again",
-  fallback: "Another model answers",
-  waiting: "Waited for room",
+const NOTICES: Record<string, "askedAgain" | "otherAnswers" | "waitedForRoom"> = {
+  retry: "askedAgain",
+  fallback: "otherAnswers",
+  waiting: "waitedForRoom",
 };
+
+function noticed(code: string): string {
+  const known = NOTICES[code];
+  return known ? t().story[known] : code;
+}
+
+function decided(decision: "allow" | "deny"): string {
+  return t().decisions[decision] ?? decision;
+}
+
+function ended(outcome: Outcome | undefined): string {
+  return outcome ? t().outcomes[outcome] : "";
+}
 
 /** How many events with words came in each of so many equal parts of the run. */
 export function densityOf(events: FeedEvent[], at: number[], length: number, parts: number): number[] {

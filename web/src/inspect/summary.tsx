@@ -1,7 +1,9 @@
 /** A run in a few figures, how it ended and why, and the receipt of its stop. */
-import { seconds } from "../chat/figures";
 import { tellOutcome } from "../chat/outcome";
 import type { Run, Settlement } from "../types";
+import { t } from "../words";
+import { clock, moment, number } from "../words/count";
+import { seconds } from "../words/time";
 import type { RunLog } from "./log";
 import { OutcomeBadge } from "./outcome-badge";
 
@@ -9,7 +11,7 @@ export function Summary({ run, log }: { run: Run; log: RunLog }) {
   const { settlement } = run;
   const told = tellOutcome(settlement?.outcome ?? null, settlement);
   return (
-    <section aria-label="Summary">
+    <section aria-label={t().summary}>
       <div class="run-title">
         <OutcomeBadge run={run} />
         <h2>{run.model}</h2>
@@ -31,8 +33,8 @@ export function Summary({ run, log }: { run: Run; log: RunLog }) {
       </dl>
       {settlement?.receipt && <Receipt receipt={settlement.receipt} />}
       {run.session_id && run.kind !== "pane" && (
-        <a class="link" href={`/s/${run.session_id}`}>
-          Open its session
+        <a class="link" href={`/s/${run.session_id}${run.message_id ? `#${run.message_id}` : ""}`}>
+          {t().openSession}
         </a>
       )}
     </section>
@@ -47,27 +49,24 @@ function facts(run: Run, log: RunLog): [string, string][] {
     ({ type }) => type === "text.delta" || type === "reasoning.delta" || type === "tool.delta",
   );
   const found: [string, string | null | undefined | false][] = [
-    [
-      "Started",
-      started_at && new Date(started_at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" }),
-    ],
-    ["Waited in the queue", waited > 0 && seconds(waited)],
-    ["First word", first >= 0 && log.at[first] !== undefined && seconds(log.at[first])],
-    ["Took", took !== null && seconds(took)],
-    ["Tokens", settlement && usage(settlement)],
-    ["Events", run.seq ? run.seq.toLocaleString() : ""],
-    ["Ended by", settlement?.by],
-    ["Finish reason", settlement?.finish_reason],
-    ["Error", settlement?.error?.code],
-    ["Answered by", settlement?.answered_by],
-    ["Lifetime", run.lifetime],
-    ["Kind", run.kind],
+    [t().facts.started, started_at && moment(started_at)],
+    [t().facts.waited, waited > 0 && seconds(waited)],
+    [t().firstWordTitle, first >= 0 && log.at[first] !== undefined && seconds(log.at[first])],
+    [t().facts.took, took !== null && seconds(took)],
+    [t().tokensTitle, settlement && usage(settlement)],
+    [t().events, run.seq ? number(run.seq) : ""],
+    [t().facts.endedBy, settlement?.by],
+    [t().facts.finishReason, settlement?.finish_reason],
+    [t().error, settlement?.error?.code],
+    [t().facts.answeredBy, settlement?.answered_by],
+    [t().facts.lifetime, run.lifetime],
+    [t().kind, run.kind],
   ];
   return found.filter((fact): fact is [string, string] => Boolean(fact[1]));
 }
 
 function usage({ usage: { input_tokens, output_tokens, source } }: Settlement): string {
-  return `${source === "estimated" ? "≈ " : ""}${input_tokens.toLocaleString()} in, ${output_tokens.toLocaleString()} out`;
+  return (source === "estimated" ? "≈ " : "") + t().inAndOut(number(input_tokens), number(output_tokens));
 }
 
 /** The three moments of a stop: asked for, the upstream closed, and written down. */
@@ -75,22 +74,22 @@ function Receipt({ receipt }: { receipt: NonNullable<Settlement["receipt"]> }) {
   const asked = Date.parse(receipt.stop_requested_at);
   const after = (time: string | null) => {
     const passed = time ? Date.parse(time) - asked : null;
-    return passed === null ? "never seen" : passed < 1 ? "within 1 ms" : `${seconds(passed)} later`;
+    return passed === null ? t().neverSeen : passed < 1 ? t().withinMillisecond : t().later(seconds(passed));
   };
   return (
     <div class="receipt">
-      <h3>Receipt of the stop</h3>
+      <h3>{t().receipt}</h3>
       <ol>
         <li>
-          <strong>Stop asked for</strong>
-          <span>{new Date(asked).toLocaleTimeString(undefined, { timeStyle: "medium" })}</span>
+          <strong>{t().stopAsked}</strong>
+          <span>{clock(asked)}</span>
         </li>
         <li>
-          <strong>Upstream closed</strong>
+          <strong>{t().upstreamClosed}</strong>
           <span>{after(receipt.upstream_closed_at)}</span>
         </li>
         <li>
-          <strong>Settled and saved</strong>
+          <strong>{t().settledAndSaved}</strong>
           <span>{after(receipt.settled_at)}</span>
         </li>
       </ol>

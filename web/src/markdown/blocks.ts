@@ -54,11 +54,28 @@ export class Blocks {
     if (fence && !closes(source, fence[1]!)) return [openCode(source, fence)];
     if (source.length > LONGEST_BLOCK) return [plain(source)];
     try {
-      return marked.lexer(source);
+      return marked.lexer(source).map((token) => (isTooDeep(token) ? plain(token.raw) : token));
     } catch {
       return [plain(source)]; // a text that the lexer gives up on is still a text
     }
   }
+}
+
+/** Deeper than anything that a person reads. What goes further would be drawn until the stack is full. */
+const DEEPEST = 24;
+
+function isTooDeep(token: Token): boolean {
+  let level: Token[] = [token];
+  for (let depth = 0; level.length; depth++) {
+    if (depth > DEEPEST) return true;
+    level = level.flatMap(within);
+  }
+  return false;
+}
+
+function within(token: Token): Token[] {
+  const { tokens = [], items = [] } = token as { tokens?: Token[]; items?: Token[] };
+  return items.length ? items : tokens;
 }
 
 /** The place of the last block that is more than white space: whatever stands before it is settled. */

@@ -2,6 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { CopyButton } from "../ui/copy";
+import { t } from "../words";
 
 /** More than this is shown without colours: a reader who scrolls must not wait for them. */
 const LONGEST = 50_000;
@@ -18,8 +19,8 @@ export function CodeBlock({ text, language, isOpen }: CodeProps) {
   return (
     <figure class="code">
       <figcaption>
-        <span>{name || "text"}</span>
-        <CopyButton text={text} label="Copy code" />
+        <span>{name || t().plainText}</span>
+        <CopyButton text={text} label={t().copyCode} />
       </figcaption>
       <pre tabIndex={0} dir="ltr">
         <code>{coloured ?? text}</code>

@@ -5,6 +5,7 @@
 import type { Token, Tokens } from "marked";
 import { Component, type ComponentChildren } from "preact";
 import { useMemo } from "preact/hooks";
+import { t } from "../words";
 import { Blocks } from "./blocks";
 import { CodeBlock } from "./code";
 import { decodeEntities } from "./entities";
@@ -16,7 +17,23 @@ interface MarkdownProps {
   isStreaming?: boolean;
 }
 
-export function Markdown({ text, isStreaming = false }: MarkdownProps) {
+/** Draws an answer's words. Those that cannot be drawn are shown as they were written: one text never takes the page along. */
+export class Markdown extends Component<MarkdownProps, { isBeyondUs: boolean }> {
+  override state = { isBeyondUs: false };
+  override componentDidCatch(): void {
+    this.setState({ isBeyondUs: true });
+  }
+  override render() {
+    if (!this.state.isBeyondUs) return <Drawn {...this.props} />;
+    return (
+      <div class="markdown as-written" dir="auto">
+        {this.props.text}
+      </div>
+    );
+  }
+}
+
+function Drawn({ text, isStreaming = false }: MarkdownProps) {
   const blocks = useMemo(() => new Blocks(), []);
   const tokens = isStreaming ? blocks.read(text) : blocks.finish(text);
   return (
@@ -74,7 +91,9 @@ function renderBlock(token: Token): ComponentChildren {
       if ((token as { isPlain?: boolean }).isPlain) return <p class="as-written">{token.text}</p>;
       return "tokens" in token && token.tokens ? <>{inlines(token.tokens)}</> : <>{decodeEntities(token.text)}</>;
     case "checkbox":
-      return <input type="checkbox" disabled checked={token.checked} aria-label={token.checked ? "done" : "to do"} />;
+      return (
+        <input type="checkbox" disabled checked={token.checked} aria-label={token.checked ? t().done : t().toDo} />
+      );
     case "space":
     case "def":
       return null;
@@ -98,7 +117,7 @@ function renderTable(table: Tokens.Table): ComponentChildren {
     children: inlines(tokens),
   });
   return (
-    <div class="table" tabIndex={0} role="group" aria-label="Table">
+    <div class="table" tabIndex={0} role="group" aria-label={t().table}>
       <table dir="auto">
         <thead>
           <tr>

@@ -2,6 +2,7 @@
 import { Image } from "lucide";
 import { useState } from "preact/hooks";
 import { Icon } from "../ui/icon";
+import { t } from "../words";
 
 const INLINE = /^data:image\/(?:png|jpeg|gif|webp);base64,/i;
 
@@ -9,13 +10,13 @@ export function Picture({ href, alt }: { href: string; alt: string }) {
   const [isWanted, setWanted] = useState(false);
   const host = hostOf(href);
   if (INLINE.test(href)) return <img src={href} alt={alt} loading="lazy" decoding="async" />;
-  if (!host) return <span class="picture-blocked">{alt || "picture"}</span>;
+  if (!host) return <span class="picture-blocked">{alt || t().picture}</span>;
   if (isWanted) return <img src={href} alt={alt} referrerpolicy="no-referrer" loading="lazy" decoding="async" />;
   return (
     <button type="button" class="picture-consent" onClick={() => setWanted(true)}>
       <Icon node={Image} />
       <span>
-        {alt && <strong>{alt}</strong>} Load picture from {host}
+        {alt && <strong>{alt}</strong>} {t().loadPicture(host)}
       </span>
     </button>
   );

@@ -5,6 +5,7 @@ import { ModelDialog } from "../chat/model-picker";
 import { models } from "../state/models";
 import { complain } from "../state/toasts";
 import { Icon } from "../ui/icon";
+import { t } from "../words";
 import { change, type ServerSettings, tellSource } from "./state";
 
 const isOpen = ({ editable }: ServerSettings, source: string) => editable && (source === "ui" || source === "default");
@@ -15,18 +16,18 @@ export function DefaultModel({ settings }: { settings: ServerSettings }) {
   const set = (default_model: string | null) => change({ default_model }).catch(complain);
   return (
     <section aria-labelledby="default-model">
-      <h2 id="default-model">Default model</h2>
+      <h2 id="default-model">{t().defaultModel}</h2>
       <div class="line">
-        <strong>{settings.default_model ?? models.value.default ?? "None"}</strong>
-        <span class="badge">{settings.default_model ? `set ${tellSource(source)}` : "chosen by the server"}</span>
+        <strong>{settings.default_model ?? models.value.default ?? t().none}</strong>
+        <span class="badge">{settings.default_model ? t().setFrom[source] : t().chosenByServer}</span>
         {isOpen(settings, source) && (
           <>
             <button type="button" class="small" onClick={() => setChoosing(true)}>
-              Choose
+              {t().choose}
             </button>
             {settings.default_model && (
               <button type="button" class="small quiet" onClick={() => set(null)}>
-                Take it back
+                {t().takeBack}
               </button>
             )}
           </>
@@ -34,7 +35,7 @@ export function DefaultModel({ settings }: { settings: ServerSettings }) {
       </div>
       {isChoosing && (
         <ModelDialog
-          title="Default model"
+          title={t().defaultModel}
           chosen={settings.default_model}
           onChoose={set}
           onClose={() => setChoosing(false)}
@@ -53,8 +54,8 @@ export function Fallbacks({ settings }: { settings: ServerSettings }) {
   const save = (fallbacks: Record<string, string>) => change({ fallbacks }).catch(complain);
   return (
     <section aria-labelledby="fallbacks">
-      <h2 id="fallbacks">Fallbacks</h2>
-      <p class="note">Where a model cannot answer, another does, and the answer says so.</p>
+      <h2 id="fallbacks">{t().fallbacks}</h2>
+      <p class="note">{t().fallbacksNote}</p>
       <ul class="cards">
         {pairs.map(([one, other]) => (
           <li key={one}>
@@ -66,7 +67,7 @@ export function Fallbacks({ settings }: { settings: ServerSettings }) {
               <button
                 type="button"
                 class="quiet icon-button"
-                aria-label={`Remove the fallback of ${one}`}
+                aria-label={t().removeFallback(one)}
                 onClick={() => save(Object.fromEntries(pairs.filter(([each]) => each !== one)))}
               >
                 <Icon node={X} size={16} />
@@ -77,13 +78,13 @@ export function Fallbacks({ settings }: { settings: ServerSettings }) {
       </ul>
       {canChange && (
         <button type="button" onClick={() => setStep("from")}>
-          <Icon node={Plus} size={16} /> Add a fallback
+          <Icon node={Plus} size={16} /> {t().addFallback}
         </button>
       )}
       {step === "from" && (
         <ModelDialog
           key="from"
-          title="Where this model cannot answer"
+          title={t().whereCannot}
           chosen={null}
           onChoose={(model) => {
             setFrom(model);
@@ -95,7 +96,7 @@ export function Fallbacks({ settings }: { settings: ServerSettings }) {
       {step === "to" && (
         <ModelDialog
           key="to"
-          title={`Instead of ${from}`}
+          title={t().insteadOf(from ?? "")}
           chosen={null}
           onChoose={(model) => save({ ...settings.fallbacks, [from!]: model })}
           onClose={() => setStep(null)}

@@ -5,6 +5,7 @@ import { models } from "../state/models";
 import { complain, toast } from "../state/toasts";
 import { Dialog } from "../ui/dialog";
 import { Icon } from "../ui/icon";
+import { t } from "../words";
 import { type Provider, replaceProvider, type ServerSettings, tellSource } from "./state";
 
 export function Providers({ settings }: { settings: ServerSettings }) {
@@ -12,14 +13,14 @@ export function Providers({ settings }: { settings: ServerSettings }) {
   const remove = async ({ name }: Provider) => {
     try {
       await replaceProvider(name, null);
-      toast(`${name} was removed, and its key with it.`);
+      toast(t().providerRemoved(name));
     } catch (error) {
       complain(error);
     }
   };
   return (
     <section aria-labelledby="providers">
-      <h2 id="providers">Providers</h2>
+      <h2 id="providers">{t().providers}</h2>
       <ul class="cards">
         {settings.providers.map((provider) => (
           <li key={provider.name} data-provider={provider.name}>
@@ -31,7 +32,7 @@ export function Providers({ settings }: { settings: ServerSettings }) {
             <span class="ends">
               {KEYED.has(provider.dialect) && (
                 <span class={`badge ${provider.key_set ? "fine" : ""}`}>
-                  <Icon node={KeyRound} size={12} /> {provider.key_set ? "key set" : "no key"}
+                  <Icon node={KeyRound} size={12} /> {provider.key_set ? t().keySet : t().noKey}
                 </span>
               )}
               <span class="badge">{tellSource(provider.source)}</span>
@@ -40,8 +41,8 @@ export function Providers({ settings }: { settings: ServerSettings }) {
                   <button
                     type="button"
                     class="quiet icon-button"
-                    aria-label={`Change ${provider.name}`}
-                    title="Change"
+                    aria-label={t().changeProvider(provider.name)}
+                    title={t().change}
                     onClick={() => setEdited(provider)}
                   >
                     <Icon node={Pencil} size={16} />
@@ -49,8 +50,8 @@ export function Providers({ settings }: { settings: ServerSettings }) {
                   <button
                     type="button"
                     class="quiet icon-button"
-                    aria-label={`Remove ${provider.name}`}
-                    title="Remove"
+                    aria-label={t().removeProvider(provider.name)}
+                    title={t().remove}
                     onClick={() => remove(provider)}
                   >
                     <Icon node={Trash2} size={16} />
@@ -63,7 +64,7 @@ export function Providers({ settings }: { settings: ServerSettings }) {
       </ul>
       {settings.editable && (
         <button type="button" onClick={() => setEdited("new")}>
-          <Icon node={Plus} size={16} /> Add a provider
+          <Icon node={Plus} size={16} /> {t().addProvider}
         </button>
       )}
       {edited && <ProviderDialog provider={edited === "new" ? null : edited} onClose={() => setEdited(null)} />}
@@ -78,21 +79,22 @@ const KEYED = new Set(["openai", "anthropic"]);
 function Standing({ name }: { name: string }) {
   const known = models.value.providers.find((each) => each.name === name);
   if (!known || known.ok) return null;
-  return <span class="badge warning">no answer when last asked</span>;
+  return <span class="badge warning">{t().noAnswerLast}</span>;
 }
 
 function described({ dialect, profile, base_url, models: listed, max_runs }: Provider): string {
   const parts = [
     profile ?? dialect,
     base_url,
-    listed && `${listed.length} ${listed.length === 1 ? "model" : "models"} listed`,
-    max_runs > 0 && `at most ${max_runs} at once`,
+    listed && t().modelsListed(listed.length),
+    max_runs > 0 && t().atMostAtOnce(max_runs),
   ];
   return parts.filter(Boolean).join(" · ");
 }
 
-const KINDS: [string, string, string | null][] = [
-  ["OpenAI's dialect (any server)", "openai", null],
+/** Names are the same in every language; the first has none. */
+const KINDS: [string | null, string, string | null][] = [
+  [null, "openai", null],
   ["OpenAI", "openai", "openai"],
   ["Anthropic", "anthropic", null],
   ["OpenRouter", "openai", "openrouter"],
@@ -134,57 +136,60 @@ function ProviderDialog({ provider, onClose }: { provider: Provider | null; onCl
     }
   };
   return (
-    <Dialog title={provider ? `Change ${provider.name}` : "Add a provider"} onClose={onClose}>
+    <Dialog title={provider ? t().changeProvider(provider.name) : t().addProvider} onClose={onClose}>
       <form onSubmit={save} autocomplete="off">
         <div class="fields">
           <label>
-            Kind
+            {t().kind}
             <select name="kind" defaultValue={Math.max(0, kind)}>
               {KINDS.map(([label], index) => (
-                <option key={label} value={index} selected={index === Math.max(0, kind)}>
-                  {label}
+                <option key={index} value={index} selected={index === Math.max(0, kind)}>
+                  {label ?? t().anyServer}
                 </option>
               ))}
             </select>
           </label>
           <label>
-            Name
-            <input name="name" type="text" required defaultValue={provider?.name} placeholder="mine" />
+            {t().name}
+            <input name="name" type="text" required defaultValue={provider?.name} placeholder={t().nameExample} />
           </label>
         </div>
         <label>
-          Address
+          {t().address}
           <input
             name="base_url"
             type="url"
             defaultValue={provider?.base_url ?? ""}
-            placeholder="https://example.org/v1 (empty: the kind's own)"
+            placeholder={t().addressHint("https://example.org/v1")}
           />
         </label>
         <label>
-          Key
+          {t().key}
           <input
             name="key"
             type="password"
             autocomplete="new-password"
             spellcheck={false}
-            placeholder={
-              provider?.key_set ? "There is one. Leave this empty to keep it." : "Written here, never shown again"
-            }
+            placeholder={provider?.key_set ? t().keyKept : t().keyWritten}
           />
         </label>
         {provider?.key_set && (
           <label class="check">
-            <input type="checkbox" name="no_key" /> Forget the key that is there
+            <input type="checkbox" name="no_key" /> {t().forgetKey}
           </label>
         )}
         <div class="fields">
           <label>
-            Models (empty: ask the provider)
-            <input name="models" type="text" defaultValue={provider?.models?.join(", ")} placeholder="one, another" />
+            {t().modelsAsked}
+            <input
+              name="models"
+              type="text"
+              defaultValue={provider?.models?.join(", ")}
+              placeholder={t().modelsExample}
+            />
           </label>
           <label>
-            Answers at once (0: no limit)
+            {t().atOnce}
             <input name="max_runs" type="number" min="0" defaultValue={String(provider?.max_runs ?? 0)} />
           </label>
         </div>
@@ -193,7 +198,7 @@ function ProviderDialog({ provider, onClose }: { provider: Provider | null; onCl
         </p>
         <footer>
           <button type="submit" class="primary" disabled={isSaving}>
-            Save
+            {t().save}
           </button>
         </footer>
       </form>

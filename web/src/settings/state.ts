@@ -2,6 +2,7 @@
 import { signal } from "@preact/signals";
 import { call } from "../api";
 import { loadModels } from "../state/models";
+import { t } from "../words";
 
 export type Source = "flag" | "env" | "file" | "ui" | "default" | "found";
 
@@ -71,15 +72,6 @@ function asChange({ name, dialect, profile, base_url, models, max_runs }: Provid
   return { name, dialect, profile, base_url: base_url ?? "", models, max_runs };
 }
 
-const SOURCES: Record<Source, string> = {
-  flag: "by a flag",
-  env: "by the environment",
-  file: "in the settings file",
-  ui: "here",
-  default: "built in",
-  found: "found on this machine",
-};
-
 export function tellSource(source: Source): string {
-  return SOURCES[source] ?? source;
+  return t().sources[source] ?? source;
 }

@@ -3,6 +3,7 @@ import { effect, signal, untracked } from "@preact/signals";
 import { ApiError, api, type IfBusy, isAway, key, Unreachable } from "../api";
 import { navigate, place } from "../router";
 import type { Content, Session } from "../types";
+import { t } from "../words";
 import { modelForNew, rememberModel } from "./models";
 import { loadSessions, noteSession } from "./sessions";
 import { complain, toast } from "./toasts";
@@ -39,6 +40,8 @@ function show(id: string | null): void {
 interface Sent {
   isTaken: boolean;
   place: string | null;
+  /** Why it was not taken, where that is told beside it and not in passing. */
+  why?: string;
 }
 
 /** Send a message: in the session that is shown, or in a new one. */
@@ -47,34 +50,32 @@ export async function sendMessage(input: Content, ifBusy: IfBusy = "reject"): Pr
   try {
     const transcript = current.value ?? (await begin());
     place = transcript.id;
-    transcript.sending.value = input;
+    transcript.send(input);
     try {
       transcript.noteSent(await api.start(transcript.id, input, { if_busy: ifBusy }));
     } catch (error) {
-      transcript.sending.value = null;
+      transcript.send(null);
       throw error;
     }
     loadSessions();
     return { isTaken: true, place };
   } catch (error) {
-    if (error instanceof Unreachable)
-      toast("The server cannot be reached. Your message is still here.", { kind: "bad" });
+    if (error instanceof Unreachable) toast(t().notSent, { kind: "bad" });
     else complain(error);
     return { isTaken: false, place };
   }
 }
 
-/** Put a message into the agent that is at work. Where it takes none, why is said. */
+/** Put a message into the agent that is at work. Where it takes none, `why` says so. */
 export async function steerRun(input: string): Promise<Sent> {
   const live = current.value?.live.value;
   const place = current.value?.id ?? null;
   try {
-    if (!live) throw new Error("The answer has just ended. Send it as a new message.");
+    if (!live) throw new Error(t().justEnded);
     await api.steer(live.id, input);
     return { isTaken: true, place };
   } catch (error) {
-    complain(error);
-    return { isTaken: false, place };
+    return { isTaken: false, place, why: t().notSteered((error as Error).message) };
   }
 }
 
@@ -123,7 +124,7 @@ export const forkAt = (messageId: string) =>
     const session = await api.fork(it.id, messageId);
     await loadSessions();
     navigate(`/s/${session.id}`);
-    toast("This is a copy up to that message. The session it came from is as it was.");
+    toast(t().forked);
   });
 
 /** Choose the model of the session that is shown, or of the next one. */

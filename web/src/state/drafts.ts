@@ -2,7 +2,15 @@
 import { signal } from "@preact/signals";
 
 /** A message that was not taken, on its way back to the box of the session that it was for. */
-export const returned = signal<{ session: string | null; text: string; pictures: string[] } | null>(null);
+export const returned = signal<Returned | null>(null);
+
+interface Returned {
+  session: string | null;
+  text: string;
+  pictures: string[];
+  /** What there is to say of it, where one types. */
+  why: string;
+}
 
 const place = (session: string | null) => `holdfast.draft.${session ?? "new"}`;
 
@@ -15,7 +23,7 @@ export function keepDraft(session: string | null, text: string): void {
   else localStorage.removeItem(place(session));
 }
 
-export function giveBack(session: string | null, text: string, pictures: string[]): void {
+export function giveBack(session: string | null, text: string, pictures: string[], why = ""): void {
   keepDraft(session, text);
-  returned.value = { session, text, pictures };
+  returned.value = { session, text, pictures, why };
 }

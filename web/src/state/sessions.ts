@@ -2,6 +2,7 @@
 import { effect, signal } from "@preact/signals";
 import { api, isAway, key } from "../api";
 import type { ListedSession } from "../types";
+import { t } from "../words";
 import { toast } from "./toasts";
 
 export const sessions = signal<ListedSession[]>([]);
@@ -63,16 +64,16 @@ export async function setPinned(id: string, pinned: boolean): Promise<void> {
 
 /** Take a session off the list now and delete it in a few seconds, unless someone wants it back. */
 export function removeWithUndo(id: string, onUndo: () => void = () => {}): void {
-  const title = sessions.value.find((each) => each.id === id)?.title || "Untitled";
+  const title = sessions.value.find((each) => each.id === id)?.title || t().untitled;
   sessions.value = sessions.value.filter((each) => each.id !== id);
   leaving.set(
     id,
     setTimeout(() => finish(id), UNDO),
   );
-  toast(`Deleted “${title}”`, {
+  toast(t().deleted(title), {
     lasts: UNDO,
     action: {
-      label: "Undo",
+      label: t().undo,
       run: () => {
         clearTimeout(leaving.get(id));
         leaving.delete(id);
@@ -88,7 +89,7 @@ async function finish(id: string, keepalive = false): Promise<void> {
   try {
     await api.deleteSession(id, keepalive);
   } catch (error) {
-    toast(`It could not be deleted: ${(error as Error).message}`, { kind: "bad" });
+    toast(t().notDeleted((error as Error).message), { kind: "bad" });
   }
   leaving.delete(id);
 }

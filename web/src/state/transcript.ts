@@ -7,7 +7,7 @@
 import { batch, computed, effect, signal } from "@preact/signals";
 import { ApiError, api } from "../api";
 import { losses, watch } from "../connection";
-import type { FeedEvent, Message, OpenSession, Queued, Run, Session, Settlement } from "../types";
+import type { Content, FeedEvent, Message, OpenSession, Queued, Run, Session, Settlement } from "../types";
 import { LiveRun } from "./live";
 import { loadSessions, noteSession } from "./sessions";
 
@@ -20,6 +20,12 @@ export interface Ending {
   settlement: Settlement;
 }
 
+/** What is being sent, and what was there before: what tells of it may come before the answer that it was taken. */
+interface Sending {
+  content: Content;
+  before: ReadonlySet<string>;
+}
+
 export type Loading = "loading" | "ready" | "missing" | "failed";
 
 export class Transcript {
@@ -30,14 +36,15 @@ export class Transcript {
   readonly live = signal<LiveRun | null>(null);
   readonly queued = signal<Queued[]>([]);
   readonly endings = signal<ReadonlyMap<string, Ending>>(new Map());
-  /** What this tab has sent and the feed has not yet told. */
-  readonly sending = signal<Message["content"]>(null);
+  /** What this tab has sent and nothing has told of yet. */
+  readonly sending = computed(() => this.#sending.value?.content ?? null);
   /** The run that ended last, of those that this tab has seen going on or has started. */
   readonly ended = signal<Ending | null>(null);
   readonly isRunning = computed(() => this.live.value !== null);
   /** The last message of the branch that is shown. */
   readonly head = computed(() => this.messages.value.at(-1) ?? null);
 
+  readonly #sending = signal<Sending | null>(null);
   #n = 0;
   #sent: Run | null = null;
   #unwatch: () => void = () => {};
@@ -77,6 +84,12 @@ export class Transcript {
     }
   }
 
+  /** Show a message while it is being sent; null where it was not taken. */
+  send(content: Content | null): void {
+    const before = [...this.messages.value.map(({ id }) => id), ...this.queued.value.map(({ run_id }) => run_id)];
+    this.#sending.value = content === null ? null : { content, before: new Set(before) };
+  }
+
   /** The run that answers what was sent. It can be over before the page has been told of its beginning. */
   noteSent(run: Run): void {
     this.#sent = run;
@@ -86,13 +99,23 @@ export class Transcript {
   /** What was sent is no longer on its way once it is on the page or in the queue, however it came there. */
   #findSent(): void {
     const run = this.#sent;
-    if (!run) return;
-    const isSaid = this.messages.value.some(({ id }) => id === run.parent_id);
-    if (isSaid || this.queued.value.some(({ run_id }) => run_id === run.id)) this.sending.value = null;
-    const ending = this.endings.value.get(run.id);
+    if (this.#isTold(run)) this.#sending.value = null;
+    const ending = run && this.endings.value.get(run.id);
     if (!ending) return;
     this.ended.value = ending;
     this.#sent = null;
+  }
+
+  #isTold(run: Run | null): boolean {
+    const sending = this.#sending.value;
+    if (!sending) return false;
+    const isIt = (id: string, content: Message["content"]) =>
+      !sending.before.has(id) && JSON.stringify(content) === JSON.stringify(sending.content);
+    return (
+      this.messages.value.some(
+        ({ id, role, content }) => id === run?.parent_id || (role === "user" && isIt(id, content)),
+      ) || this.queued.value.some(({ run_id, input }) => run_id === run?.id || isIt(run_id, input))
+    );
   }
 
   /** Look again: once for all that has just come, and never in a hurry. */
@@ -173,7 +196,7 @@ export class Transcript {
     const instead = shown[parent + 1];
     const known = instead?.role === message.role ? (instead.siblings ?? [instead.id]) : this.#replaced(message);
     this.messages.value = [...shown.slice(0, parent + 1), { ...message, siblings: [...known, message.id] }];
-    if (message.role === "user") this.sending.value = null;
+    this.#findSent();
     if (!this.session.value?.title) loadSessions();
   }
 
@@ -194,7 +217,7 @@ export class Transcript {
     };
     const others = this.queued.value.filter((each) => each.run_id !== item.run_id);
     this.queued.value = [...others, item].sort((a, b) => a.n - b.n);
-    if (entry.type === "run.queued") this.sending.value = null;
+    this.#findSent();
   }
 
   #start(entry: FeedEvent): void {

@@ -2,6 +2,7 @@
 import { Check, Copy } from "lucide";
 import { useState } from "preact/hooks";
 import { complain } from "../state/toasts";
+import { t } from "../words";
 import { Icon } from "./icon";
 
 export function CopyButton({ text, label }: { text: string; label: string }) {
@@ -16,7 +17,13 @@ export function CopyButton({ text, label }: { text: string; label: string }) {
     }
   };
   return (
-    <button type="button" class="quiet icon-button" onClick={copy} title={label} aria-label={isDone ? "Copied" : label}>
+    <button
+      type="button"
+      class="quiet icon-button"
+      onClick={copy}
+      title={label}
+      aria-label={isDone ? t().copied : label}
+    >
       <Icon node={isDone ? Check : Copy} size={16} />
     </button>
   );
@@ -31,5 +38,5 @@ export async function copyText(text: string): Promise<void> {
   area.select();
   const isDone = document.execCommand("copy");
   area.remove();
-  if (!isDone) throw new Error("The browser did not let this page copy.");
+  if (!isDone) throw new Error(t().notCopied);
 }

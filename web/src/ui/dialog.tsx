@@ -2,6 +2,7 @@
 import { X } from "lucide";
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef } from "preact/hooks";
+import { t } from "../words";
 import { Icon } from "./icon";
 
 interface DialogProps {
@@ -33,7 +34,12 @@ export function Dialog({ title, onClose, children, class: name = "", isRequired 
       <header>
         <h2 id={id}>{title}</h2>
         {!isRequired && (
-          <button type="button" class="quiet icon-button" aria-label="Close" onClick={() => dialog.current!.close()}>
+          <button
+            type="button"
+            class="quiet icon-button"
+            aria-label={t().close}
+            onClick={() => dialog.current!.close()}
+          >
             <Icon node={X} />
           </button>
         )}

@@ -70,8 +70,9 @@ export function placeBeside(popover: HTMLElement, anchor: HTMLElement): void {
   const at = anchor.getBoundingClientRect();
   const { offsetWidth: width, offsetHeight: height } = popover;
   const below = at.bottom + gap + height <= innerHeight;
-  const left = at.left + width + gap <= innerWidth ? at.left : at.right - width;
-  popover.style.left = `${Math.max(gap, left)}px`;
+  const [fromLeft, fromRight] = [at.left, at.right - width];
+  const left = document.documentElement.dir === "rtl" ? (fromRight >= gap ? fromRight : fromLeft) : fromLeft;
+  popover.style.left = `${Math.max(gap, left + width + gap <= innerWidth ? left : fromRight)}px`;
   popover.style.top = `${below ? at.bottom + gap : Math.max(gap, at.top - gap - height)}px`;
 }
 

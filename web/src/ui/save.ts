@@ -1,12 +1,13 @@
 /** Saves files to the reader's disk. */
 import { authorization } from "../api";
 import { complain } from "../state/toasts";
+import { t } from "../words";
 
 /** Save what a path answers. It is fetched here, because a link could not send the key. */
 export async function saveFrom(path: string, name: string): Promise<void> {
   try {
     const response = await fetch(path, { headers: authorization() });
-    if (!response.ok) throw new Error(`The server answered ${response.status}.`);
+    if (!response.ok) throw new Error(t().answered(response.status));
     save(name, await response.blob());
   } catch (error) {
     complain(error);

@@ -1,5 +1,6 @@
 import { PanelLeft } from "lucide";
 import { isSidebarHidden, isSidebarOpen, setSidebarHidden } from "../state/preferences";
+import { t } from "../words";
 import { Icon } from "./icon";
 
 /** Opens the list of sessions: a drawer on a phone, a column on anything wider. */
@@ -9,7 +10,7 @@ export function SidebarButton() {
     else setSidebarHidden(!isSidebarHidden.value);
   };
   return (
-    <button type="button" class="quiet icon-button" aria-label="Sessions" title="Sessions" onClick={toggle}>
+    <button type="button" class="quiet icon-button" aria-label={t().sessions} title={t().sessions} onClick={toggle}>
       <Icon node={PanelLeft} />
     </button>
   );

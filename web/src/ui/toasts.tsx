@@ -1,5 +1,6 @@
 import { X } from "lucide";
 import { dismiss, toasts } from "../state/toasts";
+import { t } from "../words";
 import { Icon } from "./icon";
 
 export function Toasts() {
@@ -20,7 +21,7 @@ export function Toasts() {
               {action.label}
             </button>
           )}
-          <button type="button" class="quiet icon-button" aria-label="Dismiss" onClick={() => dismiss(id)}>
+          <button type="button" class="quiet icon-button" aria-label={t().dismiss} onClick={() => dismiss(id)}>
             <Icon node={X} size={14} />
           </button>
         </div>

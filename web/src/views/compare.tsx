@@ -10,25 +10,25 @@ import "../styles/compare.css";
 import { Empty } from "../ui/empty";
 import { Icon } from "../ui/icon";
 import { ViewHeader } from "../ui/view-header";
+import { t } from "../words";
 
 export default function Compare({ id }: { id: string | null }) {
-  const title = id === "scores" ? "Scores" : "Compare";
+  const title = id === "scores" ? t().scores : t().compare;
   useEffect(() => {
     document.title = `${title} · Holdfast`;
     if (id !== "scores") openComparison(id);
-  }, [id]);
+  }, [id, title]);
   return (
     <div class="compare">
       <ViewHeader title={title}>
         <button type="button" class="quiet small" onClick={newComparison}>
-          <Icon node={Plus} size={16} />{" "}
-          <span>
-            New<span class="wide-only"> comparison</span>
-          </span>
+          <Icon node={Plus} size={16} />
+          <span class="wide-only">{t().newComparison}</span>
+          <span class="narrow-only">{t().new}</span>
         </button>
         {id !== "scores" && (
           <a class="button quiet small" href="/compare/scores">
-            <Icon node={ChartColumn} size={16} /> Scores
+            <Icon node={ChartColumn} size={16} /> {t().scores}
           </a>
         )}
       </ViewHeader>
@@ -39,14 +39,14 @@ export default function Compare({ id }: { id: string | null }) {
 
 function Opened() {
   const comparison = open.value;
-  if (!comparison) return <output class="loading" aria-label="Loading" />;
+  if (!comparison) return <output class="loading" aria-label={t().loading} />;
   if (comparison.info.value) return <Board comparison={comparison} info={comparison.info.value} />;
   if (comparison.id === null) return <Start comparison={comparison} />;
-  if (!comparison.problem.value) return <output class="loading" aria-label="Loading" />;
+  if (!comparison.problem.value) return <output class="loading" aria-label={t().loading} />;
   return (
-    <Empty title="This comparison cannot be shown" text={comparison.problem.value}>
+    <Empty title={t().comparisonFailed} text={comparison.problem.value}>
       <button type="button" onClick={() => comparison.load()}>
-        Try again
+        {t().tryAgain}
       </button>
     </Empty>
   );

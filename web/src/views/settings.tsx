@@ -9,25 +9,30 @@ import { density, setDensity, setTheme, theme } from "../state/preferences";
 import "../styles/settings.css";
 import "../styles/views.css";
 import { ViewHeader } from "../ui/view-header";
+import { choice, choose, LANGUAGES, t } from "../words";
 
 export default function Settings() {
   useEffect(() => {
-    document.title = "Settings · Holdfast";
     load();
   }, []);
+  const title = t().settings;
+  useEffect(() => {
+    document.title = `${title} · Holdfast`;
+  }, [title]);
   return (
     <>
-      <ViewHeader title="Settings">
+      <ViewHeader title={title}>
         <a class="button quiet small" href="/runs">
-          All runs
+          {t().allRuns}
         </a>
       </ViewHeader>
       <div class="page settings">
         <OfTheServer />
         <Appearance />
+        <Language />
         {key.value && <OwnKey />}
         <section aria-labelledby="keyboard">
-          <h2 id="keyboard">Keyboard</h2>
+          <h2 id="keyboard">{t().keyboard}</h2>
           <Shortcuts />
         </section>
       </div>
@@ -40,18 +45,18 @@ function OfTheServer() {
   if (problem.value && !set) {
     return (
       <section>
-        <h2>The server's settings could not be loaded</h2>
+        <h2>{t().settingsFailed}</h2>
         <p class="note">{problem.value}</p>
         <button type="button" onClick={load}>
-          Try again
+          {t().tryAgain}
         </button>
       </section>
     );
   }
-  if (!set) return <output class="loading" aria-label="Loading" />;
+  if (!set) return <output class="loading" aria-label={t().loading} />;
   return (
     <>
-      {!set.editable && <p class="note">Only a key with admin rights can change the server's settings.</p>}
+      {!set.editable && <p class="note">{t().onlyAdmin}</p>}
       <Providers settings={set} />
       <DefaultModel settings={set} />
       <Fallbacks settings={set} />
@@ -83,26 +88,41 @@ function Choices<T extends string>({ name, value, options, onChange }: ChoicesPr
 function Appearance() {
   return (
     <section aria-labelledby="appearance">
-      <h2 id="appearance">Appearance</h2>
+      <h2 id="appearance">{t().appearance}</h2>
       <Choices
-        name="Theme"
+        name={t().theme}
         value={theme.value}
         onChange={setTheme}
         options={[
-          ["system", "As the system"],
-          ["light", "Light"],
-          ["dark", "Dark"],
+          ["system", t().asTheSystem],
+          ["light", t().light],
+          ["dark", t().dark],
         ]}
       />
       <Choices
-        name="Density"
+        name={t().spacing}
         value={density.value}
         onChange={setDensity}
         options={[
-          ["roomy", "Roomy"],
-          ["dense", "Dense"],
+          ["roomy", t().roomy],
+          ["dense", t().dense],
         ]}
       />
+    </section>
+  );
+}
+
+function Language() {
+  return (
+    <section aria-labelledby="language">
+      <h2 id="language">{t().language}</h2>
+      <Choices
+        name={t().language}
+        value={choice.value}
+        onChange={choose}
+        options={[["system", t().asTheSystem], ...LANGUAGES]}
+      />
+      <p class="note">{t().languageNote}</p>
     </section>
   );
 }
@@ -110,8 +130,8 @@ function Appearance() {
 function OwnKey() {
   return (
     <section>
-      <h2>Your key</h2>
-      <p class="note">This tab has a key of the server. It is forgotten when the tab is closed.</p>
+      <h2>{t().yourKey}</h2>
+      <p class="note">{t().yourKeyNote}</p>
       <button
         type="button"
         onClick={() => {
@@ -119,7 +139,7 @@ function OwnKey() {
           location.reload();
         }}
       >
-        Forget it now
+        {t().forgetKeyNow}
       </button>
     </section>
   );

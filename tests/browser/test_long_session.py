@@ -1,0 +1,152 @@
+"""A session of very many messages: only what is near the view is drawn, and its reader does not notice."""
+
+from typing import Any
+
+import pytest
+from playwright.async_api import expect
+
+from tests.browser.tab import Tab
+from tests.requirements import requirement
+from tests.support.native import Native
+from tests.support.upstream import answer
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
+
+MESSAGES = 600
+MOST_DRAWN = 220
+"""Lines in sight, sixty above and below them that come when there is time, twenty that are not taken off at once."""
+LONG = "The tide comes in and goes out, **twice a day**.\n\n"
+CODE = "```python\ndef tide(hour):\n    return 2.1 * math.cos(hour / 6.2)\n```\n\n"
+TABLE = "| moon | tide |\n| --- | --- |\n| full | high |\n"
+
+
+def said(n: int) -> str:
+    """No two messages are as high as one another, so that guesses are wrong."""
+    return (
+        f"Question {n // 2}" if n % 2 == 0 else f"Answer {n // 2}. " + LONG * (n % 7) + (CODE + TABLE if n % 3 else "")
+    )
+
+
+async def long_session(api: Native, messages: int = MESSAGES) -> str:
+    roles = ("user", "assistant")
+    told = [{"role": roles[n % 2], "content": said(n), "outcome": (None, "completed")[n % 2]} for n in range(messages)]
+    made = await api.client.post("/api/sessions/import", {"title": "Long", "model": "up/m", "messages": told})
+    assert 201 == made.status, await made.text()
+    return str((await made.json())["id"])
+
+
+async def drawn(tab: Tab) -> list[str]:
+    """The first line of each message that is drawn, in the order of the page."""
+    return [text.split(".")[0].split("\n")[0] for text in await tab.transcript()]
+
+
+# Scrolls up two views with each frame; the most messages that were on the page at once.
+TO_FIRST = """async () => {
+    const box = document.querySelector(".transcript");
+    let most = 0;
+    while (box.scrollTop > 0) {
+        box.scrollBy(0, -2 * box.clientHeight);
+        await new Promise((done) => requestAnimationFrame(done));
+        most = Math.max(most, box.querySelectorAll(".message").length);
+    }
+    return most;
+}"""
+# The line at the top of the view, and how far from the top it begins.
+AT_TOP = """() => {
+    const box = document.querySelector(".transcript"), edge = box.getBoundingClientRect().top;
+    for (const line of box.querySelectorAll(".line")) {
+        const {top, bottom} = line.getBoundingClientRect();
+        if (bottom > edge + 1) return {line: line.dataset.line, top: top - edge};
+    }
+}"""
+# Scrolls up in small steps; how far the line at the top was moved after each, when what is near has come.
+JUMPS = f"""async () => {{
+    const atTop = {AT_TOP}, box = document.querySelector(".transcript"), jumps = [];
+    const frames = async (n) => {{ while (n--) await new Promise((done) => requestAnimationFrame(done)) }};
+    for (let step = 0; step < 25; step++) {{
+        box.scrollTop -= 400;
+        await frames(1);
+        const before = atTop();
+        await frames(4);
+        const after = atTop();
+        jumps.push(before.line === after.line ? Math.abs(before.top - after.top) : 10_000);
+    }}
+    return jumps;
+}}"""
+# Where the browser does not keep the reader's place by itself, the page does.
+NO_ANCHORS = """() => {
+    const supports = CSS.supports.bind(CSS);
+    CSS.supports = (...asked) => asked[0] !== "overflow-anchor" && supports(...asked);
+    addEventListener("DOMContentLoaded", () => {
+        new MutationObserver(() => document.querySelector(".transcript")?.style.setProperty("overflow-anchor", "none"))
+            .observe(document.body, {subtree: true, childList: true});
+    });
+}"""
+
+
+@requirement("ui.browser-smooth")
+async def test_only_what_is_near_is_drawn_from_the_last_message_to_the_first(new_tab, api):
+    """What the page has to draw does not grow with the session, nor with how much of it one has seen."""
+    tab = await new_tab(f"/s/{await long_session(api)}")
+    expected = [said(n).split(".")[0].split("\n")[0] for n in range(MESSAGES)]
+    await expect(tab.messages.last).to_be_in_viewport()
+    at_end = await drawn(tab)
+    most = await tab.measure(TO_FIRST)
+
+    await expect(tab.messages.first).to_be_in_viewport()
+    assert expected[-len(at_end) :] == at_end
+    assert len(at_end) < MOST_DRAWN
+    assert most < MOST_DRAWN
+    assert "Question 0" == (await drawn(tab))[0]
+    assert expected[-3:] == (await drawn(tab))[-3:]  # the end is always there
+
+
+@requirement("ui.browser-smooth")
+@pytest.mark.parametrize("who", ["the browser", "the page"])
+async def test_nothing_jumps_while_one_scrolls_up_through_messages_of_unknown_height(new_tab, api, who):
+    """The line at the top of the view stands where one's hand has put it, whatever is drawn above it."""
+    tab = await new_tab(None)
+    if who == "the page":
+        await tab.page.add_init_script(f"({NO_ANCHORS})()")
+    await tab.open(f"/s/{await long_session(api, 240)}")
+    await expect(tab.messages.last).to_be_in_viewport()
+    jumps = await tab.measure(JUMPS)
+
+    assert 25 == len(jumps)
+    assert [] == [jump for jump in jumps if jump > 2]
+
+
+@requirement("ui.browser-smooth")
+async def test_a_link_leads_to_its_message_and_an_answer_does_not_lead_away_from_it(new_tab, api, up):
+    """A message in the middle of six hundred. Its reader stays there while the session goes on."""
+    session = await long_session(api)
+    messages: list[dict[str, Any]] = (await api.session(session))["messages"]
+    tab = await new_tab(f"/s/{session}#{messages[300]['id']}")
+    await expect(tab.page.locator(f"[data-message='{messages[300]['id']}']")).to_be_in_viewport()
+    place = await tab.measure(AT_TOP)
+    up.enqueue(answer("The newest words."))
+    await api.settled(await api.start(session, "Meanwhile", "up/m"))
+
+    await expect(tab.last_answer).to_have_attribute("data-text", "The newest words.")
+    assert messages[300]["id"] == place["line"]
+    assert messages[300]["id"] == (await tab.measure(AT_TOP))["line"]
+    await tab.press("To the end")
+    await expect(tab.last_answer).to_be_in_viewport()
+
+
+@requirement("ui.browser-smooth", "ui.browser-turns")
+async def test_what_is_being_edited_stays_however_far_one_scrolls(new_tab, api):
+    """A second thought is not lost because its message went out of sight. And who does not scroll can ask for more."""
+    tab = await new_tab(f"/s/{await long_session(api, 300)}")
+    await tab.press("Edit this message")
+    field = tab.page.get_by_role("article", name="Edit your message").get_by_role("textbox")
+    await field.fill("Changed, not sent")
+    await tab.page.locator(".transcript").evaluate("e => { e.scrollTop = 0 }")
+    await expect(tab.messages.first).to_have_attribute("data-text", "Question 0")
+    await expect(field).to_have_value("Changed, not sent")
+
+    older = tab.page.get_by_role("button", name="more messages")
+    await expect(older).to_have_count(1)
+    await older.press("Enter")
+    await expect(tab.messages.first).to_be_attached()
+    await expect(field).to_have_value("Changed, not sent")

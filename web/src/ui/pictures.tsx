@@ -1,0 +1,118 @@
+/** Pictures that go with a message: chosen, pasted or dropped, and taken back. */
+import { ImagePlus, X } from "lucide";
+import { useRef, useState } from "preact/hooks";
+import { toast } from "../state/toasts";
+import { t } from "../words";
+import { Icon } from "./icon";
+
+const LARGEST = 6_000_000;
+const KINDS = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+
+export interface Pictures {
+  /** As data URLs. */
+  urls: string[];
+  set: (urls: string[]) => void;
+  take: (files: Iterable<File>) => Promise<void>;
+  isDropping: boolean;
+  /** For the form that they are dropped on. */
+  onDragOver: (event: DragEvent) => void;
+  onDragLeave: () => void;
+  onDrop: (event: DragEvent) => void;
+  /** For the box that they are pasted into. */
+  onPaste: (event: ClipboardEvent) => void;
+}
+
+export function usePictures(): Pictures {
+  const [urls, set] = useState<string[]>([]);
+  const [isDropping, setDropping] = useState(false);
+  const take = async (files: Iterable<File>) => {
+    for (const file of files) {
+      if (!KINDS.includes(file.type)) toast(t().onlyPictures, { kind: "bad" });
+      else if (file.size > LARGEST) toast(t().tooLarge(file.name), { kind: "bad" });
+      else {
+        const url = await dataUrl(file);
+        set((before) => [...before, url]);
+      }
+    }
+  };
+  return {
+    urls,
+    set,
+    take,
+    isDropping,
+    onDragOver: (event) => {
+      event.preventDefault();
+      setDropping(true);
+    },
+    onDragLeave: () => setDropping(false),
+    onDrop: (event) => {
+      event.preventDefault();
+      setDropping(false);
+      take(event.dataTransfer?.files ?? []);
+    },
+    onPaste: (event) => {
+      const files = [...(event.clipboardData?.files ?? [])];
+      if (!files.length) return;
+      event.preventDefault();
+      take(files);
+    },
+  };
+}
+
+export function Attachments({ pictures: { urls, set } }: { pictures: Pictures }) {
+  if (!urls.length) return null;
+  return (
+    <div class="pictures">
+      {urls.map((url, index) => (
+        <span key={index}>
+          <img src={url} alt={t().attachment(index + 1)} />
+          <button
+            type="button"
+            class="icon-button"
+            aria-label={t().removeAttachment(index + 1)}
+            onClick={() => set(urls.toSpliced(index, 1))}
+          >
+            <Icon node={X} size={14} />
+          </button>
+        </span>
+      ))}
+    </div>
+  );
+}
+
+export function AddPicture({ pictures }: { pictures: Pictures }) {
+  const input = useRef<HTMLInputElement>(null);
+  return (
+    <>
+      <button
+        type="button"
+        class="quiet icon-button"
+        aria-label={t().addPicture}
+        title={t().addPictureHint}
+        onClick={() => input.current!.click()}
+      >
+        <Icon node={ImagePlus} />
+      </button>
+      <input
+        ref={input}
+        type="file"
+        accept={KINDS.join(",")}
+        multiple
+        hidden
+        onChange={(event) => {
+          pictures.take([...(event.currentTarget.files ?? [])]);
+          event.currentTarget.value = "";
+        }}
+      />
+    </>
+  );
+}
+
+function dataUrl(file: File): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result as string);
+    reader.onerror = () => reject(reader.error);
+    reader.readAsDataURL(file);
+  });
+}

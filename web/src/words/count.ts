@@ -1,0 +1,34 @@
+/** Numbers, times and plurals, as the language that is chosen writes them. */
+import { signal } from "@preact/signals";
+
+export const locale = signal("en");
+
+export type Forms = Partial<Record<Intl.LDMLPluralRule, string>> & { other: string };
+
+/** So many of something: `count(2, {one: "# token", other: "# tokens"})`. */
+export function count(n: number, forms: Forms): string {
+  const form = forms[new Intl.PluralRules(locale.value).select(n)] ?? forms.other;
+  return form.replace("#", number(n));
+}
+
+export function number(n: number, digits = 0): string {
+  return new Intl.NumberFormat(locale.value, { minimumFractionDigits: digits, maximumFractionDigits: digits }).format(
+    n,
+  );
+}
+
+export function percent(share: number): string {
+  return new Intl.NumberFormat(locale.value, { style: "percent" }).format(share);
+}
+
+export function moment(at: string | number, timeStyle: "short" | "medium" = "medium"): string {
+  return new Date(at).toLocaleString(locale.value, { dateStyle: "medium", timeStyle });
+}
+
+export function clock(at: string | number): string {
+  return new Date(at).toLocaleTimeString(locale.value, { timeStyle: "medium" });
+}
+
+export function month(at: Date): string {
+  return at.toLocaleDateString(locale.value, { month: "long", year: "numeric" });
+}
