@@ -1,6 +1,7 @@
 """Tools of MCP servers, by stdio and by HTTP: calls, progress, stops, time-outs, deaths, and what is left of them."""
 
 import asyncio
+import logging
 import os
 import re
 import sys
@@ -8,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from mcp.types import LATEST_PROTOCOL_VERSION
 
 from holdfast.server.agents import agents_of
 from holdfast.server.settings import AgentSettings, McpSettings, Settings, SettingsError
@@ -111,7 +113,7 @@ async def test_an_agent_calls_the_tools_of_an_mcp_server(tmp_path, transport):
     assert [("7", False)] == results(again)
     assert 1 == len(slow.pids())
     assert all(re.fullmatch(r"slow__[a-zA-Z0-9_-]{1,58}", tool["name"]) for tool in offered)
-    assert len(offered) == len({tool["name"] for tool in offered}) == 6
+    assert len(offered) == len({tool["name"] for tool in offered}) == 7
     assert {"a", "b"} == set(offered[0]["parameters"]["properties"])
 
 
@@ -145,6 +147,33 @@ async def test_a_call_that_takes_too_long_is_cancelled_too(tmp_path):
 
     assert [("slow__wait took longer than its 1 s and was stopped.", True)] == results(frames)
     assert "completed" == frames[-1].json()["settlement"]["outcome"]
+
+
+@requirement("mcp.tools")
+@TRANSPORTS
+async def test_the_newest_version_of_the_protocol_is_spoken(tmp_path, transport, caplog):
+    """With a server that knows it; the version before, which most servers speak, the real ones in e2e are asked in."""
+    caplog.set_level(logging.INFO, "holdfast")
+    async with connected(tmp_path, transport, is_warm=False) as (world, _):
+        await warm(world)
+
+    assert f"connected to the MCP server slow, protocol {LATEST_PROTOCOL_VERSION}" in caplog.text
+    assert "2026-07-28" == LATEST_PROTOCOL_VERSION, "the docs name it"
+
+
+async def test_a_server_that_asks_back_is_told_that_nobody_can_be_asked(tmp_path):
+    """Elicitation is not there: the call fails in clear words, the model is told, and the connection lives on."""
+    async with connected(tmp_path) as (world, slow):
+        world.up.enqueue(calling(("slow__elicit", {})), calling(("slow__add", {"a": 1, "b": 2})), answer("3."))
+        frames = await world.api.replay((await world.start())[1])
+
+    (asked, is_error), added = results(frames)
+    assert is_error
+    assert asked.startswith("The MCP server slow answered with an error: ")
+    assert "elicitation" in asked.lower()
+    assert ("3", False) == added
+    assert "completed" == frames[-1].json()["settlement"]["outcome"]
+    assert 1 == len(slow.pids())
 
 
 @requirement("mcp.death")

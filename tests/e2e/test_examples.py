@@ -3,7 +3,9 @@
 import asyncio
 import importlib.util
 import itertools
+import os
 import shutil
+import sys
 import time
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +18,7 @@ from holdfast.server.settings import ProviderSettings, Settings
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.http import Client, Frame
+from tests.support.native import Native
 from tests.support.served import NO_HOME, Served
 from tests.support.server import Server, StartFailed
 
@@ -51,6 +54,7 @@ def test_every_example_is_run_by_a_test():
         "chat_client",
         "fastapi_app",
         "llama_cpp_client",
+        "mcp_tickets",
         "own_agent",
         "responses_client",
         "starlette_app",
@@ -225,6 +229,32 @@ async def test_an_agent_of_your_own_is_published_from_the_command_line(tmp_path)
         answer = await (await client.post("/v1/chat/completions", body)).json()
 
     assert "Let me count. You said 3 words." == answer["choices"][0]["message"]["content"]
+
+
+@pytest.mark.timeout(180)  # three processes begin, one after the other
+@requirement("mcp.tools")
+async def test_an_agent_has_the_tools_of_the_example_of_an_mcp_server(tmp_path):
+    """With its settings as they are: one tool is allowed, for the other a person is asked."""
+    shutil.copy(EXAMPLES / "mcp_tickets.py", tmp_path)
+    config = (EXAMPLES / "mcp_tickets.toml").read_text()
+    path = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    lines = 'tickets__search {"words": "lamp"}\ntickets__close {"number": 2}\nDone.'
+    async with Server(data=tmp_path, config=config, env=path, timeout=60) as server:
+        async with server.client(timeout=90) as client:
+            api = Native(client)
+            run_id = await api.start(await api.new_session(), lines, "agent/helper")
+            reader = await api.events(run_id)
+            while (frame := await reader.next_event()).event != "approval.requested":
+                pass
+            asked = frame.json()
+            answered = await client.post(f"/api/runs/{run_id}/approvals/{asked['id']}", {"decision": "allow"})
+            frames = await api.replay(run_id)
+
+    assert ("tickets__close", 200) == (asked["tool"], answered.status)
+    assert ["2: The lamp is broken.", "Closed: The lamp is broken."] == [
+        frame.json()["output"] for frame in frames if frame.event == "tool.result"
+    ]
+    assert "completed" == frames[-1].json()["settlement"]["outcome"]
 
 
 @pytest.mark.parametrize("named", ["own_agent", "own_agent:missing", "no_such_module:agent", "a/b=own_agent:agent"])

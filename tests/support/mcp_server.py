@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from pydantic import BaseModel
 
 SEEN = Path(sys.argv[1])
 server = MCPServer("slow", log_level="INFO" if len(sys.argv) > 2 else "ERROR")
@@ -51,6 +52,18 @@ async def die() -> str:
 async def fail() -> str:
     """Fail, and quote a secret."""
     raise ToolError(f"no access with {os.environ.get('SLOW_SECRET', '')}")
+
+
+class Sure(BaseModel):
+    """What a person would have to say."""
+
+    sure: bool
+
+
+@server.tool()
+async def elicit(ctx: Context) -> str:
+    """Ask the person behind the client."""
+    return repr(await ctx.elicit("Are you sure?", Sure))
 
 
 @server.tool(name="a.tool/with a name that no provider takes and that is far too long for any of them")
