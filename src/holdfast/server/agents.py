@@ -70,7 +70,8 @@ class AgentModels:
 
     def stream(self, request: ChatRequest) -> Source:
         """Refuse: an agent cannot stand in for a model."""
-        raise ProviderRefused("An agent answers only runs of its own.", code="unsupported", status=400)
+        words = f"{AGENT}/{request.model} is an agent, which answers only runs of its own, not in place of a model."
+        raise ProviderRefused(words, code="unsupported", status=400)
 
     async def list_models(self) -> list[str]:
         """Return the agents' names."""
@@ -167,6 +168,15 @@ class AgentSources:
         """Return the kind of a run: an agent's model makes it an agent's, whatever was asked for."""
         prefix, _, name = model.partition("/")
         return AGENT if prefix == AGENT and (name in self.agents or name in self.published) else wanted
+
+    def require_model(self, model: str, place: str) -> None:
+        """Refuse an agent where only models answer: it has steps, tools and approvals that have no place there."""
+        if self.kind_of(model) == AGENT:
+            raise BadRequest(
+                f"{model} is an agent, which cannot answer in {place}. Name the model that it asks, or run the agent.",
+                param="models",
+                code="unsupported",
+            )
 
     def _published(self, record: RunRecord) -> Published | None:
         """Return the agent of a run where somebody else wrote it."""

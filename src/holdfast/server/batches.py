@@ -103,6 +103,8 @@ async def _models(parts: Parts, names: list[str]) -> tuple[str, ...]:
         raise BadRequest(f"models names 1 to {MOST_MODELS} models.", param="models")
     found = [await parts.providers.find(name) for name in names]
     full = tuple(f"{provider.name}/{model}" for provider, model in found)
+    for name in full:
+        parts.agents.require_model(name, "a batch")
     if len(set(full)) < len(full):
         raise BadRequest("Each model may be named once.", param="models")
     return full

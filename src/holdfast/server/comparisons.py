@@ -155,7 +155,9 @@ def _check(wanted: NewComparison) -> None:
 async def _model(parts: Parts, name: str) -> str:
     """Return a model under its full name, so that it is counted as one however it was asked for."""
     provider, model = await parts.providers.find(name)
-    return f"{provider.name}/{model}"
+    full = f"{provider.name}/{model}"
+    parts.agents.require_model(full, "a comparison")
+    return full
 
 
 def _pane(number: int, model: str) -> Pane:
