@@ -56,7 +56,7 @@ class Peer(Target):
         }
 
     def _body(self) -> str:
-        """The text says whose request it is, as some drop `user`, and what to play, as some choose the model themselves."""
+        """The text says whose request it is, as some drop `user`, and what to play, as some choose the model."""
         text = "Say something. play=%MODEL% marker=%MARKER%"
         body = {
             "model": self.model if self.chooses_model else "%MODEL%",
