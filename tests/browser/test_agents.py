@@ -72,3 +72,22 @@ async def test_the_words_of_an_answer_stay_where_they_are_when_it_ends(tab, up):
     await tab.sees_ending("completed", "First words.\n\nLast words.")
 
     assert await tab.measure("() => window.first.isConnected && window.first === document.querySelector('.answer p')")
+
+
+@requirement("ui.browser-agents", "busy.steer")
+async def test_why_an_agent_takes_nothing_more_is_said_where_one_types(agent):
+    """It ended at that moment, or another node has it: what was typed is still there, with the reason above it."""
+    await agent.say(WORK)
+    await expect(agent.page.locator(".approval")).to_be_visible()
+    refusal = {
+        "error": {"message": "This run is finishing.", "type": "conflict", "code": "cannot_steer", "param": None}
+    }
+    await agent.page.route("**/steer", lambda route: route.fulfill(status=409, json=refusal))
+    await agent.box.fill("Mind the gap.")
+    await agent.press("Steer")
+
+    told = agent.page.locator(".composer [role=alert]")
+    await expect(told).to_have_text("The agent did not take this: This run is finishing.")
+    await expect(agent.box).to_have_value("Mind the gap.")
+    await agent.box.fill("Mind the gap, please.")
+    await expect(told).to_have_text("")

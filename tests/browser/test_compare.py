@@ -145,3 +145,38 @@ async def test_the_scores_are_the_servers_and_no_failure_is_rated(new_tab, compa
         await expect(tab.page.locator(f"tr[data-model='{score['model']}']")).to_contain_text(rating)
     await expect(tab.page.locator(f"tr[data-model='{FAILS}']")).to_contain_text("not rated yet")
     assert await tab.measure("document.documentElement.scrollWidth <= innerWidth")
+
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+PASTE = """(pixel) => {
+    const bytes = Uint8Array.from(atob(pixel), (letter) => letter.charCodeAt(0));
+    const data = new DataTransfer();
+    data.items.add(new File([bytes], "seal.png", {type: "image/png"}));
+    const pasted = new ClipboardEvent("paste", {clipboardData: data, bubbles: true, cancelable: true});
+    document.querySelector("#composer").dispatchEvent(pasted);
+}"""
+
+
+@requirement("ui.browser-compare")
+async def test_panes_get_pictures_and_show_what_they_answered_before(new_tab, compare):
+    """What was pasted reaches every pane; after the next prompt each has its earlier answer, also after a reload."""
+    tab = await new_tab("/compare")
+    await set_up(tab, ["up/echo:one", "same/echo:two"], blind=False)
+    await tab.measure(PASTE, PIXEL)
+    await expect(tab.page.locator(".composer .pictures img")).to_have_count(1)
+    await tab.say("What is this?")
+    await expect(tab.page.locator(".panes[data-status=settled]")).to_be_visible()
+    await expect(tab.page.locator(".compare-prompt .pictures img")).to_have_count(1)
+    await tab.say("And then?")
+    await expect(tab.page.locator(".compare-prompt .asked")).to_have_text("And then?")
+    await expect(tab.page.locator(".panes[data-status=settled]")).to_be_visible()
+    await tab.page.reload()
+    first = (await compare.get(comparison_id(tab)))["prompts"][0]
+
+    assert [{"type": "text", "text": "What is this?"}, PIXEL] == [first[0], first[1]["image_url"]["url"].split(",")[1]]
+    for number, said in enumerate(("one", "two")):
+        earlier = pane(tab, number).locator(".earlier-answers")
+        await earlier.locator("summary").click()
+        await expect(earlier.locator("li")).to_have_count(1)
+        await expect(earlier.locator("li")).to_contain_text("What is this?")
+        await expect(earlier.locator("li")).to_have_attribute("data-text", said)
