@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from bench import plot, report
+from bench import compared, plot, report
 from bench.machine import ROOT
 from bench.scenarios import SCENARIOS
 
@@ -35,7 +35,7 @@ def main() -> None:
 def newest(folder: Path) -> dict[str, Results]:
     """The results by their kind, the newest of each."""
     found = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.json"))]
-    kinds = [each for each in found if each.get("kind") in ("bench", "scale")]
+    kinds = [each for each in found if each.get("kind") in ("bench", "scale", "peers")]
     return {each["kind"]: each for each in sorted(kinds, key=lambda each: str(each["date"]))}
 
 
@@ -45,11 +45,13 @@ def written(document: str, results: dict[str, Results]) -> str:
 
 
 def _part(name: str, results: dict[str, Results]) -> str:
-    kind = "scale" if name.startswith(("curve-", "scale-")) else "bench"
+    kind = "scale" if name.startswith(("curve-", "scale-")) else "peers" if name.startswith("peers") else "bench"
     if kind not in results:
         return NOTHING
     if name.endswith("machine"):
         return _machine(results[kind])
+    if kind == "peers":
+        return compared.table(results[kind])
     if kind == "scale":
         curve = results[kind]["curves"].get(name.removeprefix("curve-"))
         return _curve(name, curve) if curve and curve["points"] else NOTHING

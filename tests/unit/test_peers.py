@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import beside, installs
+from bench import beside, compared, installs
 from bench.installs import FromNpm
 from bench.instruments import Failed
 from bench.peers import PEERS, Peer, started
@@ -107,3 +107,29 @@ def test_ratios_are_those_to_the_best_peer() -> None:
         "json": {"best": "vllm-router", "of_best_peer": 2.0, "promised": 1.0},
     }
     assert beside.ratios({}) == {}
+
+
+def test_the_table_has_figures_failures_and_who_is_missing() -> None:
+    """A peer without a figure is never just left out."""
+    closes = {"close_p50_ms": 2.0, "close_p99_ms": 123.4, "closed": 30.0, "never_closed": 10.0}
+    results = {
+        "peers": {"litellm": {"version": "1.2"}, "portkey": {"version": "3.4"}, "nanobot": {"version": "5.6"}},
+        "missing": {"nanobot": "could not be installed: no such package\nmuch more"},
+        "ratios": {"flat": {"best": "litellm", "of_best_peer": 4.5, "promised": 4.0}},
+        "scenarios": {
+            "flat": {
+                "median": {"holdfast": {"chunks_per_second": 300000.0}, "litellm": {"chunks_per_second": 800.0}},
+                "failures": {"portkey": "too slow"},
+            },
+            "leave": {"median": {"litellm": closes, "portkey": closes | {"closed": 0.0}}, "failures": {}},
+        },
+    }
+
+    text = compared.table(results)
+
+    assert "|  | holdfast | litellm 1.2 | portkey 3.4 |\n" in text
+    assert "| 16 streams flat out: chunks/s | 300,000 | 800 | fails |\n" in text
+    assert "upstream closed after p50 / p99, ms | - | 2.00 / 123, 10 never | never |\n" in text
+    assert "flat: Holdfast is 4.50 times the best peer, litellm (promised: 4).\n" in text
+    assert "nanobot is not in the table: could not be installed: no such package\n" in text
+    assert "portkey fails in flat: too slow\n" in text

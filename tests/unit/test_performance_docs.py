@@ -28,7 +28,14 @@ def test_every_scenario_and_every_curve_has_its_place_in_the_document():
     """What is measured and not shown is easily what does not look good."""
     places = {part["name"] for part in draw.PART.finditer(draw.DOCUMENT.read_text(encoding="utf-8"))}
 
-    assert places == {"machine", "scale-machine", *SCENARIOS, *(f"curve-{name}" for name in CURVES)}
+    assert places == {
+        "machine",
+        "scale-machine",
+        "peers-machine",
+        "peers",
+        *SCENARIOS,
+        *(f"curve-{name}" for name in CURVES),
+    }
 
 
 def test_a_document_is_written_from_results_alone():
