@@ -4,6 +4,7 @@ A browser of the system is preferred; then the one that Playwright fetches; on D
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,9 @@ from playwright.sync_api import sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PATIENCE = 100.0
-"""Seconds for one way of fetching it: behind a wall some of them wait for ever."""
+"""Seconds for fetching something: behind a wall some ways wait for ever."""
+INSTALLING = 600.0
+"""Seconds for unpacking what has been fetched: a package manager that is killed in the middle of it leaves a mess."""
 
 
 def find(own: str) -> Path | None:
@@ -25,22 +28,44 @@ def find(own: str) -> Path | None:
 
 def fetch(own: str) -> Path | None:
     """Try each way in turn. Nothing is said to be there that is not."""
-    for command in _ways():
-        print("Fetching a browser for the tests:", " ".join(command), flush=True)
-        try:
-            subprocess.run(command, timeout=PATIENCE, check=False, stdout=subprocess.DEVNULL)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            print(error, flush=True)
+    for way in _ways():
+        for command, patience in way:
+            if not _done(command, patience):
+                break
         if (found := find(own)) is not None:
             return found
     return None
 
 
-def _ways() -> list[list[str]]:
+def _done(command: list[str], patience: float) -> bool:
+    """Run a command that asks nobody anything; where it fails, say in a line why."""
+    print("Fetching a browser for the tests:", " ".join(command), flush=True)
+    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    try:
+        ended = subprocess.run(
+            command, timeout=patience, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        print(f"  {error}", flush=True)
+        return False
+    if ended.returncode:
+        said = (ended.stdout + ended.stderr).decode(errors="replace")
+        lines = [line.strip() for line in said.splitlines() if re.match(r"\s*(E:|Error|Failed)", line)]
+        print(f"  {lines[0] if lines else f'it ended with {ended.returncode}'}", flush=True)
+    return not ended.returncode
+
+
+def _ways() -> list[list[tuple[list[str], float]]]:
+    """Return what can be tried: the commands of each way, with the time that each may take."""
     apt = ["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", "chromium", "fonts-dejavu-core"]
+    packaged = [
+        (["apt-get", "update", "--quiet"], PATIENCE),
+        ([*apt, "--download-only"], PATIENCE),
+        ([*apt, "--no-download"], INSTALLING),
+    ]
+    playwright = [([sys.executable, "-m", "playwright", "install", "chromium"], PATIENCE)]
     may_install = shutil.which("apt-get") is not None and hasattr(os, "geteuid") and os.geteuid() == 0
-    packaged = [["apt-get", "update", "--quiet"], apt] if may_install else []
-    return [*packaged, [sys.executable, "-m", "playwright", "install", "chromium"]]
+    return [packaged, playwright] if may_install else [playwright]
 
 
 def playwrights_own() -> str:
