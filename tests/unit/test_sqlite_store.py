@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import tracemalloc
 from collections import defaultdict
 from pathlib import Path
 
@@ -28,7 +29,8 @@ from holdfast.store import HEAD, Append, Document, Idempotency, RunRecord
 from holdfast.store.memory import MemoryStore
 from holdfast.store.opening import open_store
 from holdfast.store.sqlite import SqliteStore, StoreDamaged, StoreInUse, StoreReadOnly, StoreTooNew
-from holdfast.store.sqlite_file import Migration, migrations, prepare, queries
+from holdfast.store.sqlite_file import Migration, connect_reader, migrations, prepare, queries
+from holdfast.store.sqlite_rows import Reading
 from holdfast.testing import script
 from tests.requirements import requirement
 
@@ -706,6 +708,33 @@ async def test_a_word_is_indexed_once_for_each_session_however_often_it_is_said(
         for query in ("the same", "words item29", "later", "wor lat", "w l", "i"):
             assert "a" in [found.id for found in await store.list_sessions("o", query=query)]
         assert ["a"] == [found.id for found in await store.list_sessions("o", query="words later")]
+
+
+async def test_a_page_of_a_long_log_costs_that_page_alone(tmp_path):
+    """A log is read in pages. Each of them once read the settlement, with all of the text, and a whole big append."""
+    async with opened(tmp_path) as store:
+        run = await new_run(store)
+        said = [Text(f"{n:0100}") for n in range(5_000)]
+        await store.append([Append("r", run.epoch, 1, said)])
+        await settle(store, run, seq=len(said) + 1, text="x" * 5_000_000)
+
+        page, most = await asyncio.to_thread(read_page, store.path, "r", 2_000)
+
+        assert said[2_000:2_512] == page
+        assert most < 1_000_000
+        (*events, settled) = await whole_log(store, "r")
+        assert said == events
+        assert Completed(text="x" * 5_000_000) == settled.settlement
+
+
+def read_page(path, run_id, after):
+    """A page of a log, and the most memory that it took."""
+    with contextlib.closing(connect_reader(path)) as db:
+        tracemalloc.start()
+        try:
+            return Reading(db).read_log(run_id, after, 512), tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
 
 
 def mentions(path, *words):

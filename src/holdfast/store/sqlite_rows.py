@@ -6,7 +6,7 @@ Whoever refuses something refuses it before writing anything, so that a refusal 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ from .sqlite_file import queries
 
 _MOST_INDEXED = 1 << 20  # messages of one session: the index has no room for more, see the schema
 _BEGINNING = 3  # letters: beginnings of words up to here are entries of the index of their own
+_EVENTS_IN_A_ROW = 512
 _READ_AT_ONCE = 256 * 1024  # bytes of a log: a reader takes them in as slowly as it likes
 
 _encode = msgspec.json.encode
@@ -91,15 +92,15 @@ class Reading:
 
     def read_log(self, run_id: str, after: int, limit: int) -> list[Event]:
         """Return the events after `after`. The settlement is kept with the run, so it is added here."""
-        row = self._row("run", id=run_id)
+        row = self._row("log", id=run_id)
         if row is None:
             return []
         after = max(after, 0)
         if after < row["oldest"] - 1:
             raise ResumeGap(row["oldest"])
         events = self._events(row["n"], after + 1, limit)
-        if row["settlement"] is not None and len(events) < limit and after + len(events) + 1 == row["seq"]:
-            events.append(Settled(decode_settlement(row["settlement"])))
+        if row["is_settled"] and len(events) < limit and after + len(events) + 1 == row["seq"]:
+            events.append(Settled(decode_settlement(self._rows("settlement", id=run_id)[0]["settlement"])))
         return events
 
     def read_times(self, run_id: str) -> list[tuple[int, float]]:
@@ -373,8 +374,7 @@ class Writing(Reading):
             if end is not None:
                 run, seq = end
                 ends[entry.run_id, entry.epoch] = run, rules.end_of(entry, seq)
-                if events := entry.events[seq + 1 - entry.first :]:
-                    rows.append((run, seq + 1, len(events), encode_events(events), entry.at))
+                rows += _rows_of(run, seq + 1, entry)
         self._db.executemany(self._sql["append"], rows)
         return saved
 
@@ -551,6 +551,14 @@ class Writing(Reading):
 
 
 # rows and structs
+
+
+def _rows_of(run: int, next: int, entry: Append) -> Iterator[tuple[int, int, int, bytes, float]]:
+    """Yield the rows for what of an append is new: small ones, since a reader decodes whole rows."""
+    fresh = entry.events[next - entry.first :]
+    for start in range(0, len(fresh), _EVENTS_IN_A_ROW):
+        events = fresh[start : start + _EVENTS_IN_A_ROW]
+        yield run, next + start, len(events), encode_events(events), entry.at
 
 
 def _run(row: sqlite3.Row) -> RunRecord:

@@ -62,6 +62,12 @@ WHERE status = 'running'
 -- name: append
 INSERT INTO events (run, first, count, body, at) VALUES (?, ?, ?, ?, ?)
 
+-- name: log
+SELECT n, seq, oldest, settlement IS NOT NULL AS is_settled FROM runs WHERE id = :id
+
+-- name: settlement
+SELECT settlement FROM runs WHERE id = :id
+
 -- name: read_log
 SELECT first, body FROM events
 WHERE run = :run AND first >= coalesce((SELECT max(first) FROM events WHERE run = :run AND first <= :next), 0)
