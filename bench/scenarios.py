@@ -165,18 +165,21 @@ SCENARIOS: dict[str, Scenario] = {
             f"the client leaves mid-stream, under {closes.LIVE_STREAMS:,} live streams: upstream closed after",
             CLOSE,
             closes.leave,
+            most_rounds=2,
         ),
         Scenario(
             "leave-silent",
             f"the client leaves a silent upstream, under {closes.LIVE_STREAMS:,} live streams: upstream closed after",
             CLOSE,
             closes.leave_silent,
+            most_rounds=2,
         ),
         Scenario(
             "leave-mute",
             f"the client leaves before any answer, under {closes.LIVE_STREAMS:,} live streams: upstream closed after",
             CLOSE,
             closes.leave_mute,
+            most_rounds=2,
         ),
         Scenario(
             "durable",
