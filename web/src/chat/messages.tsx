@@ -130,11 +130,12 @@ interface LineProps {
 /** A line that is not in sight is not even laid out: it is as high as it was, or as a gap in its place would be. */
 function LinePlace({ name, guess, view, ...line }: LineProps) {
   const place = useRef<HTMLDivElement>(null);
+  const height = useMemo(() => view.heights.known(name) ?? guess, [name]);
   useLayoutEffect(() => view.observe(name, place.current!), [name]);
   return (
     <div
       class={`line ${target.value === name ? "is-target" : ""}`}
-      style={{ containIntrinsicBlockSize: `auto ${guess}px` }}
+      style={{ containIntrinsicBlockSize: `auto ${height}px` }}
       data-line={name}
       ref={place}
     >

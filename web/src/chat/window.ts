@@ -34,6 +34,11 @@ export class Heights {
     this.#isStale = true;
   }
 
+  /** How high a line was when it was measured last, if it ever was. */
+  known(key: string): number | undefined {
+    return this.#measured.get(key);
+  }
+
   /** Put lines on top of one another. */
   stack(lines: readonly Sized[]): void {
     if (lines === this.#lines) return;

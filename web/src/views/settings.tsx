@@ -29,7 +29,6 @@ export default function Settings() {
       <div class="page settings">
         <OfTheServer />
         <Appearance />
-        <Language />
         {key.value && <OwnKey />}
         <section aria-labelledby="keyboard">
           <h2 id="keyboard">{t().keyboard}</h2>
@@ -108,14 +107,6 @@ function Appearance() {
           ["dense", t().dense],
         ]}
       />
-    </section>
-  );
-}
-
-function Language() {
-  return (
-    <section aria-labelledby="language">
-      <h2 id="language">{t().language}</h2>
       <Choices
         name={t().language}
         value={choice.value}
