@@ -85,7 +85,7 @@ export function Composer() {
         <textarea
           id="composer"
           ref={box}
-          dir="auto"
+          dir={text ? "auto" : undefined} // empty, it goes as the page does
           rows={1}
           placeholder={isRunning ? t().sayNext : t().saySomething}
           aria-label={t().yourMessage}

@@ -60,7 +60,7 @@ export function AskBox({ label, placeholder, canSend, onSend, onStop, children }
         <textarea
           id="composer"
           ref={box}
-          dir="auto"
+          dir={text ? "auto" : undefined} // empty, it goes as the page does
           rows={1}
           aria-label={label}
           placeholder={placeholder}
