@@ -17,7 +17,7 @@ from tests.support.server import Server, clean_environment, config_text, free_po
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
-PATIENT = {"patience": 60.0, "limit": 15.0, "samples": 3}
+PATIENT = {"patience": 60.0, "limit": 15.0, "open": 30.0, "samples": 3}
 """How long things take on a busy machine is no matter here: tests/acceptance and tests/faults hold the times."""
 ONLY_A_LIMIT_ENDS = {"truth/stall", "truth/silence", "truth/silence.json"}
 WITH_A_PROCESS = {"crash/told", "crash/kept"}

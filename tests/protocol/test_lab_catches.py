@@ -169,7 +169,7 @@ async def test_an_honest_relay_is_found_honest():
 )
 async def test_a_relay_that_lies_is_caught_by_the_check_for_it(lie, check, seen):
     """Each of these lies is one that a server in use tells."""
-    found = await judged_relay(lie, check, patience=3.0 if "still" in seen else 60.0)
+    found = await judged_relay(lie, check, patience=60.0, **({"open": 1.0} if "still" in seen else {}))
 
     assert "fail" == found[check].verdict
     assert seen in found[check].seen
@@ -180,7 +180,7 @@ async def test_what_a_server_does_not_promise_is_shown_and_not_counted_against_i
     async with Upstream() as upstream:
         relay = Relay(upstream.base_url, "never closes the upstream")
         async with Served(relay.app(), lifespan="off") as served:
-            lab = Lab(WIRES["openai-chat"](Http(f"{served.url}/v1"), "m"), upstream, patience=3.0)
+            lab = Lab(WIRES["openai-chat"](Http(f"{served.url}/v1"), "m"), upstream, open=1.0)
             facts = SERVERS["any"].__class__("x", "", {"leave/*": "runs outlive their clients there"})
             (finding,) = [finding async for finding in judge(lab, facts, ["leave/silence"])]
             await relay.close()
@@ -299,11 +299,11 @@ def _text_of(chunk: dict[str, list[dict[str, dict[str, str]]]]) -> str:
     return chunk["choices"][0]["delta"].get("content") or ""
 
 
-async def judged_keeper(lie: str, *checks: str, patience: float = 60.0) -> dict[str, Finding]:
+async def judged_keeper(lie: str, *checks: str, **options: float) -> dict[str, Finding]:
     async with Upstream() as upstream:
         keeper = Keeper(upstream.base_url, lie)
         async with Served(keeper.app(), lifespan="off") as served:
-            lab = Lab(WIRES["responses"](Http(f"{served.url}/v1"), "m"), upstream, patience, limit=30.0, samples=2)
+            lab = Lab(WIRES["responses"](Http(f"{served.url}/v1"), "m"), upstream, limit=30.0, samples=2, **options)
             try:
                 return {finding.id: finding async for finding in judge(lab, SERVERS["any"], checks)}
             finally:
@@ -312,7 +312,7 @@ async def judged_keeper(lie: str, *checks: str, patience: float = 60.0) -> dict[
 
 async def test_an_honest_keeper_is_found_honest():
     """Else every finding below could be the keeper's clumsiness, and not its lie."""
-    found = await judged_keeper("", "resume/*", "stop/mid-stream", "stop/told", "keep/stop")
+    found = await judged_keeper("", "resume/*", "stop/mid-stream", "stop/told", "keep/stop", patience=60.0)
 
     assert {"pass"} == {finding.verdict for finding in found.values()}, found
 
@@ -330,7 +330,7 @@ async def test_an_honest_keeper_is_found_honest():
 )
 async def test_a_keeper_that_lies_is_caught_by_the_check_for_it(lie, check, seen):
     """Gaps, repeats, readers who split an answer between them, stops that stop nothing."""
-    found = await judged_keeper(lie, check, patience=3.0 if "still" in seen else 60.0)
+    found = await judged_keeper(lie, check, patience=60.0, **({"open": 1.0} if "still" in seen else {}))
 
     assert "fail" == found[check].verdict, found[check].seen
     assert seen in found[check].seen

@@ -129,8 +129,7 @@ async def _judge(
         behind = await stack.enter_async_context(Upstream(port=upstream_port, models=(model,)))
         judged = await stack.enter_async_context(Judged(start, url)) if start else None
         for wire in wires or ("openai-chat",):
-            it = Lab(WIRES[wire](http, model), behind, patience, silence, samples=samples, judged=judged)
-            it.at_once = facts.at_once
+            it = Lab(WIRES[wire](http, model, facts.session), behind, patience, silence, samples=samples, judged=judged)
             if why := await trouble(it):
                 raise CannotJudge(f"{why} {facts.how(behind.base_url, model)}")
             await _look(it, facts, only, report, silent=as_json)

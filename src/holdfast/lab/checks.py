@@ -57,6 +57,8 @@ class Lab(msgspec.Struct):
     """Seconds that a silent upstream is given to be taken for a failure."""
     limit: float = 1.0
     """Seconds within which an upstream must be closed."""
+    open: float = 10.0
+    """Seconds after which an upstream that is still open is taken to stay so."""
     samples: int = 5
     """How often a latency is measured."""
     at_once: int = 8

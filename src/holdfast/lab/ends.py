@@ -14,26 +14,28 @@ from .scripts import TEXT, Tag
 
 __all__ = ["CHECKS"]
 
-LONG = "tokens-2000-20"
-"""An answer that takes longer than anybody waits here."""
+LONG = "tokens-400-100"
+"""An answer that takes longer than anybody waits here, and is no load."""
+TOGETHER = 2
+"""Measured at the same time: a time that is taken from a busy server tells of its load."""
 
 
 async def _measured(lab: Lab, once: Callable[[Lab], Awaitable[float | None]]) -> Seen:
     """Measure some times, and judge by the worst. None is an upstream that was never closed."""
     found: list[float | None] = []
-    for _ in range(0, lab.samples, lab.at_once):
-        share = min(lab.at_once, lab.samples - len(found))
+    while len(found) < lab.samples:
+        share = min(TOGETHER, lab.samples - len(found))
         found += await asyncio.gather(*(once(lab) for _ in range(share)))
         if None in found:
             break
-    return _latency(found, lab.limit, lab.patience)
+    return _latency(found, lab.limit, lab.open)
 
 
-def _latency(found: Sequence[float | None], limit: float, patience: float) -> Seen:
+def _latency(found: Sequence[float | None], limit: float, waited: float) -> Seen:
     closed = [seconds for seconds in found if seconds is not None]
     if len(closed) < len(found):
         never = len(found) - len(closed)
-        return Seen(False, f"the upstream was still open {patience:g} s later ({never} of {len(found)} times)")
+        return Seen(False, f"the upstream was still open {waited:g} s later ({never} of {len(found)} times)")
     middle, worst = statistics.median(closed), max(closed)
     figures = {"p50_ms": round(middle * 1000, 1), "max_ms": round(worst * 1000, 1)}
     what = f"closed after {middle * 1000:.0f} ms, at most {worst * 1000:.0f} ms"
@@ -79,7 +81,7 @@ async def _leave_while_waiting(lab: Lab, *, stream: bool) -> float | None:
 
 
 async def _closed_since(lab: Lab, tag: Tag, since: float) -> float | None:
-    closed = await lab.upstream.all_left(tag, lab.patience / 2)
+    closed = await lab.upstream.all_left(tag, lab.open)
     return None if closed is None else max(0.0, closed - since)
 
 

@@ -113,7 +113,7 @@ class Http:
         context = ssl.create_default_context() if secure else None
         data = b"" if body is None else msgspec.json.encode(body)
         given = {"Host": parts.netloc, "Content-Type": "application/json", "Content-Length": str(len(data))}
-        given |= {"Accept-Encoding": "identity", "Connection": "close", **self._headers, **(headers or {})}
+        given |= {"Accept-Encoding": "identity", **self._headers, **(headers or {})}
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items()), "", ""]
         try:

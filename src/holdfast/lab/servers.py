@@ -19,8 +19,8 @@ class ServerFacts(msgspec.Struct, frozen=True):
     set_up: str
     """How it is told to use the upstream at `{base_url}`, with the model `{model}`."""
     not_promised: dict[str, str] = {}
-    at_once: int = 8
-    """How many answers it gives at the same time; 1 where it answers one after the other."""
+    session: str = ""
+    """The field by which a chat completion is kept apart from others, where the server would else put them together."""
 
     def how(self, base_url: str, model: str) -> str:
         """Return how the server is told to use an upstream."""
@@ -32,7 +32,9 @@ class ServerFacts(msgspec.Struct, frozen=True):
 
 
 AGENT = "it is an agent of its own: tools of the caller are not passed on"
-RELAY = "it keeps nothing"
+RELAY = "it passes on what its upstream says, as it is"
+UNSAID = "what happens to the upstream when a client leaves is not said"
+BYTES = dict.fromkeys(("truth/eof", "truth/tool-cut", "truth/nothing", "truth/garbage*", "truth/html*"), RELAY)
 
 SERVERS: dict[str, ServerFacts] = {
     facts.name: facts
@@ -53,11 +55,17 @@ SERVERS: dict[str, ServerFacts] = {
             "portkey",
             "it needs no setting; each request names its upstream in the headers x-portkey-provider: openai and "
             "x-portkey-custom-host: {base_url}",
+            {**BYTES, "leave/*": UNSAID},
         ),
-        ServerFacts("nanobot", "in its config.json: a custom provider with apiBase {base_url}", {"*tool*": AGENT}, 1),
-        ServerFacts("hermes-agent", "in its config.yaml: model: base_url: {base_url}", {"*tool*": AGENT}, 1),
-        ServerFacts("open-webui", "OPENAI_API_BASE_URL={base_url}"),
-        ServerFacts("sglang-router", "--worker-urls {root}"),
-        ServerFacts("vllm-router", "--worker-urls {root}"),
+        ServerFacts(
+            "nanobot",
+            "in its config.json: a custom provider with apiBase {base_url}",
+            {"truth/tool*": AGENT},
+            session="session_id",
+        ),
+        ServerFacts("hermes-agent", "in its config.yaml: model: base_url: {base_url}", {"truth/tool*": AGENT}),
+        ServerFacts("open-webui", "OPENAI_API_BASE_URL={base_url}", {**BYTES, "leave/*": UNSAID}),
+        ServerFacts("sglang-router", "--worker-urls {root}", {**BYTES, "leave/*": UNSAID}),
+        ServerFacts("vllm-router", "--worker-urls {root}", {**BYTES, "leave/*": UNSAID}),
     )
 }

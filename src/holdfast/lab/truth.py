@@ -25,15 +25,25 @@ def _judge(ending: Ending, told: Reader) -> Seen:
     return Seen(True, said)
 
 
+def _untold(ending: Ending, patience: float, *, asked: int) -> Seen:
+    """Judge that nothing was told for too long: by a server that waits or tries again it may be, later."""
+    what = f"nothing was told within {patience:g} s"
+    if ending.waits:
+        return Seen(None, what)
+    if asked > 1:
+        return Seen(None, f"{what}: it asked the upstream {asked} times")
+    return Seen(False, f"{what}, though the upstream had ended")
+
+
 def _look(name: str, ending: Ending, *, stream: bool) -> Check:
     async def look(lab: Lab) -> Seen:
-        patience = lab.silence if ending.waits else lab.patience
+        patience, tag = lab.silence if ending.waits else lab.patience, Tag(name)
         try:
-            told = await lab.ask(Tag(name), stream=stream, tools=ending.tools, timeout=patience)
+            told = await lab.ask(tag, stream=stream, tools=ending.tools, timeout=patience)
         except TimeoutError:
-            if ending.waits:
-                return Seen(None, f"nothing was told within {patience:g} s")
-            return Seen(False, f"nothing was told within {patience:g} s, though the upstream had ended")
+            return _untold(ending, patience, asked=len(lab.upstream.requests[tag.token]))
+        if told.ending == "failure" and not lab.upstream.requests[tag.token]:
+            return Seen(None, f"told as failure ({told.words}), but the upstream was not asked")
         return _judge(ending, told)
 
     may_be = " or ".join(sorted(ending.may_be - {"unsaid"}))
@@ -52,7 +62,7 @@ async def _refused(lab: Lab, *, stream: bool) -> Seen:
     try:
         told = await lab.ask(Tag("completed"), stream=stream)
     except TimeoutError:
-        return Seen(False, f"nothing was told within {lab.patience:g} s")
+        return Seen(None, f"nothing was told within {lab.patience:g} s: it may have tried again")
     finally:
         await lab.upstream.accept()
     refused = Ending("", (), frozenset({"failure"}), "none")

@@ -42,6 +42,8 @@ from .scripts import (
 __all__ = ["Request", "Upstream"]
 
 DEFAULT: Script = (Say("Hello."), Finish(), Done())
+HEALTH = ("/health", "/health_generate", "/model_info", "/server_info")
+"""What routers ask before they believe that an upstream is there; any object will do."""
 ERRORS = {400: "invalid_value", 401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
 
 
@@ -211,7 +213,7 @@ class _Connection:
         """Answer one request; tell whether another may follow on this connection."""
         if method == "POST" and path.endswith("/chat/completions"):
             return await self._complete(body)
-        known = method == "GET" and path.endswith("/models")
+        known = method == "GET" and path.endswith(("/models", *HEALTH))
         listed = {"object": "list", "data": [{"id": name, "object": "model"} for name in self._upstream.models]}
         answer = listed if known else {"error": {"message": f"Unknown request URL: {path}", "code": "unknown_url"}}
         await _Stage(self._writer, stream=False).respond(200 if known else 404, answer)

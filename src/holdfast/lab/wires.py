@@ -24,8 +24,8 @@ class Wire:
     can: ClassVar[frozenset[str]] = frozenset()
     reader: ClassVar[type[Reader]]
 
-    def __init__(self, http: Http, model: str) -> None:
-        self.http, self.model = http, model
+    def __init__(self, http: Http, model: str, session: str = "") -> None:
+        self.http, self.model, self.session = http, model, session
 
     async def start(self, prompt: str, *, stream: bool = True, tools: bool = False, keep: bool = False) -> Reply:
         """Ask. With `keep` the answer outlives its client, else it lives by the connection."""
@@ -88,6 +88,7 @@ class Chat(Wire):
     def _body(self, prompt: str, stream: bool, tools: bool) -> dict[str, Any]:
         body: dict[str, Any] = {"model": self.model, "messages": [{"role": "user", "content": prompt}]}
         body |= {"stream": True} if stream else {}
+        body |= {self.session: secrets.token_hex(8)} if self.session else {}
         return body | ({"tools": [{"type": "function", "function": TOOL}]} if tools else {})
 
 
