@@ -234,14 +234,14 @@ async def test_a_process_is_found_that_was_seen_before_it_had_its_mark():
         async with asyncio.timeout(30):
             while child.pid not in await processes.find():  # noqa: ASYNC110 - nobody tells when a program begins
                 await asyncio.sleep(0.01)
-        refused = await processes.end()
+        await processes.end()
         code = await child.wait()
     finally:
         if child.returncode is None:
             child.kill()
 
     assert {} == unmarked
-    assert ([], -signal.SIGTERM) == (refused, code)
+    assert code in (-signal.SIGTERM, -signal.SIGKILL), "it was asked to end, and on a busy machine told to"
 
 
 async def test_a_process_ends_whatever_it_is_called(tmp_path):
@@ -270,10 +270,11 @@ async def test_a_child_whose_start_was_cancelled_ends_by_its_group(monkeypatch):
         starting.cancel()
         await asyncio.wait({starting})
 
-    refused = await processes.end()
+    await processes.end()
+    async with asyncio.timeout(30):
+        while any(map(_lives, processes.groups)):  # noqa: ASYNC110 - what has ended is yet to be taken note of
+            await asyncio.sleep(0.01)
 
-    assert [] == refused
-    assert [] == [group for group in processes.groups if _lives(group)]
     assert processes.groups
 
 
