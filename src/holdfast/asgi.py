@@ -13,6 +13,7 @@ import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 import msgspec
 from starlette.requests import Request
@@ -26,6 +27,8 @@ from .run import Run, StoredLog
 from .wire import native, sse
 
 Header = tuple[bytes, bytes]
+Watch = Callable[[Callable[[], None]], Callable[[], object]]
+"""Calls what it is given whenever something changed, until what it returns is called."""
 AT_ONCE = 64 * 1024
 """Characters of text that are rendered at once."""
 CONNECTION = "holdfast.connection"
@@ -43,6 +46,15 @@ class Connection(Protocol):
 
     def abort(self) -> None:
         """Close it now."""
+        ...
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether the body of the answer that has begun can be gone on with, and nobody has to wait for that."""
+        ...
+
+    def go_on(self, body: bytes) -> None:
+        """Send some more of the body now."""
         ...
 
 
@@ -74,11 +86,26 @@ class RunFrames:
     async def next(self) -> bytes:
         """Return the next events' frames."""
         while events := as_many_as_fit(await self._log.batch(self._after)):
-            first, self._after = self._after + 1, self._after + len(events)
-            if frames := self._render(first, events):
+            if frames := self._rendered(events):
                 return frames
         self.is_over = self._log.closed
         return b""
+
+    def now(self) -> bytes:
+        """Return the next events' frames, where they are in memory. Nothing where they have to be waited for."""
+        log = self._log
+        if not isinstance(log, Log) or self._after < log.oldest - 1:
+            return b""
+        return self._rendered(as_many_as_fit(log.slice(self._after)))
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is more to say already, be it that it has ended."""
+        return self._log.closed or self._after < self._log.seq
+
+    def _rendered(self, events: Sequence[Event]) -> bytes:
+        first, self._after = self._after + 1, self._after + len(events)
+        return self._render(first, events)
 
 
 def as_many_as_fit(events: Sequence[Event]) -> Sequence[Event]:
@@ -156,7 +183,7 @@ class Client:
 
     async def wait_for(self, event: Awaitable[Any], timeout: float | None = None) -> bool:
         """Wait for something, but not longer than the client stays. False where it left (or time ran out) first."""
-        waiting, over = asyncio.ensure_future(event), asyncio.Event()
+        waiting, over = asyncio.ensure_future(event), asyncio.Event()  # costs a task
         waiting.add_done_callback(lambda _: over.set())
         self.on_leaving(over.set)
         timer = None if timeout is None else asyncio.get_running_loop().call_later(timeout, over.set)
@@ -169,12 +196,35 @@ class Client:
             if timer is not None:
                 timer.cancel()
 
+    async def wait_until(self, is_so: Callable[[], bool], watch: Watch, timeout: float | None = None) -> bool:
+        """Wait until something is so, of which `watch` tells, but not longer than the client stays."""
+        over = asyncio.Event()
+
+        def look() -> None:
+            if is_so():
+                over.set()
+
+        if is_so() or self.has_left:
+            return is_so()
+        self.on_leaving(over.set)
+        unwatch = watch(look)
+        timer = None if timeout is None else asyncio.get_running_loop().call_later(timeout, over.set)
+        try:
+            await over.wait()
+            return is_so()
+        finally:
+            unwatch()
+            if timer is not None:
+                timer.cancel()
+
 
 class EventStream(Response):
     """Sends frames until their end, the server's end, or until the client leaves.
 
     The task is the request's own. It waits on one event, which the log, the heartbeat, the client's leaving and the
-    server's end all set. A client that does not read for `send_timeout` seconds is cut off; it can resume.
+    server's end all set. What a live log has to say while it waits is sent from within the call that brought it, where
+    the server is our own and the client reads: then no task wakes for a token. A client that does not read for
+    `send_timeout` seconds is cut off; it can resume.
     """
 
     def __init__(
@@ -206,6 +256,8 @@ class EventStream(Response):
         self._wake = asyncio.Event()
         self._sending_since: float | None = None
         self._spoke_at = 0.0
+        self._direct: Connection | None = None
+        self._error: Exception | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the request."""
@@ -225,14 +277,14 @@ class EventStream(Response):
     async def _stream(self, scope: Scope, client: Client, send: Send) -> bool:
         """Send everything. False where the client left before the end."""
         client.on_leaving(self._wake.set)
-        unwatch, forget = self._frames.watch(self._wake.set), self._closing.watch(self._wake.set)
+        unwatch, forget = self._frames.watch(self._grew), self._closing.watch(self._wake.set)
         loop = asyncio.get_running_loop()
         self._spoke_at = loop.time()
         self._timer = loop.call_later(self._heartbeat / 2, self._beat, scope)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self._sent_headers})
             await self._say(send, self._opening)
-            is_done = await self._copy(client, send)
+            is_done = await self._copy(client, send, scope.get(CONNECTION))
             if is_done:
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
             return is_done
@@ -241,7 +293,7 @@ class EventStream(Response):
             forget()
             self._timer.cancel()
 
-    async def _copy(self, client: Client, send: Send) -> bool:
+    async def _copy(self, client: Client, send: Send, connection: Connection | None) -> bool:
         while not client.has_left:
             self._wake.clear()
             if body := await self._frames.next():
@@ -253,10 +305,30 @@ class EventStream(Response):
                 await self._say(send, self._farewell)
                 return True
             else:
+                self._direct = connection if isinstance(self._frames, RunFrames) else None
                 await self._wake.wait()
+                self._direct = None
+                if self._error is not None:
+                    raise self._error
                 if self._is_quiet() and not client.has_left:
                     await self._say(send, self._sign_of_life)
         return False
+
+    def _grew(self) -> None:
+        """Send what there is while the task waits; what that cannot be done with wakes it."""
+        if self._direct is None or not self._direct.takes_more:
+            self._wake.set()
+            return
+        assert isinstance(self._frames, RunFrames)
+        try:
+            if body := self._frames.now():
+                self._spoke_at = asyncio.get_running_loop().time()
+                self._direct.go_on(body)
+        except Exception as error:  # noqa: BLE001 - this stream's own: whoever wrote the log has nothing to do with it
+            self._error = error
+            self._wake.set()
+        if self._frames.is_behind:
+            self._wake.set()
 
     async def _say(self, send: Send, body: bytes) -> None:
         if not body:
@@ -313,7 +385,7 @@ def events(
     if after < run.log.oldest - 1:
         raise ResumeGap(run.log.oldest)
     return EventStream(
-        RunFrames(run.log, native.frames(run.id), after),
+        RunFrames(run.log, _shared_frames(run), after),
         closing,
         headers=[(b"x-run-id", run.id.encode())],
         opening=opening,
@@ -322,6 +394,31 @@ def events(
         heartbeat=heartbeat,
         send_timeout=send_timeout,
     )
+
+
+_frames_of: WeakKeyDictionary[Run, Callable[[int, Sequence[Event]], bytes]] = WeakKeyDictionary()
+
+
+def _shared_frames(run: Run) -> Callable[[int, Sequence[Event]], bytes]:
+    """Return what renders a run for all of its readers: those in step are sent the same bytes, rendered once."""
+    if (shared := _frames_of.get(run)) is None:
+        shared = _frames_of[run] = _Shared(native.frames(run.id))
+    return shared
+
+
+class _Shared:
+    """Remembers the last rendering."""
+
+    def __init__(self, render: Callable[[int, Sequence[Event]], bytes]) -> None:
+        self._render = render
+        self._last = (0, 0)
+        self._frames = b""
+
+    def __call__(self, first: int, events: Sequence[Event]) -> bytes:
+        if self._last != (first, len(events)):
+            self._frames = self._render(first, events)
+            self._last = first, len(events)
+        return self._frames
 
 
 async def on_error(request: Request, error: Exception) -> Response:

@@ -11,7 +11,7 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -32,6 +32,7 @@ from .events import (
     Event,
     Failed,
     Finish,
+    Flow,
     Notice,
     Receipt,
     RunStarted,
@@ -325,6 +326,9 @@ class Engine:
         try:
             source = source or (await self._found_again(run) if run._resumes else self._require_sources()(run))
             async for yielded in source:
+                if hasattr(yielded, "pour"):
+                    await self._drink(run, cast(Flow, yielded))
+                    continue
                 run._touched = loop.time()
                 self._take_in(run, yielded)
                 if self._is_far_behind(run):
@@ -337,6 +341,20 @@ class Engine:
             run._cause = run._cause or error
         finally:
             await _close(source, run.id)
+
+    async def _drink(self, run: Run, flow: Flow) -> None:
+        """Take in what flows, and let it wait where the store is far behind."""
+        loop = asyncio.get_running_loop()
+
+        def take(yielded: Sequence[Yielded]) -> bool:
+            run._touched = loop.time()
+            self._take_in(run, yielded)
+            return not self._is_far_behind(run)
+
+        while not flow.is_over:
+            await flow.pour(take)
+            if self._is_far_behind(run):
+                await self._saved(run)
 
     def _take_in(self, run: Run, yielded: Yielded | Sequence[Yielded]) -> None:
         """Log what a source yielded, all of it or nothing; how it ended is remembered for the judgement."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -270,6 +270,24 @@ class Thought(msgspec.Struct, frozen=True):
 
 
 Yielded: TypeAlias = Event | Finish | Thought | str
+
+
+class Flow(Protocol):
+    """Events that are handed over in the call that brings them, so that no task wakes for a token.
+
+    Only the server's own sources yield one, to an engine that is known to read them.
+    """
+
+    is_over: bool
+    """Nothing more will come: whoever yielded it goes on."""
+    has_said: bool
+    """Whether anything came."""
+
+    async def pour(self, take: Callable[[Sequence[Yielded]], bool]) -> None:
+        """Hand over what comes, until `take` says that it is enough for now, or until it is over."""
+        ...
+
+
 Source: TypeAlias = AsyncIterator[Yielded | Sequence[Yielded]]
 """What a run consumes: events, plain strings (they become `Text`), or several at once where they arrived together."""
 

@@ -28,6 +28,8 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The last message is the assistant's own, and the answer is what follows in it."""
     patience: float = 1.0
     """Seconds that may go by with retries before the first event."""
+    flows: bool = False
+    """Whoever reads the answer takes a `Flow` too."""
 
 
 class Provider(Protocol):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Literal, cast
 from urllib.parse import SplitResult, quote, urlsplit
@@ -42,7 +42,7 @@ class NotThere(Exception):
 class Reply:
     """A response: its status, its headers with names in lower case, and its body as it arrives."""
 
-    __slots__ = ("_connection", "_error", "_pieces", "_size", "_waiter", "headers", "is_whole", "status")
+    __slots__ = ("_connection", "_error", "_pieces", "_sink", "_size", "_waiter", "headers", "is_whole", "status")
 
     def __init__(self, connection: _Connection, status: int, headers: Mapping[str, str]) -> None:
         self.status = status
@@ -54,6 +54,7 @@ class Reply:
         self._size = 0
         self._error: Broken | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._sink: Callable[[bytes], bool] | None = None
 
     async def read(self) -> bytes:
         """Return all that has arrived since, or else what arrives next; nothing at the end. Raises `Broken`."""
@@ -68,6 +69,22 @@ class Reply:
         if self._error is not None:
             raise self._error
         return b""
+
+    async def pour(self, sink: Callable[[bytes], bool]) -> None:
+        """Hand over what arrives in the call that brings it, until `sink` returns False, or until the end."""
+        if self._pieces and not sink(self._take()):
+            return
+        if not self.is_whole and self._error is None:
+            self._sink, self._waiter = sink, asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._sink = self._waiter = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more will come: all of it was handed out, well or not."""
+        return not self._pieces and (self.is_whole or self._error is not None)
 
     async def read_upto(self, limit: int) -> bytes:
         """Return the body, or the first `limit` bytes of it."""
@@ -98,10 +115,25 @@ class Reply:
         self._size += len(data)
         if self._size > _BUFFERED and self._connection is not None:
             self._connection.pause()
+        if self._sink is None:
+            self._wake()
+
+    def deliver(self) -> None:
+        """Hand over the pieces that came in one read together, where somebody takes them at once."""
+        if self._sink is None or not self._pieces:
+            return
+        try:
+            if self._sink(self._take()):
+                return
+        except Exception as error:  # noqa: BLE001 - it belongs to whoever waits, and not to the connection
+            if self._waiter is not None and not self._waiter.done():
+                self._waiter.set_exception(error)
+        self._sink = None
         self._wake()
 
     def end(self, error: Broken | None = None) -> None:
         """Take in the end of the body."""
+        self.deliver()
         self._connection = None
         self.is_whole, self._error = error is None, error
         self._wake()
@@ -180,10 +212,13 @@ class _Connection(asyncio.Protocol):
             if self._head is None or self._head_size > _LONGEST_HEAD:
                 self._break(NotHTTP())  # nobody asked, or it never comes to the point
                 return
+        reply = self._reply
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._break(NotHTTP())
+        if reply is not None:
+            reply.deliver()
 
     def connection_lost(self, error: Exception | None) -> None:
         """End: well, where the body was to end with the connection, and else in the middle."""

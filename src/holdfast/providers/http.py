@@ -23,7 +23,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import aclosing
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias, cast
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 import msgspec
@@ -115,7 +115,10 @@ class HTTPUpstream:
     async def stream(
         self, request: ChatRequest, ask: Callable[[ChatRequest], Awaitable[Asked]], answer: Answer
     ) -> AsyncGenerator[list[Yielded]]:
-        """Yield the events of each read together; raise a `ProviderError` unless the upstream said how it ended."""
+        """Yield the events of each read together; raise a `ProviderError` unless the upstream said how it ended.
+
+        Where the request `flows`, the answer is one `Flow`.
+        """
         yield [Usage(estimate_tokens(request.messages), 0, "estimated")]
         patience = _Patience(request.patience)
         while True:
@@ -127,14 +130,16 @@ class HTTPUpstream:
                 raise answered
             yield [Notice("retry", f"Trying again in {pause:.1f} s, because {answered}")]
             await asyncio.sleep(pause)
-        async with aclosing(self.read(answered, answer)) as reads:
+        async with aclosing(self.read(answered, answer, flows=request.flows)) as reads:
             async for events in reads:
                 yield events
 
-    async def read(self, answered: Reply, answer: Answer) -> AsyncGenerator[list[Yielded]]:
+    async def read(self, answered: Reply, answer: Answer, *, flows: bool = False) -> AsyncGenerator[list[Yielded]]:
         """Yield the events of each read of a response together; raise unless it said how it ended."""
         try:
             self._open.add(answered)
+            if flows:
+                yield cast(list[Yielded], AnswerFlow(answered, answer))
             while not answer.over:
                 if events := await self._next(answered, answer):
                     yield events
@@ -245,6 +250,34 @@ class HTTPUpstream:
         if self._tasks:
             await asyncio.wait(self._tasks)
         self._connections.close()
+
+
+class AnswerFlow:
+    """What a response has to say, decoded and handed over as it arrives: a `Flow`."""
+
+    def __init__(self, answered: Reply, answer: Answer) -> None:
+        self.is_over = False
+        self.has_said = False
+        """Whether anything came of it."""
+        self._answered = answered
+        self._answer = answer
+
+    async def pour(self, take: Callable[[Sequence[Yielded]], bool]) -> None:
+        """Hand over what comes."""
+
+        def sink(data: bytes) -> bool:
+            goes_on = True
+            if events := self._answer.feed(data):
+                self.has_said = True
+                goes_on = take(events)
+            return goes_on and not self._is_said()
+
+        await self._answered.pour(sink)
+        self.is_over = self._is_said() or self._answered.has_ended
+
+    def _is_said(self) -> bool:
+        """Whether the last word has been said: what follows it is waited for in another way."""
+        return self._answer.finished or self._answer.over
 
 
 def encode_body(body: Mapping[str, Any]) -> bytes:

@@ -26,6 +26,7 @@ from ..events import (
     StepStarted,
 )
 from ..history import left_of
+from ..log import Log
 from ..run import Run
 from ..wire import sse
 from .context import Parts, run_headers
@@ -33,6 +34,9 @@ from .errors import Json
 
 HOLD = 10.0
 """Seconds for which the status line waits for the first word: until then a failure can still be a real status."""
+
+BEFORE_WORDS = (RunStarted, Notice, StepStarted)
+"""What a run shows before there is anything of an answer."""
 
 Refuse = Callable[[Run, "Failed | Interrupted"], Response]
 
@@ -116,17 +120,35 @@ class _Hold:
     def __init__(self, run: Run, refuse: Refuse) -> None:
         self._run = run
         self._refuse = refuse
+        self._looked_at = 0
 
     async def __call__(self, client: Client) -> Response | None:
-        await client.wait_for(self._first_word(), timeout=HOLD)
+        await self._first_word(client)
         settled = self._run.settlement
         if isinstance(settled, (Failed, Interrupted)) and await is_bare(self._run):
             return self._refuse(self._run, settled)
         return None
 
-    async def _first_word(self) -> None:
+    async def _first_word(self, client: Client) -> None:
+        log = self._run.log
+        if isinstance(log, Log):
+            await client.wait_until(self._has_spoken, log.watch, timeout=HOLD)
+        else:
+            await client.wait_for(self._read_first_word(), timeout=HOLD)
+
+    def _has_spoken(self) -> bool:
+        log = self._run.log
+        assert isinstance(log, Log)
+        while not log.closed and log.oldest <= self._looked_at + 1 <= log.seq:
+            for event in log.slice(self._looked_at):
+                if not isinstance(event, BEFORE_WORDS):
+                    return True
+                self._looked_at += 1
+        return log.closed or log.oldest > 1
+
+    async def _read_first_word(self) -> None:
         async for _, event in self._run.read():
-            if not isinstance(event, (RunStarted, Notice, StepStarted)):
+            if not isinstance(event, BEFORE_WORDS):
                 return
 
 
@@ -135,7 +157,7 @@ async def is_bare(run: Run) -> bool:
     if run.log.oldest > 1:
         return not run.text
     async for _, event in run.read():
-        if not isinstance(event, (RunStarted, Notice, StepStarted)):
+        if not isinstance(event, BEFORE_WORDS):
             return isinstance(event, Settled)
     return True
 
@@ -158,9 +180,10 @@ async def so_far(run: Run) -> AsyncGenerator[Sequence[Event]]:
     """Yield what there is of a run, some events at a time, and leave the loop to others in between."""
     after = 0
     while events := await run.log.batch(after):
+        if after:
+            await asyncio.sleep(0)
         yield events
         after += len(events)
-        await asyncio.sleep(0)
 
 
 async def gathered(run: Run, fresh: Callable[[], G], *, without_calls: bool = False) -> G:
@@ -209,13 +232,22 @@ class WholeAnswer(Response):
         async with Client(scope, receive) as client:
             stayed = False
             try:
-                stayed = await client.wait_for(self._run.settled())
+                stayed = await _ended(self._run, client)
             finally:
                 if not stayed and self._attached:
                     await finish(self._run.leave())
             if stayed:
                 response = await self._show(self._run)
                 await response(scope, receive, send)
+
+
+async def _ended(run: Run, client: Client) -> bool:
+    """Wait for the settlement. False where the client left before it."""
+    if isinstance(run.log, Log):
+        log = run.log
+        if not await client.wait_until(lambda: log.closed, log.watch):
+            return False
+    return run.settlement is not None or await client.wait_for(run.settled())  # then it goes on elsewhere
 
 
 def status_of(settled: Failed | Interrupted) -> int:

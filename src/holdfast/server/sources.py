@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 
 from ..errors import ModelNotFound, ProviderError
-from ..events import Notice, Source, Text, Usage, Yielded
+from ..events import Flow, Notice, Source, Text, Usage, Yielded
 from ..history import Message, alternating, branch, for_model
 from ..log import Log
 from ..providers import Attaching, ChatRequest, Provider, Providers
@@ -34,12 +34,12 @@ class ChatSources:
     def __call__(self, run: Run) -> Source:
         """Return the source of a run."""
         alone = run.record.kind == "batch"  # which asks how this model answers, and not who else could
-        return self.answer(run.record, run.record.model, alone=alone)
+        return self.answer(run.record, run.record.model, alone=alone, flows=True)
 
     async def answer(
-        self, record: RunRecord, name: str, *, alone: bool = False
+        self, record: RunRecord, name: str, *, alone: bool = False, flows: bool = False
     ) -> AsyncGenerator[Yielded | Sequence[Yielded]]:
-        """Let a model answer for the sake of a run; `alone`, nobody answers in its place."""
+        """Let a model answer for the sake of a run; `alone`, nobody answers in its place. `flows` is the request's."""
         provider, model = await self._providers.find(name)
         with ExitStack() as used:
             used.enter_context(self._providers.using(provider))
@@ -50,6 +50,7 @@ class ChatSources:
                 name=record.id if _can_be_found_again(record) else "",
                 goes_on=record.message_id is not None and record.message_id == record.parent_id,
                 patience=self._patience if _has_time(record) else QUICK,
+                flows=flows,
             )
             if request.goes_on:  # its log begins with what is there
                 yield Text(cast(str, request.messages[-1]["content"]))
@@ -84,8 +85,8 @@ class ChatSources:
             try:
                 async with aclosing(stream):
                     async for events in stream:
-                        has_spoken = has_spoken or _speaks(events)
                         yield events
+                        has_spoken = has_spoken or _speaks(events)
                 return
             except ProviderError as error:
                 is_final = alone or has_spoken or _blames_the_request(error)
@@ -156,7 +157,9 @@ def _can_be_found_again(record: RunRecord) -> bool:
 
 
 def _speaks(events: Yielded | Sequence[Yielded]) -> bool:
-    """Tell whether this is part of an answer, and not only what is said on the way to one."""
+    """Tell whether this was part of an answer, and not only what is said on the way to one."""
+    if hasattr(events, "pour"):
+        return cast(Flow, events).has_said
     items = events if isinstance(events, (list, tuple)) else [events]
     return not all(
         isinstance(item, Notice) or (isinstance(item, Usage) and item.source == "estimated") for item in items
