@@ -534,9 +534,17 @@ class Engine:
         run._set_timer(None)
         if run._pump.done():
             run._closed_at = self._clock()
-        if run._keeper is None:
-            run._keeper = asyncio.create_task(self._keep(run))
-            self._hold(run._keeper)
+        if run._keeper is None and not run._log.closed:
+            if run._entered and not run.kept:
+                self._settle_at_once(run)  # nothing has to be waited for
+            else:
+                run._keeper = asyncio.create_task(self._keep(run))
+                self._hold(run._keeper)
+
+    def _settle_at_once(self, run: Run) -> None:
+        run._log.seal()
+        now = self._clock()
+        self._conclude(run, storable(self._judge(run, now)), now)
 
     async def _keep(self, run: Run) -> None:
         run._log.seal()

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 _RANDOM_BITS = 128
-_LENGTH = 36  # 48 bits of milliseconds and 128 random bits, five to a character
+_SHIFTS = range(170, -1, -10)  # 48 bits of milliseconds and 128 random bits, ten to a pair of characters
+_PAIRS = [high + low for high in _DIGITS for low in _DIGITS]
 
 NewId = Callable[[str], str]
 
@@ -21,4 +22,4 @@ def new_id(prefix: str) -> str:
 def encode(milliseconds: int, random_bits: int) -> str:
     """Write a time and random bits as 36 characters whose alphabetical order is the order of the times."""
     number = (milliseconds << _RANDOM_BITS) | random_bits
-    return "".join(_DIGITS[(number >> shift) & 31] for shift in range((_LENGTH - 1) * 5, -1, -5))
+    return "".join([_PAIRS[(number >> shift) & 1023] for shift in _SHIFTS])

@@ -60,6 +60,9 @@ def heard(yielded: Yielded | Sequence[Yielded]) -> Said:
     """Return what a source yielded, or raise where any of it is not what a source may say."""
     said = Said([], [])
     for item in yielded if isinstance(yielded, (list, tuple)) else (yielded,):
+        if type(item) is Text and type(item.text) is str and item.text.isascii() and item.text:
+            said.events.append(item)
+            continue
         if isinstance(item, str):
             item = Text(item)
         if isinstance(item, (Text, Reasoning)) and isinstance(item.text, str):

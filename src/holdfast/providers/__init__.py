@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
@@ -102,6 +101,7 @@ class Providers:
         self.all: tuple[Provider, ...] = ()
         self._added: tuple[Provider, ...] = ()
         self._by_name: dict[str, Provider] = {}
+        self._offering: dict[str, Provider] | None = None
         self._users: Counter[int] = Counter()
         self._closing: set[asyncio.Task[None]] = set()
         self.change(providers)
@@ -110,8 +110,9 @@ class Providers:
         """Let these answer from now on. One that is left out is closed when the last run that uses it has ended."""
         before, self.all = self.all, (*providers, *self._added)
         self._by_name = {provider.name: provider for provider in self.all}
+        self._offering = _offering(self.all)
         for provider in before:
-            self._let_go(provider)
+            self._close_unused(provider)
 
     def add(self, provider: Provider) -> None:
         """Let one more answer, after all others, whatever changes among them."""
@@ -119,21 +120,22 @@ class Providers:
         self._added = (*self._added, provider)
         self.change(others)
 
-    @contextmanager
-    def using(self, provider: Provider) -> Iterator[None]:
-        """Keep a provider open for a run, also where it is left out meanwhile."""
+    def use(self, provider: Provider) -> list[Provider]:
+        """Keep a provider open for a run, also where it is left out meanwhile. Return what is to be let go of."""
         self._users[id(provider)] += 1
-        try:
-            yield
-        finally:
-            self._users[id(provider)] -= 1
-            self._let_go(provider)
+        return [provider]
 
-    def _let_go(self, provider: Provider) -> None:
+    def let_go(self, used: Sequence[Provider]) -> None:
+        """Let go of providers."""
+        for provider in used:
+            self._users[id(provider)] -= 1
+            self._close_unused(provider)
+
+    def _close_unused(self, provider: Provider) -> None:
         if self._users[id(provider)]:
             return
         del self._users[id(provider)]
-        if not any(provider is other for other in self.all):
+        if self._by_name.get(provider.name) is not provider:
             task = asyncio.create_task(provider.close())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
@@ -143,6 +145,8 @@ class Providers:
         prefix, slash, rest = model.partition("/")
         if slash and rest and (provider := self._by_name.get(prefix)):
             return await self._checked(provider, rest, asked=model)
+        if self._offering is not None and (known := self._offering.get(model)):
+            return known, model
         offering = [provider for provider, models in zip(self.all, await self._lists(), strict=True) if model in models]
         if not offering and (open_ended := [provider for provider in self.all if provider.models is None]):
             offering = open_ended if len(open_ended) == len(self.all) - len(self._added) == 1 else []
@@ -198,6 +202,15 @@ class Providers:
             await provider.close()
         if self._closing:
             await asyncio.wait(self._closing)
+
+
+def _offering(providers: Sequence[Provider]) -> dict[str, Provider] | None:
+    """Return who answers for each bare name that only one offers; None where some upstream has to be asked first."""
+    offered = [(model, provider) for provider in providers for model in dict.fromkeys(provider.models or ())]
+    if any(provider.models is None for provider in providers):
+        return None
+    times = Counter(model for model, _ in offered)
+    return {model: provider for model, provider in offered if times[model] == 1}
 
 
 def _near(model: str, known: Sequence[str]) -> list[str]:

@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, quote, urlsplit
 
 import httptools
 
-__all__ = ["Broken", "Connections", "NotHTTP", "NotThere", "Reply", "head_of"]
+__all__ = ["Broken", "Connections", "NotHTTP", "NotThere", "Reply", "head_of", "with_length"]
 
 IDLE = 15.0
 """Seconds for which a connection is kept that nobody uses."""
@@ -375,8 +375,11 @@ class _Unkept(list[_Connection]):
         connection.abort()
 
 
-def head_of(method: str, url: str, headers: Mapping[str, str], length: int = 0) -> bytes:
-    """Return the first part of a request. Names and values were checked by whoever was given them."""
+def head_of(method: str, url: str, headers: Mapping[str, str], length: int | None = 0) -> bytes:
+    """Return the first part of a request, without its end where the `length` is to be said later.
+
+    Names and values were checked by whoever was given them.
+    """
     parts = urlsplit(url)
     target = quote(parts.path or "/", safe=_TARGET) + (
         f"?{quote(parts.query, safe=_TARGET + '?')}" if parts.query else ""
@@ -384,9 +387,13 @@ def head_of(method: str, url: str, headers: Mapping[str, str], length: int = 0) 
     given = {name.lower() for name in headers}
     lines = [f"{method} {target} HTTP/1.1", *([] if "host" in given else [f"Host: {_host(parts)}"])]
     lines += [f"{name}: {value}" for name, value in headers.items() if name.lower() != "content-length"]
-    if length or method == "POST":
-        lines.append(f"Content-Length: {length}")
-    return "\r\n".join([*lines, "\r\n"]).encode()
+    head = "\r\n".join([*lines, ""]).encode()
+    return head if length is None else with_length(head, length, always=method == "POST")
+
+
+def with_length(head: bytes, length: int, *, always: bool = True) -> bytes:
+    """Return the first part of a request with its end."""
+    return b"%bContent-Length: %d\r\n\r\n" % (head, length) if length or always else head + b"\r\n"
 
 
 def _host(parts: SplitResult) -> str:

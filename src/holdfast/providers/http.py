@@ -31,7 +31,7 @@ import msgspec
 from ..errors import ProviderBroke, ProviderError, ProviderRefused, ProviderUnreachable
 from ..events import Notice, Usage, Yielded
 from . import ChatRequest
-from .connections import Broken, Connections, NotHTTP, NotThere, Reply, head_of
+from .connections import Broken, Connections, NotHTTP, NotThere, Reply, head_of, with_length
 from .openai_stream import loosely, told
 from .redaction import redact
 
@@ -108,6 +108,7 @@ class HTTPUpstream:
         self._linger = linger
         self.answered: bool | None = None
         """Whether there was an answer when something was last looked up, be it that there is nothing to find."""
+        self._heads: dict[tuple[str, str], bytes] = {}
         self._connections = Connections(self._url.of(""), connect_timeout=connect_timeout)
         self._open: set[Reply] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -164,11 +165,11 @@ class HTTPUpstream:
 
     async def ask(self, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> Asked:
         """Return the response if its status says that an answer follows, and else what is wrong."""
-        return await self._asked(self._send("POST", self._url.of(path), body, headers or {}))
+        return await self._asked(self._send("POST", path, body, headers))
 
     async def ask_again(self, path: str, query: str) -> Asked:
         """Return the response with an answer that was asked for before, or what is wrong."""
-        return await self._asked(self._send("GET", self._url.of(path, query)))
+        return await self._asked(self._send("GET", path, query=query))
 
     async def _asked(self, sending: Awaitable[Reply]) -> Asked:
         try:
@@ -182,10 +183,11 @@ class HTTPUpstream:
         finally:
             response.close()
 
-    async def _send(self, method: str, url: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> Reply:
-        head = head_of(method, url, {**self._headers, **(headers or {})}, len(body))
+    async def _send(
+        self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None, query: str = ""
+    ) -> Reply:
         try:
-            return await self._connections.send(head, body)
+            return await self._connections.send(self._head(method, path, query, headers, len(body)), body)
         except NotHTTP as error:
             raise ProviderBroke(f"{self.name} answered with something that is not HTTP.") from error
         except Broken as error:
@@ -193,6 +195,14 @@ class HTTPUpstream:
         except NotThere as error:
             why = _why_not_there(error.__cause__, self._connect_timeout)
             raise ProviderUnreachable(f"{self.name} could not be reached: {why}.") from error
+
+    def _head(self, method: str, path: str, query: str, headers: Mapping[str, str] | None, length: int) -> bytes:
+        """Return the first part of a request; what is the same for all requests there is put together once."""
+        if query or headers:
+            return head_of(method, self._url.of(path, query), {**self._headers, **(headers or {})}, length)
+        if (head := self._heads.get((method, path))) is None:
+            head = self._heads[method, path] = head_of(method, self._url.of(path), self._headers, None)
+        return with_length(head, length, always=method == "POST")
 
     async def _refusal(self, response: Reply) -> ProviderError:
         if response.status == HTTPStatus.OK:
@@ -211,16 +221,16 @@ class HTTPUpstream:
 
     def drop(self, path: str, query: str, *, again_after: Sequence[float] = ()) -> None:
         """Have something deleted by a task that no end of a run can interrupt, and once more after each pause."""
-        task = asyncio.create_task(self._delete(self._url.of(path, query), again_after))
+        task = asyncio.create_task(self._delete(path, query, again_after))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _delete(self, url: str, again_after: Sequence[float]) -> None:
+    async def _delete(self, path: str, query: str, again_after: Sequence[float]) -> None:
         for pause in (0.0, *again_after):
             await asyncio.sleep(pause)
             try:
                 async with asyncio.timeout(_DROPPING):
-                    (await self._send("DELETE", url)).close()
+                    (await self._send("DELETE", path, query=query)).close()
             except (ProviderError, TimeoutError):
                 pass  # it is away, or does not know how: nothing more can be done from here
 
@@ -228,7 +238,7 @@ class HTTPUpstream:
         """Return the JSON of up to `limit` bytes that is found there; None where there is none now."""
         answered, body = False, b""
         try:
-            response = await self._send("GET", self._url.of(path, query))
+            response = await self._send("GET", path, query=query)
             answered = response.status < 500 and response.status not in (401, 403)
         except ProviderError:
             return None
@@ -397,6 +407,9 @@ def _is_host(name: str | None) -> bool:
         return False
 
 
+_COUNTED = ("content", "text", "tool_calls", "function", "name", "arguments")
+
+
 def estimate_tokens(messages: Sequence[Mapping[str, Any]]) -> int:
     """Return about how many tokens the messages are: four characters to each, and nothing for images."""
     return -(-sum(_characters(message) for message in messages) // 4)
@@ -406,10 +419,11 @@ def _characters(value: Any) -> int:
     """Count the characters of a message's own text, the text of its parts and the arguments of its calls."""
     if isinstance(value, str):
         return len(value)
-    if isinstance(value, Mapping):
-        fields = ("content", "text", "tool_calls", "function", "name", "arguments")
-        return sum(_characters(value[field]) for field in fields if field in value)
-    return sum(map(_characters, value)) if isinstance(value, list) else 0
+    if isinstance(value, list):
+        return sum(map(_characters, value))
+    if not isinstance(value, dict):
+        return 0
+    return sum([_characters(value[field]) for field in _COUNTED if field in value])
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:

@@ -45,7 +45,7 @@ from . import (
 from .agents import AGENT, AgentSources, agents_of
 from .auth import Gate, check_bind
 from .configured import Configured, SavedFile
-from .context import Endpoint, Parts
+from .context import Endpoint, Parts, Shortcut
 from .errors import Json, on_any_error, on_holdfast_error, on_http_error
 from .keys import KeyFile, Keys
 from .panes import PaneSources
@@ -113,7 +113,10 @@ def create_app(
     parts = Parts(settings, store, configured, engine, rounds, agent_sources, environ)
     app = Starlette(
         routes=[*(endpoint.route(parts) for endpoint in ENDPOINTS), _description().route(parts), *web.routes()],
-        middleware=[Middleware(Gate, settings=settings, keys=keys)],
+        middleware=[
+            Middleware(Gate, settings=settings, keys=keys),
+            Middleware(Shortcut, parts=parts, endpoints=ENDPOINTS),
+        ],
         exception_handlers={
             HoldfastError: on_holdfast_error,
             HTTPException: on_http_error,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -30,6 +31,7 @@ ALLOWED_HEADERS = (
 """What an allowed page elsewhere may send."""
 
 
+@lru_cache(256)
 def is_loopback(host: str) -> bool:
     """Tell whether an address can only be reached from this machine."""
     if host == "localhost":
@@ -157,6 +159,7 @@ async def _preflight(scope: Scope, receive: Receive, send: Send) -> None:
 _READ = frozenset({b"host", b"origin", b"authorization", b"x-api-key", b"sec-fetch-site"})
 
 
+@lru_cache(256)
 def _hostname(host: str) -> str:
     """Return a Host header without its port; nothing where it is no such header."""
     try:

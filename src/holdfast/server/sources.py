@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import ExitStack, aclosing
+from contextlib import aclosing
 from typing import Any, cast
 
 import msgspec
@@ -41,8 +41,8 @@ class ChatSources:
     ) -> AsyncGenerator[Yielded | Sequence[Yielded]]:
         """Let a model answer for the sake of a run; `alone`, nobody answers in its place. `flows` is the request's."""
         provider, model = await self._providers.find(name)
-        with ExitStack() as used:
-            used.enter_context(self._providers.using(provider))
+        used = self._providers.use(provider)
+        try:
             request = ChatRequest(
                 model=model,
                 messages=await self.messages(record),
@@ -59,24 +59,31 @@ class ChatSources:
             async with aclosing(self._ask(provider, request, used, alone=alone)) as answer:
                 async for events in answer:
                     yield events
+        finally:
+            self._providers.let_go(used)
 
     async def ask(
         self, record: RunRecord, name: str, messages: list[dict[str, Any]], params: dict[str, Any]
     ) -> AsyncGenerator[Yielded | Sequence[Yielded]]:
         """Ask a model, or who stands in for it, what an agent has to ask for the sake of a run."""
         provider, model = await self._providers.find(name)
-        with ExitStack() as used:
-            used.enter_context(self._providers.using(provider))
+        used = self._providers.use(provider)
+        try:
             patience = self._patience if _has_time(record) else QUICK
             request = ChatRequest(model=model, messages=messages, params=params, patience=patience)
             async with aclosing(self._ask(provider, request, used, alone=False)) as answer:
                 async for events in answer:
                     yield events
+        finally:
+            self._providers.let_go(used)
 
     async def _ask(
-        self, provider: Provider, request: ChatRequest, used: ExitStack, *, alone: bool
+        self, provider: Provider, request: ChatRequest, used: list[Provider], *, alone: bool
     ) -> AsyncGenerator[Yielded | Sequence[Yielded]]:
-        """Ask one model after the other until one speaks. Nobody else goes on with what it has said then."""
+        """Ask one model after the other until one speaks. Nobody else goes on with what it has said then.
+
+        `used` is who has to be let go of in the end.
+        """
         asked: list[str] = []
         while True:
             asked.append(f"{provider.name}/{request.model}")
@@ -94,7 +101,7 @@ class ChatSources:
                 if stand_in is None:
                     raise
                 why = str(error).rstrip(".")
-            used.enter_context(self._providers.using(stand_in[0]))
+            used += self._providers.use(stand_in[0])
             provider, request = stand_in[0], msgspec.structs.replace(request, model=stand_in[1])
             other = f"{provider.name}/{request.model}"
             yield Notice("fallback", f"{asked[-1]} could not answer ({why}): {other} answers instead.", other)
@@ -126,10 +133,13 @@ class ChatSources:
     ) -> AsyncGenerator[Yielded | Sequence[Yielded]]:
         assert isinstance(provider, Attaching)
         attached = provider.attach(record.id, text=log.text, reasoning=log.reasoning)
-        with self._providers.using(provider):
+        used = self._providers.use(provider)
+        try:
             async with aclosing(cast(AsyncGenerator[Yielded | Sequence[Yielded]], attached)) as answer:
                 async for events in answer:
                     yield events
+        finally:
+            self._providers.let_go(used)
 
     async def messages(self, record: RunRecord) -> list[dict[str, Any]]:
         """Return what the model is shown: what the request itself brought, or the session up to the run's turn."""
