@@ -96,7 +96,8 @@ class RunFrames:
         log = self._log
         if not isinstance(log, Log) or self._after < log.oldest - 1:
             return b""
-        return self._rendered(as_many_as_fit(log.slice(self._after)))
+        events = log.slice(self._after)
+        return self._rendered(events if len(events) == 1 else as_many_as_fit(events))
 
     @property
     def is_behind(self) -> bool:

@@ -349,7 +349,7 @@ class Engine:
         def take(yielded: Sequence[Yielded]) -> bool:
             run._touched = loop.time()
             self._take_in(run, yielded)
-            return not self._is_far_behind(run)
+            return not (run.kept and self._is_far_behind(run))
 
         while not flow.is_over:
             await flow.pour(take)
@@ -368,12 +368,11 @@ class Engine:
             run._finish.setdefault(finish.choice, finish)
 
     def _append(self, run: Run, events: Sequence[Event]) -> None:
+        if events and not run.kept:
+            run._log.say(events, self._clock())
+            return
         run._log.append(events)
         if not events:
-            return
-        if not run.kept:
-            run._log.mark(self._clock())
-            run._log.publish(run._log.appended)
             return
         self._dirty[run] = None
         self._more.set()

@@ -86,11 +86,17 @@ class Log:
         for wake in tuple(self._watchers):
             wake()
 
+    def say(self, events: Sequence[Event], at: float) -> None:
+        """Append events of a run that nobody asked to keep, note their time, and show them at once."""
+        self.append(events)
+        self.mark(at)
+        self.publish(self._trimmed + len(self._events))
+
     def mark(self, at: float) -> None:
         """Note when what was appended last came. Two numbers for each append: a long log stays small."""
         if self._times is None:
             self._times = array("Q"), array("d")
-        self._times[0].append(self.appended)
+        self._times[0].append(self._trimmed + len(self._events))
         self._times[1].append(at)
 
     def seal(self) -> None:
@@ -114,7 +120,7 @@ class Log:
 
     def _take_in(self, events: Sequence[Event]) -> None:
         for event in events:
-            if isinstance(event, Text):
+            if type(event) is Text:
                 if event.choice == 0:
                     self._parts.append(event.text)
             elif isinstance(event, Reasoning):

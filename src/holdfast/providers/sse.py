@@ -46,6 +46,15 @@ class SSEDecoder:
 
     def feed(self, data: bytes) -> list[ServerSentEvent]:
         """Decode one more read into the events that it completes."""
+        if (
+            data.startswith(_DATA)
+            and data.find(b"\n") == len(data) - 2
+            and data.endswith(b"\n\n")
+            and b"\r" not in data
+            and self._is_between_events
+            and len(data) < self._max_event
+        ):
+            return [(b"", data[len(_DATA) : -2])]  # one event and nothing else, as from a model that takes its time
         self._refuse_if_broken()
         if not self._begun:
             data = self._skip_bom(data)
@@ -58,6 +67,10 @@ class SSEDecoder:
         if not events:
             self._refuse_if_broken()
         return events
+
+    @property
+    def _is_between_events(self) -> bool:
+        return self._begun and not self._tail and not self._after_cr and not self._broken
 
     def finish(self) -> list[ServerSentEvent]:
         """Decode what is left when the upstream has ended.
