@@ -16,7 +16,22 @@ NewId = Callable[[str], str]
 
 def new_id(prefix: str) -> str:
     """Return `prefix_…`: time first so that ids sort, then 128 random bits so that nobody can guess one."""
-    return f"{prefix}_{encode(int(time.time() * 1000), int.from_bytes(os.urandom(_RANDOM_BITS // 8), 'big'))}"
+    return f"{prefix}_{encode(int(time.time() * 1000), _random_bits())}"
+
+
+_stock: list[int] = []
+os.register_at_fork(after_in_child=_stock.clear)  # or two processes would give out the same
+
+
+def _random_bits() -> int:
+    """Return bits that nobody can guess. The kernel is asked for many at once: it takes as long as for a few."""
+    try:
+        return _stock.pop()
+    except IndexError:
+        size = _RANDOM_BITS // 8
+        fresh = os.urandom(size * 64)
+        _stock.extend(int.from_bytes(fresh[at : at + size], "big") for at in range(size, len(fresh), size))
+        return int.from_bytes(fresh[:size], "big")
 
 
 def encode(milliseconds: int, random_bits: int) -> str:
