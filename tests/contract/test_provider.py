@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
+import msgspec
 import pytest
 
 from holdfast.engine import Engine
@@ -44,6 +45,7 @@ from tests.support.upstream import Finish as FinishStep
 
 KEY = "sk-test-Aa1Bb2Cc3Dd4Ee5Ff6Gg7Hh8"
 AT_ONCE = 0.25
+NEVER_END = {"endless", "silence", "silence-after-headers", "stall"}  # of themselves: the engine ends them
 
 
 @pytest.fixture
@@ -83,10 +85,22 @@ async def listen(provider, asked=None):
     try:
         async with asyncio.timeout(5), aclosing(provider.stream(asked or request())) as batches:
             async for batch in batches:
-                heard.events += batch
+                if hasattr(batch, "pour"):
+                    await drink(batch, heard.events)
+                else:
+                    heard.events += batch
     except ProviderError as error:
         heard.error = error
     return heard
+
+
+async def drink(flow, events):
+    def take(some):
+        events.extend(some)
+        return len(events) % 2 == 0  # now and then it is enough for a while
+
+    while not flow.is_over:
+        await flow.pour(take)
 
 
 async def play(up, provider, script, asked=None):
@@ -177,6 +191,25 @@ async def test_the_finish_reason_is_passed_on(up, provider, name, reason):
     heard = await play(up, provider, (ENDINGS | ODDITIES)[name])
 
     assert (TEXT, [Finish(reason)]) == (heard.text, heard.all(Finish))
+
+
+@requirement("start.text-exact", "truth.cut", "truth.in-band-error")
+@pytest.mark.parametrize("name", sorted({**ENDINGS, **ODDITIES}.keys() - NEVER_END))
+async def test_what_flows_is_what_would_have_been_yielded(up, provider, name):
+    """Whoever takes what arrives at once gets the same, in each way that an upstream can go."""
+    script = (ENDINGS | ODDITIES)[name]
+    yielded = await play(up, provider, script)
+    flowed = await play(up, provider, script, msgspec.structs.replace(request(), flows=True))
+
+    assert said(yielded) == said(flowed)
+    assert str(yielded.error) == str(flowed.error)
+
+
+def said(heard):
+    """Return what was said, however it was cut into reads, and without the ids that were made up."""
+    text = {kind: "".join(event.text for event in heard.all(kind)) for kind in (Text, Reasoning)}
+    calls = [(call.name, call.arguments) for call in heard.all(ToolCall)]
+    return text, calls, heard.all(Usage, Finish)
 
 
 @requirement("start.reasoning-apart")
