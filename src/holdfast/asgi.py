@@ -111,12 +111,18 @@ class RunFrames:
 
 def as_many_as_fit(events: Sequence[Event]) -> Sequence[Event]:
     """Return the first of the events, as many as may be rendered at once: the cost of a reader that does not read."""
+    if sum([len(event.text) for event in events if type(event) is Text]) <= AT_ONCE and _is_all_text(events):
+        return events
     room = AT_ONCE
     for count, event in enumerate(events):
         room -= len(event.text) if type(event) is Text else _length(event)
         if room < 0:
             return events[: max(count, 1)]
     return events
+
+
+def _is_all_text(events: Sequence[Event]) -> bool:
+    return not [True for event in events if type(event) is not Text]
 
 
 def _length(event: Event) -> int:

@@ -40,6 +40,7 @@ from .events import (
     Source,
     Stopped,
     StoppedBy,
+    Text,
     Yielded,
 )
 from .history import Message
@@ -348,7 +349,10 @@ class Engine:
 
         def take(yielded: Sequence[Yielded]) -> bool:
             run._touched = loop.time()
-            self._take_in(run, yielded)
+            if run._first_at is None or [True for item in yielded if type(item) is not Text]:
+                self._take_in(run, yielded)
+            else:
+                self._append(run, cast(Sequence[Event], yielded))  # nothing that would have to be looked at
             return not (run.kept and self._is_far_behind(run))
 
         while not flow.is_over:

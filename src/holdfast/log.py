@@ -119,6 +119,10 @@ class Log:
         self._watchers.clear()
 
     def _take_in(self, events: Sequence[Event]) -> None:
+        texts = [event.text for event in events if type(event) is Text and event.choice == 0]
+        if len(texts) == len(events) and self.steps is None:
+            self._parts += texts
+            return
         for event in events:
             if type(event) is Text:
                 if event.choice == 0:

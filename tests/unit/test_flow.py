@@ -84,7 +84,7 @@ async def test_a_run_is_stopped_in_the_middle_of_a_flow(engine, brook):
     assert isinstance(settled, Stopped)
     assert "before, so far" == settled.text
     await asyncio.wait_for(closed.wait(), 5)
-    with pytest.raises(Exception, match="settled|ended"):
+    with pytest.raises(Exception, match=r"settled|ended"):
         brook.say(Text(" and too late"))
     assert "before, so far" == run.text
 

@@ -117,11 +117,12 @@ class Reply:
             self._connection.pause()
         if self._sink is None:
             self._wake()
+        else:
+            self._deliver()
 
-    def deliver(self) -> None:
-        """Hand over the pieces that came in one read together, where somebody takes them at once."""
-        if self._sink is None or not self._pieces:
-            return
+    def _deliver(self) -> None:
+        """Hand over what came to somebody who takes it at once."""
+        assert self._sink is not None
         try:
             if self._sink(self._take()):
                 return
@@ -133,7 +134,6 @@ class Reply:
 
     def end(self, error: Broken | None = None) -> None:
         """Take in the end of the body."""
-        self.deliver()
         self._connection = None
         self.is_whole, self._error = error is None, error
         self._wake()
@@ -149,6 +149,8 @@ class _Connection(asyncio.Protocol):
     def __init__(self, idle: list[_Connection]) -> None:
         self._idle = idle
         self._transport: asyncio.Transport | None = None
+        self._pieces: list[bytes] = []
+        self.on_body = self._pieces.append  # for the parser: what comes in many small chunks costs no call of ours
         self._parser = httptools.HttpResponseParser(self)
         self._head: asyncio.Future[Reply] | None = None
         self._reply: Reply | None = None
@@ -212,13 +214,13 @@ class _Connection(asyncio.Protocol):
             if self._head is None or self._head_size > _LONGEST_HEAD:
                 self._break(NotHTTP())  # nobody asked, or it never comes to the point
                 return
-        reply = self._reply
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._pass_on()
             self._break(NotHTTP())
-        if reply is not None:
-            reply.deliver()
+        if self._pieces:
+            self._pass_on()
 
     def connection_lost(self, error: Exception | None) -> None:
         """End: well, where the body was to end with the connection, and else in the middle."""
@@ -226,6 +228,14 @@ class _Connection(asyncio.Protocol):
             self._idle.remove(self)
         is_whole = self._reply is not None and self._ends_with_connection and error is None
         self._end(None if is_whole else Broken())
+
+    def _pass_on(self) -> None:
+        """Give the response what came of its body in one read."""
+        if self._pieces:
+            data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+            self._pieces.clear()
+            if self._reply is not None:
+                self._reply.add(data)
 
     def _break(self, error: Broken) -> None:
         self._end(error)
@@ -262,13 +272,9 @@ class _Connection(asyncio.Protocol):
         if not self._head.done():
             self._head.set_result(self._reply)
 
-    def on_body(self, data: bytes) -> None:
-        """Take in a piece of the body."""
-        if self._reply is not None:
-            self._reply.add(data)
-
     def on_message_complete(self) -> None:
         """End the response, and keep the connection where the upstream does."""
+        self._pass_on()
         reply, self._reply = self._reply, None
         if reply is None:
             return

@@ -21,6 +21,7 @@ ServerSentEvent = tuple[bytes, bytes]
 
 _BOM = b"\xef\xbb\xbf"
 _DATA = b"data: "
+_SHORT = 4096  # what is longer is not given back: it would be copied with each piece that comes to it
 
 
 class EventTooLarge(ValueError):
@@ -46,15 +47,6 @@ class SSEDecoder:
 
     def feed(self, data: bytes) -> list[ServerSentEvent]:
         """Decode one more read into the events that it completes."""
-        if (
-            data.startswith(_DATA)
-            and data.find(b"\n") == len(data) - 2
-            and data.endswith(b"\n\n")
-            and b"\r" not in data
-            and self._is_between_events
-            and len(data) < self._max_event
-        ):
-            return [(b"", data[len(_DATA) : -2])]  # one event and nothing else, as from a model that takes its time
         self._refuse_if_broken()
         if not self._begun:
             data = self._skip_bom(data)
@@ -68,9 +60,13 @@ class SSEDecoder:
             self._refuse_if_broken()
         return events
 
-    @property
-    def _is_between_events(self) -> bool:
-        return self._begun and not self._tail and not self._after_cr and not self._broken
+    def take_back(self) -> bytes | None:
+        """Give back the unfinished event to somebody who can read it in a quicker way; None where that will not do."""
+        if not self._begun or self._after_cr or self._broken or len(self._tail) > _SHORT:
+            return None
+        tail = bytes(self._tail)
+        self._tail.clear()
+        return tail
 
     def finish(self) -> list[ServerSentEvent]:
         """Decode what is left when the upstream has ended.

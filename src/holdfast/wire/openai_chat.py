@@ -114,6 +114,9 @@ class Chunks:
     def frames(self, events: Sequence[Event]) -> list[bytes]:
         """Return the frames of the next events, one by one."""
         head, tail = self._text_head, self._text_tail
+        if not [True for event in events if type(event) is not Text or event.choice or event.logprobs is not None]:
+            self._has_output = self._has_output or bool(events)
+            return [b"%b%b%b" % (head, _encode(event.text), tail) for event in events]  # type: ignore[union-attr]
         out: list[bytes] = []
         for event in events:
             if type(event) is Text and event.choice == 0 and event.logprobs is None:
