@@ -180,3 +180,19 @@ async def test_panes_get_pictures_and_show_what_they_answered_before(new_tab, co
         await expect(earlier.locator("li")).to_have_count(1)
         await expect(earlier.locator("li")).to_contain_text("What is this?")
         await expect(earlier.locator("li")).to_have_attribute("data-text", said)
+
+
+@requirement("ui.browser-compare")
+async def test_one_pane_is_looked_at_alone_and_copied(new_tab, compare):
+    """With eight panes one reads each alone; Esc shows all of them again."""
+    kept = await compare.whole([ANSWERS, "up/echo:other"])
+    tab = await new_tab(f"/compare/{kept['id']}", permissions=["clipboard-read", "clipboard-write"])
+    await tab.press("Expand A")
+    await expect(pane(tab, 0)).to_be_visible()
+    await expect(pane(tab, 1)).not_to_be_visible()
+    await pane(tab, 0).get_by_role("button", name="Copy answer A").click()
+    await expect(pane(tab, 0).get_by_role("button", name="Copied")).to_be_visible()
+    assert TEXT == await tab.measure("navigator.clipboard.readText()")
+    await tab.page.keyboard.press("Escape")
+
+    await expect(pane(tab, 1)).to_be_visible()

@@ -1,5 +1,6 @@
 """What goes with a message: pictures, the model, instructions and parameters; and what was typed and not sent."""
 
+import asyncio
 import base64
 import json
 import struct
@@ -132,6 +133,33 @@ async def test_a_model_is_chosen_with_the_keyboard_and_answers(tab, up):
     await tab.sees_ending("completed", "Another voice.")
 
     assert "other" == up.requests[-1].body["model"]
+
+
+@requirement("ui.browser-composer")
+async def test_a_list_of_models_that_comes_late_does_not_move_the_choice(tab):
+    """It is asked for anew whenever it is opened, and Enter takes what the arrows have marked by then."""
+    asked, come = asyncio.Event(), asyncio.Event()
+
+    async def late(route):
+        asked.set()
+        await come.wait()
+        await route.continue_()
+
+    await expect(tab.page.locator(".model-button .name")).to_contain_text("/")
+    await tab.page.route("**/api/models", late)
+    await tab.page.locator(".model-button").click()
+    await tab.page.get_by_role("combobox").fill("up/ o")
+    options = tab.page.get_by_role("option")
+    await expect(options).to_have_text(["up/other", "up/hostile"])
+    await tab.page.keyboard.press("ArrowDown")
+    await expect(options.nth(1)).to_have_attribute("aria-selected", "true")
+    await asked.wait()
+    async with tab.page.expect_response("**/api/models"):
+        come.set()
+    await tab.measure("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    await tab.page.keyboard.press("Enter")
+
+    await expect(tab.page.locator(".model-button .name")).to_have_text("up/hostile")
 
 
 @requirement("ui.browser-composer")

@@ -177,3 +177,16 @@ async def test_the_embedded_model_answers_in_the_page_and_is_stopped(weights, ne
         assert [each["content"] for each in said["messages"]] == await tab.transcript()
         assert said["messages"][-1]["partial"]
         await tab.page.close()
+
+
+@requirement("ui.browser-access")
+async def test_a_question_mark_shows_the_keys_and_is_a_letter_in_the_box(tab):
+    """Whoever types a question must not get a card of keys for it."""
+    await expect(tab.box).to_be_focused()
+    await tab.page.keyboard.type("Why?")
+    await expect(tab.box).to_have_value("Why?")
+    await expect(tab.page.get_by_role("dialog")).to_have_count(0)
+    await tab.box.blur()
+    await tab.page.keyboard.press("?")
+
+    await expect(tab.page.get_by_role("dialog", name="Keyboard")).to_contain_text("New chat")

@@ -43,12 +43,16 @@ export function ModelDialog({ title, chosen, onChoose, onClose }: ModelDialogPro
   const [at, setAt] = useState(0);
   const list = useRef<HTMLDivElement>(null);
   const box = useRef<HTMLInputElement>(null);
+  const marked = useRef<string | null>(null); // by the arrows: a list that comes late must not move it
   const found = search(text);
   useEffect(() => {
     box.current!.focus();
     loadModels();
   }, []);
-  useEffect(() => setAt(Math.max(0, text ? 0 : found.indexOf(chosen ?? ""))), [text, models.value]);
+  useEffect(() => {
+    const wanted = marked.current ?? (text ? null : chosen);
+    setAt(Math.max(0, found.indexOf(wanted ?? "")));
+  }, [text, models.value]);
   useEffect(() => list.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" }), [at]);
   const choose = (model: string | undefined) => {
     if (!model) return;
@@ -59,7 +63,9 @@ export function ModelDialog({ title, chosen, onChoose, onClose }: ModelDialogPro
     const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
     if (step) {
       event.preventDefault();
-      setAt((before) => (before + step + found.length) % Math.max(1, found.length));
+      const next = (at + step + found.length) % Math.max(1, found.length);
+      marked.current = found[next] ?? null;
+      setAt(next);
     } else if (event.key === "Enter") {
       event.preventDefault();
       choose(found[at] ?? (text.includes("/") ? text.trim() : undefined));
@@ -80,7 +86,10 @@ export function ModelDialog({ title, chosen, onChoose, onClose }: ModelDialogPro
           aria-label={t().searchModels}
           placeholder={t().searchModels}
           value={text}
-          onInput={(event) => setText(event.currentTarget.value)}
+          onInput={(event) => {
+            marked.current = null;
+            setText(event.currentTarget.value);
+          }}
           onKeyDown={onKeyDown}
         />
       </div>
