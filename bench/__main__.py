@@ -99,7 +99,7 @@ def _measure_once(scenario: Scenario, kind: type[Target], upstream: Upstream, se
     """A fresh process for each measurement, warmed up with streams that are not counted."""
     target = kind(upstream.port, MODELS)
     try:
-        target.load(**target.warm_up, model="flat:100", timeout=10)
+        target.load(**target.warm_up, model="flat:100")
         if leaked := upstream.still_active():
             raise Failed(f"{leaked} upstream streams are open after the warm-up")
         figures = scenario.measure(target, upstream, seconds)

@@ -7,6 +7,8 @@ streams, memory with 1,000. A peer that cannot be installed, started or measured
 import argparse
 import itertools
 import os
+import signal
+import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -34,6 +36,7 @@ serial = itertools.count(1)
 
 def main() -> None:
     asked = _arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # what has been measured by then is kept
     machine.allow_many_files()
     peers = [PEERS[name] for name in asked.peers.split(",") if name]
     missing = _install(peers)

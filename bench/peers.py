@@ -32,7 +32,7 @@ class Peer(Target):
     source: ClassVar[Source]
     patience = 180
     within = 60
-    warm_up: ClassVar[dict[str, Any]] = {"streams": 4, "requests": 8}
+    warm_up: ClassVar[dict[str, Any]] = {"streams": 4, "requests": 8, "timeout": 40}
     api_key: str = SECRET
     extra: ClassVar[dict[str, str]] = {}
     """What its requests need besides."""

@@ -31,7 +31,7 @@ class Target:
     """Seconds it may take to start."""
     within: ClassVar[float] = 600
     """Seconds any load on it may take before it counts as too slow."""
-    warm_up: ClassVar[dict[str, Any]] = {"streams": 50, "requests": 400}
+    warm_up: ClassVar[dict[str, Any]] = {"streams": 50, "requests": 400, "timeout": 10}
     """The load before each measurement, which is not counted."""
 
     def __init__(self, upstream_port: int, models: list[str]) -> None:
