@@ -28,7 +28,8 @@ BEGIN, END = "<!-- the lab's findings, by `python -m bench.lab --draw` -->\n", "
 
 NAMES = ["holdfast", *PEERS]
 CHAT_AND_RESPONSES = ["openai-chat", "responses"]
-JUDGED_ON = {"holdfast": list(WIRES), "litellm": CHAT_AND_RESPONSES, "hermes-agent": CHAT_AND_RESPONSES}
+JUDGED_ON = {"holdfast": list(WIRES), "hermes-agent": CHAT_AND_RESPONSES}
+"""LiteLLM passes responses on to an upstream's own, which the lab's has not: there it is judged on chat alone."""
 MODEL = "lab"
 
 
@@ -97,7 +98,12 @@ async def report_of(name: str) -> Report:
         target = await asyncio.to_thread(kind, upstream.port, [MODEL])
         try:
             for wire in JUDGED_ON.get(name, ["openai-chat"]):
-                report.findings += await _findings(target, wire, upstream)
+                try:
+                    report.findings += await _findings(target, wire, upstream)
+                except Failed as failed:
+                    print(f"  {wire}: {failed}")
+            if not report.findings:
+                raise Failed("it gave no answer from the lab's upstream")
         finally:
             await asyncio.to_thread(target.stop)
     return report
@@ -177,11 +183,15 @@ def _row(report: Report, wire: str) -> list[str]:
     found = {finding.id: finding for finding in report.findings if finding.wire == wire}
     truth = [finding for id, finding in found.items() if id.startswith("truth/")]
     failed = [finding for finding in truth if finding.verdict == "fail"]
-    lies = [f"`{_short(finding.id)}`" for finding in failed if finding.seen.startswith("told as success")]
+    lies = [f"`{_short(finding.id)}`" for finding in failed if _is_lie(finding)]
     unsaid = [f"`{_short(finding.id)}`" for finding in failed if "nothing was said" in finding.seen]
     leaves = [_time(found[f"leave/{how}"]) for how in ("mid-stream", "silence", "mute", "json")]
     groups = [_group(found, group) for group in ("stop", "keep", "resume", "slow", "crash")]
     return [f"{report.server} {report.version}", wire, _share(truth), _list(lies), _list(unsaid), *leaves, *groups]
+
+
+def _is_lie(finding: Finding) -> bool:
+    return finding.seen.startswith("told as success") and "another text" not in finding.seen
 
 
 def _list(names: list[str]) -> str:
