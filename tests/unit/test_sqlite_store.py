@@ -727,6 +727,18 @@ async def test_a_page_of_a_long_log_costs_that_page_alone(tmp_path):
         assert Completed(text="x" * 5_000_000) == settled.settlement
 
 
+def test_how_far_a_log_goes_is_known_without_its_settlement(tmp_path):
+    """SQLite reads a value whole to tell whether there is one: the text of a long answer, for each page of its log."""
+    path, read = tmp_path / "holdfast.db", set()
+    make_database(path)
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.set_authorizer(lambda action, table, column, *_: read.add((table, column)) or sqlite3.SQLITE_OK)
+        db.execute(queries()["log"], {"id": "r"})
+
+    assert ("runs", "seq") in read
+    assert ("runs", "settlement") not in read
+
+
 def read_page(path, run_id, after):
     """A page of a log, and the most memory that it took."""
     with contextlib.closing(connect_reader(path)) as db:

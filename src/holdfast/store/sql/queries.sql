@@ -63,7 +63,7 @@ WHERE status = 'running'
 INSERT INTO events (run, first, count, body, at) VALUES (?, ?, ?, ?, ?)
 
 -- name: log
-SELECT n, seq, oldest, settlement IS NOT NULL AS is_settled FROM runs WHERE id = :id
+SELECT n, seq, oldest, status = 'settled' AS is_settled FROM runs WHERE id = :id
 
 -- name: settlement
 SELECT settlement FROM runs WHERE id = :id
