@@ -88,6 +88,8 @@ async def _from_start(lab: Lab, run: str) -> Reader:
 async def _slow_reader(lab: Lab) -> Seen:
     """Some clients never read; the others must not wait for them."""
     before = await _time_of_others(lab)
+    if before is None:
+        return Seen(None, "answers did not come to their end even before")
     memory = await lab.judged.memory() if lab.judged else 0.0
     tags = [Tag(f"flood-{FLOOD}-{EACH}") for _ in range(STALLED)]
     stalled = [await lab.wire.start(tag.prompt) for tag in tags]
@@ -98,7 +100,7 @@ async def _slow_reader(lab: Lab) -> Seen:
     finally:
         for reply in stalled:
             reply.leave()
-    if before is None or during is None:
+    if during is None:
         return Seen(False, "the other answers did not come to their end")
     figures: dict[str, float] = {"before_ms": round(before * 1000), "during_ms": round(during * 1000)}
     figures |= {} if grown is None else {"memory_mb": round(grown, 1)}
