@@ -25,7 +25,6 @@ from bench.plays import ENDLESS, HEARTBEAT
 from bench.scenarios import CLOSE, HEALTH, LATENCY, SCENARIOS, Scenario, streams
 from bench.targets import DEFAULT, TARGETS, Target
 
-LIVE_STREAMS = 20
 IDLE_STREAMS = 1000
 LEAVERS, LEAVES = 10, 40
 SLOWEST = 1500
@@ -182,14 +181,16 @@ def leaving(marker: str, **how: Any) -> Callable[[Target, Upstream, float], Figu
 
     def measured(target: Target, upstream: Upstream, seconds: float) -> Figures:
         upstream.reset()
-        with target.background(streams=LIVE_STREAMS, model=ENDLESS, ramp=1, marker="live", timeout=60, for_=120):
-            upstream.wait_active(LIVE_STREAMS, 30)
+        with target.background(streams=target.live_streams, model=ENDLESS, ramp=1, marker="live", timeout=60, for_=120):
+            upstream.wait_active(target.live_streams, 30)
             before = upstream.stats()["requests"]
             named = f"{marker}-{next(serial)}"
             seen = target.load(streams=LEAVERS, requests=LEAVES, ramp=0.2, think=37, marker=named, timeout=30, **how)
-            if (reached := upstream.stats()["requests"] - before) < LEAVES:
-                raise Failed(f"only {reached} of {LEAVES} requests had reached the upstream when their clients left")
-            return figures_of(upstream, {left["marker"]: left["at"] for left in seen["leaves"]})
+            reached = min(LEAVES, upstream.stats()["requests"] - before)
+            if not reached:
+                raise Failed("no request had reached the upstream when its client left")
+            figures = figures_of(upstream, {left["marker"]: left["at"] for left in seen["leaves"]})
+            return figures | {"reached": reached, "never_closed": max(0, reached - figures["closed"])}
 
     return measured
 
@@ -209,19 +210,19 @@ BESIDE: dict[str, Scenario] = {
         SCENARIOS["ttft"],
         Scenario(
             "leave",
-            f"the client leaves mid-stream, under {LIVE_STREAMS} live streams: upstream closed after",
+            f"the client leaves mid-stream, under {Target.live_streams} live streams: upstream closed after",
             CLOSE,
             leaving("streaming", model=ENDLESS, leave_after=5),
         ),
         Scenario(
             "leave-silent",
-            f"the client leaves a silent upstream, under {LIVE_STREAMS} live streams: upstream closed after",
+            f"the client leaves a silent upstream, under {Target.live_streams} live streams: upstream closed after",
             CLOSE,
             leaving("silent", model="silent", leave_ms=SLOWEST),
         ),
         Scenario(
             "leave-mute",
-            f"the client leaves before the upstream answers, under {LIVE_STREAMS} live streams: upstream closed after",
+            f"the client leaves before any answer, under {Target.live_streams} live streams: upstream closed after",
             CLOSE,
             leaving("mute", model="mute", leave_ms=SLOWEST),
         ),

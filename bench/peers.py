@@ -227,6 +227,7 @@ class HermesAgent(Peer):
     """An agent whose gateway has an API server; its limit of ten runs at once is lifted."""
 
     name = "hermes-agent"
+    live_streams = 2  # it has a thread for each run, and six of them on two cores
     version = "0.19.0"
     source = FromPyPI((f"hermes-agent=={version}", "aiohttp==3.14.1"))
     health = "/health"

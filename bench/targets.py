@@ -34,6 +34,9 @@ class Target:
     warm_up: ClassVar[dict[str, Any]] = {"streams": 50, "requests": 400, "timeout": 10}
     """The load before each measurement, which is not counted."""
 
+    live_streams: ClassVar[int] = 20
+    """Streams it holds beside the peers while clients leave."""
+
     def __init__(self, upstream_port: int, models: list[str]) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="holdfast-bench-")
         self.folder = Path(self._folder.name)
