@@ -189,8 +189,7 @@ def leaving(marker: str, **how: Any) -> Callable[[Target, Upstream, float], Figu
             reached = min(LEAVES, upstream.stats()["requests"] - before)
             if not reached:
                 raise Failed("no request had reached the upstream when its client left")
-            figures = figures_of(upstream, {left["marker"]: left["at"] for left in seen["leaves"]})
-            return figures | {"reached": reached, "never_closed": max(0, reached - figures["closed"])}
+            return figures_of(upstream, {left["marker"]: left["at"] for left in seen["leaves"]}, reached)
 
     return measured
 
