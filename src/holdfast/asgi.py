@@ -91,10 +91,16 @@ class RunFrames:
         self.is_over = self._log.closed
         return b""
 
+    @property
+    def is_live(self) -> bool:
+        """Whether the log is written in this process: then there is nothing to wait for but its next event."""
+        return isinstance(self._log, Log)
+
     def now(self) -> bytes:
-        """Return the next events' frames, where they are in memory. Nothing where they have to be waited for."""
+        """Return the frames of what a live log has to say; nothing where that was trimmed."""
         log = self._log
-        if not isinstance(log, Log) or self._after < log.oldest - 1:
+        assert isinstance(log, Log)
+        if self._after < log.oldest - 1:
             return b""
         events = log.slice(self._after)
         return self._rendered(events if len(events) == 1 else as_many_as_fit(events))
@@ -312,7 +318,7 @@ class EventStream(Response):
                 await self._say(send, self._farewell)
                 return True
             else:
-                self._direct = connection if isinstance(self._frames, RunFrames) else None
+                self._direct = connection if isinstance(self._frames, RunFrames) and self._frames.is_live else None
                 await self._wake.wait()
                 self._direct = None
                 if self._error is not None:
