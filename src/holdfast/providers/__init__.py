@@ -135,7 +135,7 @@ class Providers:
         if self._users[id(provider)]:
             return
         del self._users[id(provider)]
-        if self._by_name.get(provider.name) is not provider:
+        if provider not in self.all:
             task = asyncio.create_task(provider.close())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
