@@ -22,7 +22,10 @@ COMMANDS = {
         "doctor:doctor",
         "Check settings, data folder, database, providers, models and port, and say what to do.",
     ),
-    "lab": ("lab:lab", "Judge any server of LLM answers by its URL: truth, stop, resume, kill -9."),
+    "lab": (
+        "lab:lab",
+        "Judge any server of LLM answers by its URL: is a failure told as one, does a stop stop, is every word there?",
+    ),
     "config": ("admin:config", "See the settings."),
     "key": ("admin:key", "Make, list and revoke keys for the server."),
     "db": ("admin:db", "Check, back up and migrate the database."),

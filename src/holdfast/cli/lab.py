@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import pathlib
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -85,18 +86,24 @@ def upstream(port: int, model: str) -> None:
     Start your server while it runs, end it, and let `holdfast lab --url …` judge: the lab runs an upstream of its own
     on the same port.
     """
-    try:
-        asyncio.run(_serve(port, model))
-    except KeyboardInterrupt:
-        pass  # that is how it is ended
+    asyncio.run(_serve(port, model))
 
 
 async def _serve(port: int, model: str) -> None:
+    told_to_end = _listen_for_the_end()
     async with Upstream(port=port, models=(model,)) as running:
         show.out.print(f"The lab's upstream listens on {running.base_url}, with the model {model}.\n")
         for facts in SERVERS.values():
             show.out.print(f"[bold]{facts.name}[/]: {escape(facts.how(running.base_url, model))}")
-        await asyncio.get_running_loop().create_future()
+        await told_to_end.wait()
+
+
+def _listen_for_the_end() -> asyncio.Event:
+    """Hear Ctrl-C, and whoever started us in the background."""
+    told = asyncio.Event()
+    for sent in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(sent, told.set)
+    return told
 
 
 class CannotJudge(HoldfastError):
