@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from operator import attrgetter
 from types import TracebackType
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
@@ -21,7 +22,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from .errors import HoldfastError, ResumeGap
-from .events import Event, Notice, Text
+from .events import Event, Notice, Text, are_words
 from .log import Log
 from .run import Run, StoredLog
 from .wire import native, sse
@@ -81,6 +82,8 @@ class RunFrames:
         self._render = render
         self._after = after
         self.is_over = False
+        self.is_behind = False
+        """There is more to say than could be said at once, or it has ended."""
         self.watch = log.watch
 
     async def next(self) -> bytes:
@@ -101,14 +104,12 @@ class RunFrames:
         log = self._log
         assert isinstance(log, Log)
         if self._after < log.oldest - 1:
+            self.is_behind = True
             return b""
         events = log.slice(self._after)
-        return self._rendered(events if len(events) == 1 else as_many_as_fit(events))
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether there is more to say already, be it that it has ended."""
-        return self._log.closed or self._after < self._log.seq
+        frames = self._rendered(events if len(events) == 1 else as_many_as_fit(events))
+        self.is_behind = log.closed or self._after < log.seq
+        return frames
 
     def _rendered(self, events: Sequence[Event]) -> bytes:
         first, self._after = self._after + 1, self._after + len(events)
@@ -117,7 +118,7 @@ class RunFrames:
 
 def as_many_as_fit(events: Sequence[Event]) -> Sequence[Event]:
     """Return the first of the events, as many as may be rendered at once: the cost of a reader that does not read."""
-    if sum([len(event.text) for event in events if type(event) is Text]) <= AT_ONCE and _is_all_text(events):
+    if are_words(events) and sum(map(len, map(_text_of, events))) <= AT_ONCE:
         return events
     room = AT_ONCE
     for count, event in enumerate(events):
@@ -127,8 +128,7 @@ def as_many_as_fit(events: Sequence[Event]) -> Sequence[Event]:
     return events
 
 
-def _is_all_text(events: Sequence[Event]) -> bool:
-    return not [True for event in events if type(event) is not Text]
+_text_of: Callable[[Event], str] = attrgetter("text")
 
 
 def _length(event: Event) -> int:

@@ -40,8 +40,8 @@ from .events import (
     Source,
     Stopped,
     StoppedBy,
-    Text,
     Yielded,
+    are_words,
 )
 from .history import Message
 from .ids import NewId, new_id
@@ -349,10 +349,12 @@ class Engine:
 
         def take(yielded: Sequence[Yielded]) -> bool:
             run._touched = loop.time()
-            if run._first_at is None or [True for item in yielded if type(item) is not Text]:
+            if run._first_at is None or not are_words(yielded):
                 self._take_in(run, yielded)
+            elif run.kept:
+                self._append(run, cast(Sequence[Event], yielded))
             else:
-                self._append(run, cast(Sequence[Event], yielded))  # nothing that would have to be looked at
+                run._log.say(cast(Sequence[Event], yielded), self._clock())
             return not (run.kept and self._is_far_behind(run))
 
         while not flow.is_over:

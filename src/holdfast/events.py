@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
@@ -290,6 +290,14 @@ class Flow(Protocol):
 
 Source: TypeAlias = AsyncIterator[Yielded | Sequence[Yielded]]
 """What a run consumes: events, plain strings (they become `Text`), or several at once where they arrived together."""
+
+
+def are_words(events: Iterable[object]) -> bool:
+    """Tell whether all of these are visible text, in one pass that the interpreter has no part in."""
+    return {*map(type, events)} == _WORDS
+
+
+_WORDS = {Text}
 
 encode_event = encode_events = encode_settlement = msgspec.json.Encoder().encode
 decode_events = msgspec.json.Decoder(list[Event]).decode

@@ -87,10 +87,23 @@ class Log:
             wake()
 
     def say(self, events: Sequence[Event], at: float) -> None:
-        """Append events of a run that nobody asked to keep, note their time, and show them at once."""
-        self.append(events)
-        self.mark(at)
-        self.publish(self._trimmed + len(self._events))
+        """Append events of a run that nobody asked to keep, note their time, and show them at once.
+
+        This is `append`, `mark` and `publish` in one, as it is done for each token.
+        """
+        if self.sealed:
+            raise RunSettled(self.run_id)
+        self._events += events
+        self._take_in(events)
+        self.seq = self._trimmed + len(self._events)
+        if self._times is None:
+            self._times = array("Q"), array("d")
+        self._times[0].append(self.seq)
+        self._times[1].append(at)
+        if self.limit is not None and len(self._events) > self.limit:
+            self._trim()
+        for wake in tuple(self._watchers):
+            wake()
 
     def mark(self, at: float) -> None:
         """Note when what was appended last came. Two numbers for each append: a long log stays small."""

@@ -110,21 +110,20 @@ class Reply:
     # what its connection tells it
 
     def add(self, data: bytes) -> None:
-        """Take in a piece of the body."""
+        """Take in a piece of the body, or hand it over to somebody who takes it at once."""
+        if self._sink is not None:
+            self._hand_over(data)
+            return
         self._pieces.append(data)
         self._size += len(data)
         if self._size > _BUFFERED and self._connection is not None:
             self._connection.pause()
-        if self._sink is None:
-            self._wake()
-        else:
-            self._deliver()
+        self._wake()
 
-    def _deliver(self) -> None:
-        """Hand over what came to somebody who takes it at once."""
+    def _hand_over(self, data: bytes) -> None:
         assert self._sink is not None
         try:
-            if self._sink(self._take()):
+            if self._sink(data):
                 return
         except Exception as error:  # noqa: BLE001 - it belongs to whoever waits, and not to the connection
             if self._waiter is not None and not self._waiter.done():

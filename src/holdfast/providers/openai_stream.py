@@ -204,9 +204,8 @@ class AnswerDecoder:
         if not plain.opening or (tail := self._sse.take_back()) is None:
             return data
         data = tail + data if tail else data
-        end = plain.end_in(data)
-        texts = plain.texts(data[:end]) if end else None
-        if texts is None:
+        texts, end = plain.texts(data)
+        if not end:
             return data
         plain.was_useful = True
         choice = plain.choice
@@ -674,27 +673,22 @@ class _PlainChunk:
             self.opening, self._closing = b'data: %b"' % self.before, b'"%b\n\n' % self.after
             self._between = (self._closing + self.opening).decode()
 
-    def end_in(self, data: bytes) -> int:
-        """Return where the last chunk like this one ends; 0 where there is none, or where the first is another."""
-        if not data.startswith(self.opening):
-            return 0
-        last = data.rfind(self._closing, len(self.opening))
-        return 0 if last < 0 else last + len(self._closing)
-
-    def texts(self, data: bytes) -> list[str] | None:
-        """Return the texts of chunks, the first and last of which are like this one; None where any other is not.
+    def texts(self, data: bytes) -> tuple[Sequence[str], int]:
+        """Return the texts of the chunks up to the last that is like this one, and where that ends; 0 if one is not.
 
         Between the same bytes a text stands as it is if there is nothing in it that JSON would have to escape.
         """
-        inner = data[len(self.opening) : -len(self._closing)]
-        if b"\\" in inner:
-            return None
+        start, end = len(self.opening), data.rfind(self._closing)
+        inner = data[start:end]
+        if end < start or not data.startswith(self.opening) or b"\\" in inner:
+            return (), 0
         try:
             texts = inner.decode().split(self._between)
         except UnicodeDecodeError:
-            return None
+            return (), 0
         all_of_it = "".join(texts)
-        return texts if all_of_it.isprintable() and '"' not in all_of_it else None
+        is_plain = all_of_it.isprintable() and '"' not in all_of_it
+        return (texts, end + len(self._closing)) if is_plain else ((), 0)
 
     def _is_content(self, payload: bytes, string: re.Match[bytes]) -> bool:
         """Prove that the string is the content: with another string in its place, another content is read."""

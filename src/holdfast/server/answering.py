@@ -28,7 +28,7 @@ from ..events import (
 from ..history import left_of
 from ..log import Log
 from ..run import Run
-from ..wire import sse
+from ..wire import openai_chat, sse
 from .context import Parts, run_headers
 from .errors import Json
 
@@ -70,7 +70,7 @@ def stream(
     if run.log.oldest > 1:
         raise ResumeGap(run.log.oldest)
     return EventStream(
-        RunFrames(run.log, Skipping(rendering, skip).render),
+        RunFrames(run.log, _render_of(rendering, skip)),
         parts.closing,
         headers=_encoded(answer_headers(run) if headers is None else headers),
         on_leave=run.leave if attached else on_leave,
@@ -79,6 +79,13 @@ def stream(
         sign_of_life=sign_of_life,
         send_timeout=parts.settings.send_timeout,
     )
+
+
+def _render_of(rendering: Rendering, skip: int) -> Callable[[int, Sequence[Event]], bytes]:
+    """Return what renders all frames, or those after the first: the wire that most clients speak has a shorter way."""
+    if isinstance(rendering, openai_chat.Chunks) and not skip:
+        return rendering.render
+    return Skipping(rendering, skip).render
 
 
 def answer_headers(run: Run) -> dict[str, str]:

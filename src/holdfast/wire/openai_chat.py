@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import zip_longest
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -22,11 +23,13 @@ from ..events import (
     Text,
     ToolDelta,
     Usage,
+    are_words,
 )
 from ..history import outcome
 from . import native, sse
 
 _encode = msgspec.json.Encoder().encode
+_text_of = attrgetter("text")
 DONE = b"data: [DONE]\n\n"
 _WORDS = {
     "tool_calls": "tool_calls",
@@ -106,17 +109,18 @@ class Chunks:
         self._head = b"data: " + _encode(head)[:-1]
         self._text_head = self._head + b',"choices":[{"index":0,"delta":{"content":'
         self._text_tail = b'},"finish_reason":null}]}\n\n'
+        self._between = self._text_tail + self._text_head
 
     def render(self, first: int, events: Sequence[Event]) -> bytes:
-        """Return the frames of the next events."""
-        return b"".join(self.frames(events))
+        """Return the frames of the next events, by a shorter way where they are nothing but text."""
+        if not are_words(events) or [True for said in events if said.choice or said.logprobs is not None]:  # type: ignore[union-attr]
+            return b"".join(self.frames(events))
+        self._has_output = True
+        return self._text_head + self._between.join(map(_encode, map(_text_of, events))) + self._text_tail
 
     def frames(self, events: Sequence[Event]) -> list[bytes]:
         """Return the frames of the next events, one by one."""
         head, tail = self._text_head, self._text_tail
-        if not [True for event in events if type(event) is not Text or event.choice or event.logprobs is not None]:
-            self._has_output = self._has_output or bool(events)
-            return [b"%b%b%b" % (head, _encode(event.text), tail) for event in events]  # type: ignore[union-attr]
         out: list[bytes] = []
         for event in events:
             if type(event) is Text and event.choice == 0 and event.logprobs is None:
