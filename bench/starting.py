@@ -43,6 +43,7 @@ class _Seen:
 def _started(target: Target, upstream: Upstream, environment: dict[str, str]) -> _Seen:
     before = dict(os.environ)
     os.environ.update(environment)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or no start would ever be a warm one
     try:
         server = type(target)(upstream.port, MODELS)
     finally:
