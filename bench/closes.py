@@ -11,7 +11,7 @@ from typing import Any
 from bench.instruments import Failed, Http, Upstream
 from bench.measure import Figures, percentile
 from bench.native import start_run
-from bench.plays import ENDLESS
+from bench.plays import ENDLESS, LIVELY
 from bench.targets import Target
 
 LIVE_STREAMS = 1000
@@ -66,7 +66,7 @@ def _leave(target: Target, upstream: Upstream, marker: str, **how: Any) -> Figur
 @contextmanager
 def _live_streams(target: Target, upstream: Upstream) -> Iterator[int]:
     """Holds the load that closes are measured under, from the moment all of it has reached the upstream."""
-    with target.background(streams=LIVE_STREAMS, model=ENDLESS, ramp=2, marker="live", for_=300):
+    with target.background(streams=LIVE_STREAMS, model=LIVELY, ramp=2, marker="live", for_=300):
         upstream.wait_active(LIVE_STREAMS, 60)
         yield LIVE_STREAMS
 

@@ -1,11 +1,13 @@
 """What the upstream plays, by the names of its models."""
 
 ENDLESS = "paced:1000000:50"
+LIVELY = "paced:1000000:10"
+"""Ten tokens a second, so that a thousand of them leave room for what is measured beside them."""
 HEARTBEAT = "idle:1000000:5000"
 QUICK = "paced:100000000:1000"
 LONG = "flat:1000000"
 SIZES = [1_000, 10_000, 100_000, 1_000_000]
 MODELS = [
-    *("bench", "flat:8", "flat:100", "flat:2000", ENDLESS, HEARTBEAT, QUICK, "json", "silent", "mute"),
+    *("bench", "flat:8", "flat:100", "flat:2000", ENDLESS, LIVELY, HEARTBEAT, QUICK, "json", "silent", "mute"),
     *(f"flat:{size}" for size in SIZES),
 ]
