@@ -1,8 +1,8 @@
 """What the upstream plays, by the names of its models."""
 
 ENDLESS = "paced:1000000:50"
-LIVELY = "paced:1000000:10"
-"""Ten tokens a second, so that a thousand of them leave room for what is measured beside them."""
+LIVELY = "paced:1000000:5"
+"""Five tokens a second, so that a thousand of them leave room for what is measured beside them."""
 HEARTBEAT = "idle:1000000:5000"
 QUICK = "paced:100000000:1000"
 LONG = "flat:1000000"
