@@ -89,7 +89,8 @@ class Log:
     def say(self, events: Sequence[Event], at: float) -> None:
         """Append events of a run that nobody asked to keep, note their time, and show them at once.
 
-        This is `append`, `mark` and `publish` in one, as it is done for each token.
+        This is `append` and `publish` in one, as it is done for each token. A time is two numbers for each call: a long
+        log stays small.
         """
         if self.sealed:
             raise RunSettled(self.run_id)
@@ -104,13 +105,6 @@ class Log:
             self._trim()
         for wake in tuple(self._watchers):
             wake()
-
-    def mark(self, at: float) -> None:
-        """Note when what was appended last came. Two numbers for each append: a long log stays small."""
-        if self._times is None:
-            self._times = array("Q"), array("d")
-        self._times[0].append(self._trimmed + len(self._events))
-        self._times[1].append(at)
 
     def seal(self) -> None:
         """Refuse all further events of the source: only the settlement may still come."""
@@ -183,7 +177,7 @@ class Log:
         return self._reasoning[0] if self._reasoning else ""
 
     def times(self) -> list[tuple[int, float]]:
-        """Return when events came: the last seq of each append that was marked, and its time."""
+        """Return when events came: the last seq of those that came together, and their time."""
         return [] if self._times is None else list(zip(*self._times, strict=True))
 
     def snapshot(self) -> tuple[int, Snapshot]:
