@@ -179,6 +179,7 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._forget()
+        del self._forget  # it knows us: a cycle, which would wait for the collector
 
     async def _listen(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

@@ -114,7 +114,7 @@ class Engine:
         self._runs: dict[str, Run] = {}
         self._places: Counter[str] = Counter()
         self._recent: OrderedDict[str, Run] = OrderedDict()
-        self._recent_events = 0
+        self._recent_weight = 0
         self._dirty: dict[Run, None] = {}
         self._more = asyncio.Event()
         self._committer: asyncio.Task[None] | None = None
@@ -535,7 +535,8 @@ class Engine:
     # the keeper
 
     def _call_keeper(self, run: Run) -> None:
-        assert run._pump is not None
+        if run._pump is None:
+            return  # it was abandoned, and has ended since
         run._set_timer(None)
         if run._pump.done():
             run._closed_at = self._clock()
@@ -596,6 +597,7 @@ class Engine:
         run.record = msgspec.structs.replace(run.record, settled_at=now)
         run._log.close(Settled(settlement))
         run._done.set()
+        run._forget_its_making()
         if not run.kept:
             self._remember(run)
         if run.record.session_id is not None:
@@ -632,9 +634,9 @@ class Engine:
     def _remember(self, run: Run) -> None:
         """Keep an ended run that is not stored for a while, so that a client can still read it to its end."""
         self._recent[run.id] = run
-        self._recent_events += run.seq
-        while self._recent_events > self.limits.recent and len(self._recent) > 1:
-            self._recent_events -= self._recent.popitem(last=False)[1].seq
+        self._recent_weight += run._weigh()
+        while self._recent_weight > self.limits.recent and len(self._recent) > 1:
+            self._recent_weight -= self._recent.popitem(last=False)[1]._weight
 
     # finding
 
@@ -673,7 +675,7 @@ class Engine:
     def forget(self, run_id: str) -> None:
         """Let go of an ended run that is not stored, before its time."""
         if (forgotten := self._recent.pop(run_id, None)) is not None:
-            self._recent_events -= forgotten.seq
+            self._recent_weight -= forgotten._weight
 
     # sessions
 

@@ -38,6 +38,9 @@ SPOKEN = (Text, Reasoning, ToolDelta, ToolCall)
 SHORTEST = 0.05
 """Seconds from the first word to the last below which an answer came at once, and has no pace."""
 
+_OF_A_RUN = 32  # as many events take the memory that a run takes without any: 4 kB
+_OF_AN_EVENT = 128  # as many characters take that of one
+
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How long and how many. None means no limit."""
@@ -58,7 +61,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     log: int = 200_000
     """Events kept in the memory of a run that nobody asked to keep."""
     recent: int = 500_000
-    """Events of ended runs that nobody asked to keep, all together: they can be replayed for a while."""
+    """Events of ended runs that nobody asked to keep, all together: they can be replayed for a while.
+
+    A run itself counts as some events more, and so do long texts: this bounds memory."""
 
 
 class Ender(Protocol):
@@ -141,6 +146,7 @@ class Run:
         "_started",
         "_timer",
         "_touched",
+        "_weight",
         "deadline",
         "grace",
         "idle",
@@ -191,6 +197,7 @@ class Run:
         self._started = self._touched = 0.0
         self._first_at: float | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._weight = 0
 
     @property
     def id(self) -> str:
@@ -283,9 +290,31 @@ class Run:
         assert self.settlement is not None
         return self.settlement
 
+    def _weigh(self) -> int:
+        """Return what an ended run costs in memory, as if all of it were events, and remember that."""
+        said = len(self.text) + _characters(self.record.request)
+        self._weight = self.seq + _OF_A_RUN + said // _OF_AN_EVENT
+        return self._weight
+
+    def _forget_its_making(self) -> None:
+        """Let go of what an ended run was made by. An error's traceback holds all that the source has used, and
+        often itself: a cycle, which would wait for the collector."""
+        if isinstance(self._cause, BaseException):
+            self._cause.__traceback__ = None
+        self._source = self._pump = self._keeper = self._cause = self._interrupt = None
+
     def _set_timer(self, seconds: float | None, then: Callable[[Run], None] | None = None) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if seconds is not None and then is not None:
             self._timer = asyncio.get_running_loop().call_later(seconds, then, self)
+
+
+def _characters(value: Any) -> int:
+    """Return the characters of all the texts in a request."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(map(_characters, value.values()))
+    return sum(map(_characters, value)) if isinstance(value, (list, tuple)) else 0

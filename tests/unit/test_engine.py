@@ -1,6 +1,7 @@
 """The engine with sources of every kind: whatever a source does, its run ends once, with every word, and truthfully."""
 
 import asyncio
+import gc
 import logging
 import re
 import threading
@@ -683,6 +684,49 @@ async def test_an_unknown_run_cannot_be_opened(engine):
         await engine.open("run_unknown")
     with pytest.raises(RunNotFound):
         await Engine().open("run_unknown")
+
+
+async def test_short_runs_that_have_ended_do_not_pile_up():
+    """A run of two events takes the memory of many: a limit of events alone would let hundreds of thousands stay."""
+    async with Engine(limits=Limits(recent=200)) as engine:
+        runs = [await engine.start(source("x")) for _ in range(10)]
+        for run in runs:
+            await ended(run)
+
+        assert runs[-1] is await engine.open(runs[-1].id)
+        with pytest.raises(RunNotFound):
+            await engine.open(runs[0].id)
+
+
+async def test_what_an_ended_run_was_asked_counts_too():
+    """One long prompt takes the place of many short runs."""
+    async with Engine(limits=Limits(recent=1000)) as engine:
+        before = await engine.start(source("x"))
+        await ended(before)
+        asked = RunRecord(id=new_id("run"), request={"messages": [{"content": "x" * 200_000}]})
+        await ended(await engine.submit(asked, source=source("y"), keep=False))
+
+        with pytest.raises(RunNotFound):
+            await engine.open(before.id)
+
+
+async def test_an_ended_run_holds_on_to_nothing_of_its_source():
+    """Its error's traceback would hold every frame, and with it the request and the connection."""
+
+    class Held:
+        """Something large that a source uses."""
+
+    async def failing():
+        held = Held()
+        yield "x"
+        raise SourceFailed(str(held.__doc__))  # what is not of ours would be logged, and held by that
+
+    async with Engine() as engine:
+        run = await engine.start(failing())
+        await ended(run)
+
+        assert [] == [each for each in gc.get_objects() if type(each) is Held]
+        assert run is await engine.open(run.id)
 
 
 # The interrupt hook.

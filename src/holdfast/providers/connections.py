@@ -227,6 +227,11 @@ class _Connection(asyncio.Protocol):
             self._idle.remove(self)
         is_whole = self._reply is not None and self._ends_with_connection and error is None
         self._end(None if is_whole else Broken())
+        self.forget()
+
+    def forget(self) -> None:
+        """Let go of what knows us, once nothing more can come: a cycle would wait for the collector."""
+        self._transport = self._parser = None  # type: ignore[assignment]
 
     def _pass_on(self) -> None:
         """Give the response what came of its body in one read."""
@@ -335,17 +340,21 @@ class Connections:
     async def _connect(self) -> _Connection:
         loop = asyncio.get_running_loop()
         self._sweep = self._sweep or loop.call_later(IDLE, self._close_idle)
-        kept: list[_Connection] = self._idle if self._keep else _Unkept()
+        connection, is_made = _Connection(self._idle if self._keep else _Unkept()), False
         try:
             async with asyncio.timeout(self._connect_timeout):
-                _, connection = await loop.create_connection(
-                    lambda: _Connection(kept),
+                await loop.create_connection(
+                    lambda: connection,
                     self._host,
                     self._port,
                     ssl=self._context() if self._scheme == "https" else None,
                 )
+            is_made = True
         except (OSError, UnicodeError) as error:  # a time-out and a failure of TLS are OSErrors too
             raise NotThere from error
+        finally:
+            if not is_made:
+                connection.forget()
         return connection
 
     def _context(self) -> ssl.SSLContext:

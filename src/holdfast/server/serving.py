@@ -42,6 +42,7 @@ class Protocol(HttpToolsProtocol):
         self.is_lost = True
         for wake in tuple(self._watchers):
             wake()
+        del self.cycle, self.scope  # they know us: a cycle, which would wait for the collector
 
     def watch_loss(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` when the client is gone, until the returned function is called."""
@@ -55,6 +56,8 @@ class Protocol(HttpToolsProtocol):
     @property
     def takes_more(self) -> bool:
         """Whether uvicorn's own `send` would write a piece of a body at once."""
+        if self.is_lost:
+            return False
         cycle = self.cycle
         is_going_on = cycle.response_started and not cycle.response_complete and not cycle.disconnected
         return is_going_on and bool(cycle.chunked_encoding) and not self.flow.write_paused
@@ -145,11 +148,14 @@ def serve_forever(app: Starlette, sock: socket.socket, on_ready: Callable[[str],
 
 
 def _spare_the_collector() -> None:
-    """Leave what the start has made out of every later collection, and collect less often: a request makes little
-    that needs it, and looking for that took a tenth of its time."""
+    """Leave what the start has made out of every later collection, and let no collection look at much at once.
+
+    The loop stands still meanwhile: looking at the 200,000 objects of a thousand streams took 0.1 s. A request
+    makes no cycles, so that the oldest, which are all that is left to look at then, may wait for long.
+    """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 20, 20)
+    gc.set_threshold(1_000, 10, 400)
 
 
 @contextlib.asynccontextmanager
