@@ -18,6 +18,8 @@ from ..asgi import CONNECTION
 from .app import end
 from .settings import Settings, SettingsError
 
+ACCEPTED_AT_ONCE = 16
+"""Connections that are accepted in one turn of the loop."""
 HALF_OPEN = 20_000  # milliseconds after which a client that has vanished without a word is taken for gone
 
 
@@ -133,6 +135,12 @@ def listen(settings: Settings) -> socket.socket:
     return sock
 
 
+def copies(sock: socket.socket) -> list[socket.socket]:
+    """Return a listening socket several times. uvloop accepts one connection of each in a turn of its loop: with one
+    alone a busy server, which has ten turns in a second, would let a crowd wait for minutes."""
+    return [sock, *(sock.dup() for _ in range(ACCEPTED_AT_ONCE - 1))]
+
+
 def address(sock: socket.socket) -> str:
     """Return where a socket listens, as an address for people."""
     host, port = sock.getsockname()[:2]
@@ -143,7 +151,7 @@ def serve_forever(app: Starlette, sock: socket.socket, on_ready: Callable[[str],
     """Serve until a signal. True where it started and ended well."""
     _spare_the_collector()
     server = Server(_config(app), app, lambda: on_ready(address(sock)))
-    server.run([sock])
+    server.run(copies(sock))
     return server.started
 
 
