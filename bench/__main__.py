@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +64,16 @@ def _present(names: list[str]) -> list[type[Target]]:
     return [TARGETS[name] for name in names if not TARGETS[name].missing()]
 
 
+Once = Callable[[Scenario, type[Target], Upstream, float], Figures]
+
+
 def measure(
-    scenario: Scenario, targets: list[type[Target]], upstream: Upstream, seconds: float, rounds: int
+    scenario: Scenario,
+    targets: list[type[Target]],
+    upstream: Upstream,
+    seconds: float,
+    rounds: int,
+    once: Once | None = None,
 ) -> dict[str, Any]:
     """Interleaves the targets, so that what disturbs the machine for a while disturbs all of them."""
     fitting = [target for target in targets if _fits(scenario, target)]
@@ -76,7 +85,7 @@ def measure(
                 continue
             _say(f"{scenario.name}: round {turn + 1} of {rounds}, {target.name} ...")
             try:
-                figures[target.name].append(_measure_once(scenario, target, upstream, seconds))
+                figures[target.name].append((once or _in_fresh_process)(scenario, target, upstream, seconds))
             except (Failed, OSError) as failure:
                 failures[target.name] = str(failure)
     _say("")
@@ -95,17 +104,26 @@ def _fits(scenario: Scenario, target: type[Target]) -> bool:
     return (target.native or not scenario.needs_native) and (target.name != "direct" or not scenario.needs_process)
 
 
-def _measure_once(scenario: Scenario, kind: type[Target], upstream: Upstream, seconds: float) -> Figures:
-    """A fresh process for each measurement, warmed up with streams that are not counted."""
+def _in_fresh_process(scenario: Scenario, kind: type[Target], upstream: Upstream, seconds: float) -> Figures:
+    target = warm(kind, upstream)
+    try:
+        figures = scenario.measure(target, upstream, seconds)
+    finally:
+        target.stop()
+    return {"started_in_s": target.started_in, **figures}
+
+
+def warm(kind: type[Target], upstream: Upstream) -> Target:
+    """A fresh process, warmed up with streams that are not counted."""
     target = kind(upstream.port, MODELS)
     try:
         target.load(**target.warm_up, model="flat:100")
         if leaked := upstream.still_active():
             raise Failed(f"{leaked} upstream streams are open after the warm-up")
-        figures = scenario.measure(target, upstream, seconds)
-    finally:
+    except BaseException:
         target.stop()
-    return {"started_in_s": target.started_in, **figures}
+        raise
+    return target
 
 
 if __name__ == "__main__":

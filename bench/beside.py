@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import installs, machine, report
-from bench.__main__ import measure
+from bench.__main__ import measure, warm
 from bench.closes import figures_of
 from bench.instruments import Failed, Upstream
 from bench.measure import Figures
@@ -28,7 +28,10 @@ from bench.targets import DEFAULT, TARGETS, Target
 IDLE_STREAMS = 1000
 LEAVERS, LEAVES = 10, 40
 SLOWEST = 1500
-"""Milliseconds after which clients leave an upstream that says nothing: time enough for an agent to have asked it."""
+"""Milliseconds after which clients leave an upstream that says nothing: time for the server to have asked it."""
+
+FRESH = {"idle"}
+"""Memory is measured in a process that has done nothing else."""
 
 serial = itertools.count(1)
 
@@ -73,7 +76,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=3, help="measured time of each load (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=1, help="times each is measured (default: %(default)s)")
     parser.add_argument(
-        "--minutes", type=float, default=22, help="no scenario is begun after this time (default: %(default)s)"
+        "--minutes", type=float, default=18, help="no scenario is begun after this time (default: %(default)s)"
     )
     parser.add_argument("--json", type=Path, metavar="OUT", help="where the results go (default: bench/results/)")
     parser.add_argument("--nice", type=int, default=0, help="priority of targets and load (root)")
@@ -102,20 +105,58 @@ def _install(peers: list[type[Peer]]) -> dict[str, str]:
 
 def _measure_all(asked: argparse.Namespace, targets: list[type[Target]], results: dict[str, Any]) -> None:
     """`start` comes first whatever is asked for: who does not start there is not waited for again."""
-    upstream = Upstream()
+    upstream, standing = Upstream(), Standing()
     until = time.monotonic() + asked.minutes * 60
     try:
         for name in dict.fromkeys(["start", *(asked.scenarios or BESIDE)]):
             if time.monotonic() > until:
                 print(f"{name}: not measured, {asked.minutes:g} minutes are over")
                 continue
-            seen = measure(BESIDE[name], targets, upstream, asked.seconds, 1 if name == "start" else asked.rounds)
+            rounds = 1 if name == "start" else asked.rounds
+            seen = measure(BESIDE[name], targets, upstream, asked.seconds, rounds, standing.measured)
             results["scenarios"][name] = seen
             if name == "start":
                 results["missing"] |= seen["failures"]
                 targets = [target for target in targets if target.name not in seen["failures"]]
     finally:
+        standing.end_all()
         upstream.stop()
+
+
+class Standing:
+    """Servers that are started once, as some need half a minute for it, and stand still while others are measured."""
+
+    def __init__(self) -> None:
+        self._targets: dict[str, Target] = {}
+
+    def measured(self, scenario: Scenario, kind: type[Target], upstream: Upstream, seconds: float) -> Figures:
+        """One measurement; who fails in it, or goes on asking the upstream after it, is started again for the next."""
+        if scenario.name in FRESH:
+            self._end(kind)
+        target = self._awake(kind, upstream)
+        try:
+            figures = scenario.measure(target, upstream, seconds * kind.longer)
+            is_quiet = not upstream.still_active()
+        except BaseException:
+            self._end(kind)
+            raise
+        target.pause() if is_quiet else self._end(kind)
+        return {"started_in_s": target.started_in, **figures}
+
+    def _awake(self, kind: type[Target], upstream: Upstream) -> Target:
+        if kind.name in self._targets:
+            self._targets[kind.name].wake()
+        else:
+            self._targets[kind.name] = warm(kind, upstream)
+        return self._targets[kind.name]
+
+    def _end(self, kind: type[Target]) -> None:
+        if target := self._targets.pop(kind.name, None):
+            target.stop()
+
+    def end_all(self) -> None:
+        for target in self._targets.values():
+            target.stop()
 
 
 def ratios(scenarios: dict[str, Any]) -> dict[str, Any]:
@@ -166,7 +207,7 @@ def idle(target: Target, upstream: Upstream, seconds: float) -> Figures:
     assert target.pid
     before = machine.memory(target.pid)
     with target.background(streams=IDLE_STREAMS, model=HEARTBEAT, ramp=5, timeout=60, for_=120):
-        upstream.wait_active(IDLE_STREAMS, 40)
+        upstream.wait_active(IDLE_STREAMS, 25)
         time.sleep(6)  # each stream has said something
         during = machine.memory(target.pid)
     return {
@@ -176,17 +217,31 @@ def idle(target: Target, upstream: Upstream, seconds: float) -> Figures:
     }
 
 
-def leaving(marker: str, **how: Any) -> Callable[[Target, Upstream, float], Figures]:
+How = Callable[[Target], dict[str, Any]]
+
+
+def mid_stream(target: Target) -> dict[str, Any]:
+    return {"model": ENDLESS, "leave_after": 5}
+
+
+def waiting_for(model: str) -> How:
+    """For an upstream that says nothing; the slow are given longer to ask it."""
+    return lambda target: {"model": model, "leave_ms": int(SLOWEST * target.longer)}
+
+
+def leaving(marker: str, how: How) -> Callable[[Target, Upstream, float], Figures]:
     """Clients that go, each at its moment, while others stream."""
 
     def measured(target: Target, upstream: Upstream, seconds: float) -> Figures:
+        named, leaves = f"{marker}-{next(serial)}", max(LEAVERS, int(LEAVES / target.longer))
         upstream.reset()
         with target.background(streams=target.live_streams, model=ENDLESS, ramp=1, marker="live", timeout=60, for_=120):
-            upstream.wait_active(target.live_streams, 30)
+            upstream.wait_active(target.live_streams, 20)
             before = upstream.stats()["requests"]
-            named = f"{marker}-{next(serial)}"
-            seen = target.load(streams=LEAVERS, requests=LEAVES, ramp=0.2, think=37, marker=named, timeout=30, **how)
-            reached = min(LEAVES, upstream.stats()["requests"] - before)
+            seen = target.load(
+                streams=LEAVERS, requests=leaves, ramp=0.2, think=37, marker=named, timeout=30, **how(target)
+            )
+            reached = min(leaves, upstream.stats()["requests"] - before)
             if not reached:
                 raise Failed("no request had reached the upstream when its client left")
             return figures_of(upstream, {left["marker"]: left["at"] for left in seen["leaves"]}, reached)
@@ -211,19 +266,19 @@ BESIDE: dict[str, Scenario] = {
             "leave",
             f"the client leaves mid-stream, under {Target.live_streams} live streams: upstream closed after",
             CLOSE,
-            leaving("streaming", model=ENDLESS, leave_after=5),
+            leaving("streaming", mid_stream),
         ),
         Scenario(
             "leave-silent",
             f"the client leaves a silent upstream, under {Target.live_streams} live streams: upstream closed after",
             CLOSE,
-            leaving("silent", model="silent", leave_ms=SLOWEST),
+            leaving("silent", waiting_for("silent")),
         ),
         Scenario(
             "leave-mute",
             f"the client leaves before any answer, under {Target.live_streams} live streams: upstream closed after",
             CLOSE,
-            leaving("mute", model="mute", leave_ms=SLOWEST),
+            leaving("mute", waiting_for("mute")),
         ),
         Scenario(
             "paced-20",

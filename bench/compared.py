@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from bench import report
+
 Results = dict[str, Any]
 Figures = dict[str, float]
 
@@ -14,8 +16,7 @@ def table(results: Results) -> str:
     targets = _targets(results)
     heads = ["", *(_named(target, results) for target in targets)]
     rows = [[title, *(_cell(results, name, show, target) for target in targets)] for title, name, show in ROWS]
-    lines = [heads, ["---", *["---:"] * len(targets)], *rows]
-    parts = ["".join("| " + " | ".join(line) + " |\n" for line in lines)]
+    parts = [report.markdown(heads, rows)]
     parts += [f"{name}: {_ratio(each)}\n" for name, each in results.get("ratios", {}).items()]
     parts += [f"{name} is not in the table: {_first_line(why)}\n" for name, why in results["missing"].items()]
     return "\n".join([*parts, *_failures(results)])

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import compared, plot, report
+from bench import compared, plot, report, workers
 from bench.machine import ROOT
 from bench.scenarios import SCENARIOS
 
@@ -18,6 +19,8 @@ DOCUMENT = ROOT / "docs" / "performance.md"
 IMAGES = ROOT / "docs" / "images" / "performance"
 PART = re.compile(r"(<!-- bench: (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 NOTHING = "Not measured yet.\n"
+KINDS = {"bench": (), "scale": ("curve-", "scale-"), "peers": ("peers",), "workers": ("workers",)}
+"""The kinds of results, and how the names of the parts that are written from each begin; the rest are scenarios."""
 
 Results = dict[str, Any]
 
@@ -35,7 +38,7 @@ def main() -> None:
 def newest(folder: Path) -> dict[str, Results]:
     """The results by their kind, the newest of each."""
     found = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.json"))]
-    kinds = [each for each in found if each.get("kind") in ("bench", "scale", "peers")]
+    kinds = [each for each in found if each.get("kind") in KINDS]
     return {each["kind"]: each for each in sorted(kinds, key=lambda each: str(each["date"]))}
 
 
@@ -45,13 +48,16 @@ def written(document: str, results: dict[str, Results]) -> str:
 
 
 def _part(name: str, results: dict[str, Results]) -> str:
-    kind = "scale" if name.startswith(("curve-", "scale-")) else "peers" if name.startswith("peers") else "bench"
+    kind = next((kind for kind, begins in KINDS.items() if name.startswith(begins)), "bench")
     if kind not in results:
         return NOTHING
     if name.endswith("machine"):
         return _machine(results[kind])
-    if kind == "peers":
-        return compared.table(results[kind])
+    if name == "workers-commits":
+        return workers.commit_table(results[kind]["commits"]) if "commits" in results[kind] else NOTHING
+    if kind in TOGETHER:
+        tabled = compared.table if kind == "peers" else workers.table
+        return f"{_picture(name, TOGETHER[kind][0])}\n{tabled(results[kind])}"
     if kind == "scale":
         curve = results[kind]["curves"].get(name.removeprefix("curve-"))
         return _curve(name, curve) if curve and curve["points"] else NOTHING
@@ -59,15 +65,23 @@ def _part(name: str, results: dict[str, Results]) -> str:
     return _scenario(name, scenario) if scenario else NOTHING
 
 
+def _picture(name: str, says: str) -> str:
+    return f"![{says}](images/performance/{name}.svg)\n"
+
+
 def _machine(results: Results) -> str:
     machine = results["machine"]
-    rounds = f", {results['rounds']} rounds of {results['seconds']:g} s" if "rounds" in results else ""
+    rounds = f", {_count(results['rounds'], 'round')} of {results['seconds']:g} s" if "rounds" in results else ""
     date = results["date"][:16].replace("T", " ")
     return (
         f"Measured {date} UTC at commit {results['commit']} on {machine['cores']} cores of "
         f"{machine['cpu']}, Linux {machine['kernel']}, Python {machine['python']}; load average before: "
         f"{machine['load_before']:.1f}{rounds}.\n"
     )
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 # ---- scenarios ----
@@ -82,8 +96,8 @@ def _scenario(name: str, measured: Results) -> str:
         for figure in SCENARIOS[name].columns
         if any(summary.get(target, {}).get(figure) is not None for target in targets)
     ]
-    lines = [f"![{BARS[name][0]}, by target](images/performance/{name}.svg)\n"] if name in BARS and summary else []
-    lines += [_table(["", *targets], rows)] if rows else []
+    lines = [_picture(name, f"{BARS[name][0]}, by target")] if name in BARS and summary else []
+    lines += [report.markdown(["", *targets], rows)] if rows else []
     lines += [f"{target} failed: {reason.splitlines()[0]}\n" for target, reason in measured["failures"].items()]
     lines += [f"{target}: {doubt}.\n" for target in summary for doubt in report.doubts(target, summary[target])]
     return "\n".join(lines)
@@ -91,11 +105,6 @@ def _scenario(name: str, measured: Results) -> str:
 
 def _cell(figure: str, figures: dict[str, float] | None) -> str:
     return report.number(figure, (figures or {}).get(figure))
-
-
-def _table(heads: list[str], rows: list[list[str]]) -> str:
-    lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
-    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
 
 # ---- curves ----
@@ -109,8 +118,8 @@ def _curve(name: str, curve: Results) -> str:
         [report.words(figure), *(report.number(figure, point[figure]) for point in points), _growth(points, figure)]
         for figure in figures
     ]
-    picture = f"![{curve['title']}: {curve['unit']} against cost, both logarithmic](images/performance/{name}.svg)\n"
-    return f"{picture}\n{_table(heads, rows)}"
+    picture = _picture(name, f"{curve['title']}: {curve['unit']} against cost, both logarithmic")
+    return f"{picture}\n{report.markdown(heads, rows)}"
 
 
 def _growth(points: list[dict[str, float]], figure: str) -> str:
@@ -124,20 +133,26 @@ def images(results: dict[str, Results]) -> dict[str, str]:
     """Every picture by its file's name."""
     drawn = {}
     for name, (title, figures) in BARS.items():
-        measured = results.get("bench", {}).get("scenarios", {}).get(name)
-        if measured and measured["median"]:
-            groups = [
-                plot.Group(
-                    report.words(figure), [(target, values[figure]) for target, values in measured["median"].items()]
-                )
-                for figure in figures
-                if all(figure in values for values in measured["median"].values())
-            ]
+        groups = _groups(results.get("bench", {}), [(report.words(figure), name, figure) for figure in figures])
+        if groups:
             drawn[f"{name}.svg"] = plot.bars(title, groups, report.short)
+    for kind, (title, ours, shown) in TOGETHER.items():
+        if groups := _groups(results.get(kind, {}), shown, without="direct"):
+            drawn[f"{kind}.svg"] = plot.bars(title, groups, report.short, ours)
     for name, curve in results.get("scale", {}).get("curves", {}).items():
         if len(curve["points"]) > 1:
             drawn[f"curve-{name}.svg"] = _plotted(name, curve)
     return drawn
+
+
+def _groups(results: Results, shown: Sequence[tuple[str, str, str]], without: str = "") -> list[plot.Group]:
+    """A block of bars for each figure of a scenario, with those who have it."""
+    groups = []
+    for title, name, figure in shown:
+        median = results.get("scenarios", {}).get(name, {}).get("median", {})
+        found = [(each, values[figure]) for each, values in median.items() if figure in values and each != without]
+        groups += [plot.Group(title, found)] if found else []
+    return groups
 
 
 BARS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -150,6 +165,29 @@ BARS: dict[str, tuple[str, tuple[str, ...]]] = {
     "json": ("Requests without a stream", ("requests_per_second", "cpu_us_per_request")),
 }
 """The scenarios that are worth a picture: its title, and the figures in it."""
+
+TOGETHER: dict[str, tuple[str, str, list[tuple[str, str, str]]]] = {
+    "peers": (
+        "Beside other servers",
+        "holdfast",
+        [
+            ("16 streams flat out: chunks/s", "flat", "chunks_per_second"),
+            ("requests without a stream: requests/s", "json", "requests_per_second"),
+            ("one stream: first token p50, µs", "ttft", "ttft_p50_us"),
+        ],
+    ),
+    "workers": (
+        "One process and two, on two cores that they share with the load",
+        workers.Two.name,
+        [
+            ("16 streams flat out: chunks/s", "flat", "chunks_per_second"),
+            ("requests without a stream: requests/s", "json", "requests_per_second"),
+            ("16 runs flat out in stored sessions: chunks/s", "stored", "chunks_per_second"),
+            ("200 streams of 50/s: CPU s for 1M chunks", "paced", "cpu_s_per_1m_chunks"),
+        ],
+    ),
+}
+"""The kinds that are worth one picture: its title, whose bars stand out, and each block's title, scenario, figure."""
 
 DRAWN: dict[str, tuple[str, ...]] = {
     "chunks": ("ms_per_run", "cpu_us_per_chunk"),

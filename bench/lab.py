@@ -33,10 +33,20 @@ JUDGED_ON = {"holdfast": list(WIRES), "hermes-agent": CHAT_AND_RESPONSES}
 MODEL = "lab"
 
 
+class Machine(msgspec.Struct):
+    """What the times depend on."""
+
+    cpu: str
+    cores: int
+    kernel: str
+    python: str
+    load_before: float
+
+
 class Results(msgspec.Struct):
     """What was found of each server, and what could not be judged at all."""
 
-    machine: dict[str, object]
+    machine: Machine
     reports: dict[str, Report] = {}
     missing: dict[str, str] = {}
 
@@ -44,7 +54,7 @@ class Results(msgspec.Struct):
 # Judging.
 
 
-class Patient:
+class Patient(Target):
     """A router that goes on asking an upstream that fails, as the lab's does all the time."""
 
     def command(self) -> list[str]:
@@ -72,7 +82,7 @@ KINDS = TARGETS | PEERS | {kind.name: kind for kind in (PatientVllmRouter, Patie
 
 
 class Process:
-    """A target as the lab sees a process that it may kill."""
+    """A target as the lab sees a server that it may kill."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -84,7 +94,8 @@ class Process:
         await asyncio.to_thread(self._target.restart)
 
     async def memory(self) -> float:
-        return (await asyncio.to_thread(machine.memory, self._target.pid)).rss_kb * 1000.0
+        assert self._target.pid
+        return (await asyncio.to_thread(machine.memory, self._target.pid)).rss_kb * 1024.0
 
 
 async def report_of(name: str) -> Report:
@@ -112,7 +123,7 @@ async def report_of(name: str) -> Report:
 async def _findings(target: Target, wire: str, upstream: Upstream) -> list[Finding]:
     facts = SERVERS[target.name]
     it = WIRES[wire](Http(target.base_url, headers=target.headers), target.model, facts.session)
-    lab = Lab(it, upstream, patience=40.0, silence=4.0, samples=6, at_once=4, judged=Process(target))
+    lab = Lab(it, upstream, patience=30.0, silence=4.0, open=5.0, samples=6, at_once=8, judged=Process(target))
     if why := await trouble(msgspec.structs.replace(lab, patience=120.0)):  # the first answer may take its time
         raise Failed(why)
     found = []
@@ -145,7 +156,7 @@ def newest() -> Path | None:
 
 def read(path: Path | None) -> Results:
     if path is None:
-        return Results(machine.facts())
+        return Results(Machine(**machine.facts()))
     return msgspec.json.decode(path.read_bytes(), type=Results)
 
 
@@ -156,7 +167,7 @@ def write(results: Results) -> None:
 
 # The table.
 
-COLUMNS = ["server", "wire", "truth", "told as success, and was none", "just ended, nothing said"]
+COLUMNS = ["server", "wire", "truth", "told as success, and was none", "just ended, nothing said", "other text"]
 COLUMNS += ["leaves mid-stream", "in silence", "before the first word", "without streaming"]
 COLUMNS += ["stop", "kept", "resumed", "slow readers", "kill -9"]
 BUSY = " Other work went on there at the same time: times are longer than on a quiet machine."
@@ -170,8 +181,8 @@ def table(results: Results) -> str:
             lines += [_line(_row(report, wire)) for wire in report.wires]
     notes = [f"{name} could not be judged here: {why}." for name, why in results.missing.items()]
     when = sorted({report.made_at[:10] for report in results.reports.values()})
-    busy = "" if results.machine["load_before"] < results.machine["cores"] else BUSY
-    about = f"Judged on {' and '.join(when)}, on {results.machine['cpu']} with {results.machine['cores']} cores.{busy}"
+    busy = "" if results.machine.load_before < results.machine.cores else BUSY
+    about = f"Judged on {' and '.join(when)}, on {results.machine.cpu} with {results.machine.cores} cores.{busy}"
     return "\n".join([*lines, "", " ".join([about, *notes]), ""])
 
 
@@ -185,9 +196,11 @@ def _row(report: Report, wire: str) -> list[str]:
     failed = [finding for finding in truth if finding.verdict == "fail"]
     lies = [f"`{_short(finding.id)}`" for finding in failed if _is_lie(finding)]
     unsaid = [f"`{_short(finding.id)}`" for finding in failed if "nothing was said" in finding.seen]
+    other = sum("another text" in finding.seen or "no model said" in finding.seen for finding in failed)
     leaves = [_time(found[f"leave/{how}"]) for how in ("mid-stream", "silence", "mute", "json")]
     groups = [_group(found, group) for group in ("stop", "keep", "resume", "slow", "crash")]
-    return [f"{report.server} {report.version}", wire, _share(truth), _list(lies), _list(unsaid), *leaves, *groups]
+    told = [_share(truth), _list(lies), _list(unsaid), str(other or "none")]
+    return [f"{report.server} {report.version}", wire, *told, *leaves, *groups]
 
 
 def _is_lie(finding: Finding) -> bool:
@@ -236,6 +249,7 @@ def main() -> int:
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
     results = read(newest())
     if not options.draw:
+        results.machine = Machine(**machine.facts())
         asyncio.run(run(options.names or NAMES, results))
     PAGE.write_text(with_table(PAGE.read_text(), results))
     return 0

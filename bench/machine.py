@@ -14,24 +14,29 @@ from typing import Any
 
 TICK = os.sysconf("SC_CLK_TCK")
 CORES = sorted(os.sched_getaffinity(0))
-TARGET_CORE, LOAD_CORE = CORES[0], CORES[-1]
+PLACES = {"target": {CORES[0]}, "load": {CORES[-1]}}
+"""Who has which cores."""
+LOAD_BEFORE = os.getloadavg()[0]
+"""Taken when this is imported: later on it would be that of the bench itself."""
 ROOT = Path(__file__).parent.parent
 PR_SET_PDEATHSIG = 1
 
 
-def pin_target() -> None:
-    os.sched_setaffinity(0, {TARGET_CORE})
+def share_cores() -> None:
+    """From here on everything may run wherever there is room, on the cores that it had before."""
+    both = PLACES["target"] | PLACES["load"]
+    PLACES.update(target=both, load=both)
 
 
 def become_target() -> None:
     """For a fresh process: a group of its own, so that all of it can be ended, and an end with whoever measures it."""
     os.setsid()
-    pin_target()
+    os.sched_setaffinity(0, PLACES["target"])
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def pin_load() -> None:
-    os.sched_setaffinity(0, {LOAD_CORE})
+    os.sched_setaffinity(0, PLACES["load"])
 
 
 def allow_many_files() -> None:
@@ -89,8 +94,9 @@ def everybody() -> dict[int, float]:
 
 def stolen_seconds() -> float:
     """How long the two cores were wanted here and used by other machines of the same host."""
+    names = {f"cpu{core}" for cores in PLACES.values() for core in cores}
     lines = map(str.split, Path("/proc/stat").read_text().splitlines())
-    return sum(int(line[8]) for line in lines if line[0] in (f"cpu{TARGET_CORE}", f"cpu{LOAD_CORE}")) / TICK
+    return sum(int(line[8]) for line in lines if line[0] in names) / TICK
 
 
 @dataclass
@@ -123,7 +129,7 @@ def facts() -> dict[str, Any]:
         "cores": len(CORES),
         "kernel": platform.release(),
         "python": platform.python_version(),
-        "load_before": os.getloadavg()[0],
+        "load_before": LOAD_BEFORE,
     }
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from bench import machine
-from bench.instruments import Upstream
+from bench.instruments import Failed, Upstream
 from bench.targets import Target
 
 Figures = dict[str, float]
@@ -39,11 +40,10 @@ class Meter:
         self._before = self._now()
 
     def _now(self) -> Moment:
-        pid = self._target.pid
         return Moment(
             time.monotonic(),
             self._target.cpu_seconds(),
-            machine.waited_seconds(pid) if pid else 0.0,
+            sum(map(machine.waited_seconds, self._target.pids)),
             self._upstream.cpu_seconds(),
             time.process_time(),
             machine.stolen_seconds(),
@@ -69,10 +69,39 @@ class Meter:
 
     def _others(self, before: Moment, after: Moment) -> float:
         ours = {os.getpid(), self._upstream.pid}
-        if self._target.pid:
-            ours |= set(machine.processes(self._target.pid))
+        ours |= {each for pid in self._target.pids for each in machine.processes(pid)}
         used = (seconds - before.everybody.get(pid, 0.0) for pid, seconds in after.everybody.items() if pid not in ours)
         return sum(max(0.0, each) for each in used)
+
+
+def metered(
+    target: Target, upstream: Upstream, load: Callable[[], dict[str, Any]], end: Callable[[], None] | None = None
+) -> Figures:
+    """What a load saw and cost. CPU is counted from its start to its end, and so are the chunks it is divided by.
+
+    `end` ends what goes on when the clients have left, before anybody looks for streams that were left open.
+    """
+    upstream.reset()
+    meter = Meter(target, upstream)
+    seen = load()
+    cpu, busy, late = meter.target_cpu(), meter.figures(seen["cpu_seconds"]), upstream.stats()["late_mean_us"]
+    refuse_nothing(seen)
+    if end:
+        end()
+    return {
+        **of_client(seen),
+        "cpu_s_per_1m_chunks": cpu / seen["chunks_all"] * 1e6,
+        "cpu_us_per_request": cpu / max(1, seen["requests"]) * 1e6,
+        **busy,
+        "upstream_late_mean_us": late,
+        "left_open": upstream.still_active(),
+    }
+
+
+def refuse_nothing(seen: dict[str, Any]) -> None:
+    """A load that got nothing through has measured nothing."""
+    if not seen["chunks"]:
+        raise Failed(f"not one chunk in time: {seen['error_kinds']} {seen.get('first_error', '')}")
 
 
 def percentile(values: list[float], share: float) -> float:

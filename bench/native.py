@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from bench.instruments import Failed, Http, Upstream, background, run_client
-from bench.measure import Figures, Meter, of_client
+from bench.measure import Figures, Meter, metered, of_client, refuse_nothing
 from bench.plays import ENDLESS, LONG, QUICK
 from bench.targets import Target
 
 SETTLED = "run.settled"
 EVENTS = "Accept: text/event-stream"
 ASK = '{"input":"Say something. marker=%MARKER%","model":"%MODEL%"}'
+FLAT: dict[str, Any] = {"streams": 16, "model": "flat:2000", "expect": 2000, "warmup": 0.5}
 PACED: dict[str, Any] = {"streams": 200, "model": ENDLESS, "ramp": 1, "warmup": 0.5}
 SUBSCRIBERS = 1000
 REPLAYED = 1_000_000
@@ -43,49 +44,45 @@ def paths(lines: list[str]) -> Iterator[str]:
 
 def durable(target: Target, upstream: Upstream, seconds: float) -> Figures:
     """Runs that are saved before they are seen, beside the same load on runs that nobody keeps."""
-    stateless = run_client(target.port, streams=16, model="flat:2000", expect=2000, warmup=0.5, for_=seconds)
-    flat = _in_sessions(
-        target, sessions=800, streams=16, model="flat:2000", expect=2000, warmup=0.5, for_=seconds, ends=SETTLED
-    )
-    upstream.reset()
-    meter = Meter(target, upstream)
-    paced = _in_sessions(target, sessions=200, **PACED, for_=seconds)
-    cpu, busy = meter.target_cpu(), meter.figures(paced["cpu_seconds"])
-    left_open = _stop_all(target, upstream)
+    stateless = run_client(target.port, **FLAT, for_=seconds)
+    with in_sessions(target.port, 800) as where:
+        flat = run_client(target.port, **where, **FLAT, ends=SETTLED, for_=seconds)
+    refuse_nothing(flat)
+    with in_sessions(target.port, PACED["streams"]) as where:
+        paced = metered(
+            target,
+            upstream,
+            lambda: run_client(target.port, **where, **PACED, for_=seconds),
+            lambda: stop_all(target.port),
+        )
     direct = run_client(upstream.port, **PACED, for_=seconds)
     return {
-        **of_client(paced),
+        **paced,
         "flat_chunks_per_second": flat["chunks_per_second"],
         "of_stateless": flat["chunks_per_second"] / stateless["chunks_per_second"],
-        "cpu_s_per_1m_chunks": cpu / max(1, paced["chunks_all"]) * 1e6,
-        "added_p50_us": paced["latency_us"]["p50"] - direct["latency_us"]["p50"],
-        "added_p99_us": paced["latency_us"]["p99"] - direct["latency_us"]["p99"],
-        **busy,
+        "added_p50_us": paced["latency_p50_us"] - direct["latency_us"]["p50"],
+        "added_p99_us": paced["latency_p99_us"] - direct["latency_us"]["p99"],
         "errors": flat["errors"] + paced["errors"],
-        "left_open": left_open,
     }
 
 
-def _in_sessions(target: Target, sessions: int, **load: Any) -> dict[str, Any]:
-    """Each request starts a run in a session of its own and reads its events."""
-    http = Http(target.port)
+@contextmanager
+def in_sessions(port: int, sessions: int) -> Iterator[dict[str, Any]]:
+    """What makes each request of a load start a run in a session of its own and read its events."""
+    http = Http(port)
     ids = [http.ask("POST", "/api/sessions", {})["id"] for _ in range(sessions)]
     http.close()
     with paths([f"/api/sessions/{each}/runs" for each in ids]) as file:
-        seen = run_client(target.port, paths=file, body=ASK, header=EVENTS, **load)
-    if not seen["chunks"]:
-        raise Failed(f"not one chunk in time: {seen['error_kinds']} {seen.get('first_error', '')}")
-    return seen
+        yield {"paths": file, "body": ASK, "header": EVENTS}
 
 
-def _stop_all(target: Target, upstream: Upstream) -> int:
+def stop_all(port: int) -> None:
     """Detached runs go on when their client has left, as they should: they are stopped, and none may stay."""
-    http = Http(target.port)
+    http = Http(port)
     while runs := [run["id"] for run in http.ask("GET", "/api/runs?status=running&limit=200")["runs"]]:
         for run in runs:
             http.ask("POST", f"/api/runs/{run}/stop", {})
     http.close()
-    return upstream.still_active()
 
 
 # ---- many subscribers ----
@@ -114,8 +111,7 @@ def subscribers(target: Target, upstream: Upstream, count: int, model: str, seco
     cpu, busy = meter.target_cpu(), meter.figures(seen["cpu_seconds"])
     http.ask("POST", f"/api/runs/{run}/stop", {})
     http.close()
-    if not seen["chunks"]:
-        raise Failed(f"not one chunk in time: {seen['error_kinds']} {seen.get('first_error', '')}")
+    refuse_nothing(seen)
     return {
         "subscribers": count,
         **of_client(seen),

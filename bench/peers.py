@@ -137,6 +137,7 @@ class LiteLLM(Peer):
     """The proxy, with a list of models and no database."""
 
     name = "litellm"
+    longer = 2
     version = "1.106.2"
     source = FromPyPI((f"litellm[proxy]=={version}",))
     health = "/health/readiness"
@@ -207,6 +208,7 @@ class Nanobot(Peer):
     """An agent whose API takes one message of one model, in a session."""
 
     name = "nanobot"
+    longer = 3
     extra: ClassVar[dict[str, str]] = {"session_id": "%MARKER%"}
     version = "0.3.5"
     source = FromPyPI((f"nanobot-ai[api]=={version}",))
@@ -227,6 +229,7 @@ class HermesAgent(Peer):
     """An agent whose gateway has an API server; its limit of ten runs at once is lifted."""
 
     name = "hermes-agent"
+    longer = 3
     live_streams = 2  # it has a thread for each run, and six of them on two cores
     version = "0.19.0"
     source = FromPyPI((f"hermes-agent=={version}", "aiohttp==3.14.1"))

@@ -59,8 +59,8 @@ def _text(x: float, y: float, text: str, kind: str = "", anchor: str = "start") 
 _WIDTH, _NAMES, _VALUES, _BAR = 720, 110, 90, 20
 
 
-def bars(title: str, groups: list[Group], short: Short) -> str:
-    """Horizontal bars, a block for each figure; our own stand out."""
+def bars(title: str, groups: list[Group], short: Short, ours: str = "holdfast") -> str:
+    """Horizontal bars, a block for each figure; what it is about stands out."""
     parts, y = [_text(16, 26, title, "title")], 40.0
     for group in groups:
         parts.append(_text(16, y + 18, group.name, "quiet"))
@@ -68,7 +68,7 @@ def bars(title: str, groups: list[Group], short: Short) -> str:
         most = max((value for _, value in group.bars), default=1.0) or 1.0
         for name, value in group.bars:
             length = max(1.0, value / most * (_WIDTH - _NAMES - _VALUES - 16))
-            kind = "c0" if name == "holdfast" else "rest"
+            kind = "c0" if name == ours else "rest"
             parts += [
                 _text(_NAMES - 8, y + 15, name, anchor="end"),
                 f'<rect x="{_NAMES}" y="{y:.1f}" width="{length:.1f}" height="{_BAR}" rx="3" class="bar {kind}"/>',

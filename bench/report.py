@@ -56,6 +56,12 @@ def table(scenario: Scenario, summary: dict[str, Figures], failures: dict[str, s
     return "\n".join(lines)
 
 
+def markdown(heads: list[str], rows: list[list[str]]) -> str:
+    """A table for a document: words to the left, figures to the right."""
+    lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
 def _line(row: list[str], widths: list[int]) -> str:
     return "  " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
 
@@ -94,7 +100,7 @@ def short(value: float) -> str:
 def number(name: str, value: float | None) -> str:
     if value is None or math.isnan(value):
         return "-"
-    if name.endswith(("busy", "waited", "stolen")):
+    if name.endswith(("busy", "waited", "stolen")) or name.startswith("stalled"):
         return f"{value:.0%}"
     if name.startswith("of_") or name.endswith("of_first"):
         return f"{value:.3f}x"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench import closes, machine, native, starting
-from bench.instruments import Failed, Upstream
-from bench.measure import Figures, Meter, of_client
+from bench.instruments import Upstream
+from bench.measure import Figures, metered
 from bench.plays import ENDLESS, HEARTBEAT, MODELS
 from bench.targets import Target
 
@@ -53,23 +53,8 @@ def json_requests(target: Target, upstream: Upstream, seconds: float) -> Figures
 
 
 def streams(target: Target, upstream: Upstream, **load: Any) -> Figures:
-    """Runs the client once. CPU is counted from its start to its end, and so are the chunks it is divided by."""
-    upstream.reset()
-    meter = Meter(target, upstream)
-    seen = target.load(**load)
-    target_cpu = meter.target_cpu()
-    busy = meter.figures(seen["cpu_seconds"])
-    late = upstream.stats()["late_mean_us"]
-    if not seen["chunks"]:
-        raise Failed(f"not one chunk in time: {seen['error_kinds']} {seen.get('first_error', '')}")
-    return {
-        **of_client(seen),
-        "cpu_s_per_1m_chunks": target_cpu / seen["chunks_all"] * 1e6,
-        "cpu_us_per_request": target_cpu / max(1, seen["requests"]) * 1e6,
-        **busy,
-        "upstream_late_mean_us": late,
-        "left_open": upstream.still_active(),
-    }
+    """Runs the client once."""
+    return metered(target, upstream, lambda: target.load(**load))
 
 
 # ---- memory ----

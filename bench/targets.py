@@ -36,6 +36,8 @@ class Target:
 
     live_streams: ClassVar[int] = 20
     """Streams it holds beside the peers while clients leave."""
+    longer: ClassVar[float] = 1
+    """How many times longer than others it is measured beside the peers: the slow need time to say anything."""
 
     def __init__(self, upstream_port: int, models: list[str]) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="holdfast-bench-")
@@ -102,10 +104,24 @@ class Target:
     def pid(self) -> int | None:
         return self._process.pid if self._process else None
 
+    @property
+    def pids(self) -> list[int]:
+        """The processes that it consists of, each with all below it."""
+        return [self.pid] if self.pid else []
+
     def cpu_seconds(self) -> float:
-        return machine.cpu_seconds(self.pid) if self.pid else 0.0
+        return sum(map(machine.cpu_seconds, self.pids))
+
+    def pause(self) -> None:
+        """Lets it stand still, so that it takes nothing from whoever is measured."""
+        self._signal(signal.SIGSTOP)
+
+    def wake(self) -> None:
+        """Lets it go on after a pause."""
+        self._signal(signal.SIGCONT)
 
     def stop(self) -> None:
+        self.wake()
         if self._process:
             self._process.terminate()
             with suppress(subprocess.TimeoutExpired):
@@ -116,10 +132,15 @@ class Target:
 
     def kill(self) -> None:
         """Ends it and all that it started, as a crash would: nothing of it gets a last word."""
+        self._signal(signal.SIGKILL)
+        if self._process:
+            self._process.wait()
+
+    def _signal(self, number: signal.Signals) -> None:
+        """To it and to all that it started."""
         if self._process:
             with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+                os.killpg(self._process.pid, number)
 
     def restart(self) -> None:
         """Starts it again, after a kill, with the port and the folder it had."""

@@ -1,6 +1,7 @@
 """The bench's peers: how they are pinned, installed and held, without installing any of them."""
 
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,6 +92,27 @@ def test_a_target_can_be_killed_and_started_again_where_it_was() -> None:
         last = target.pid
     assert not folder.exists()
     assert not Path(f"/proc/{last}").exists()
+
+
+def test_a_target_stands_still_while_others_are_measured() -> None:
+    """What slow servers do between two measurements, so that each has to be started once only."""
+    with started("stub", upstream_port=1) as target:
+        pid = target.pid
+        target.pause()
+        assert _state(pid) == "T"
+
+        target.wake()
+        assert target.ready()
+        assert target.pid == pid
+        target.pause()
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def _state(pid: int | None) -> str:
+    """Of a process that was told to stop: it does so as soon as it may."""
+    while (state := Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]) != "T":
+        time.sleep(0.001)
+    return state
 
 
 def test_ratios_are_those_to_the_best_peer() -> None:

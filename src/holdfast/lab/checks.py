@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
@@ -18,9 +18,7 @@ from .wires import Wire
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from .process import Judged
-
-__all__ = ["Check", "Finding", "Lab", "Seen", "Verdict"]
+__all__ = ["Check", "Finding", "Lab", "Mortal", "Seen", "Verdict"]
 
 Verdict = Literal["pass", "fail", "not promised", "not judged"]
 
@@ -46,6 +44,19 @@ class Finding(msgspec.Struct, frozen=True):
     """Why it is not promised."""
 
 
+class Mortal(Protocol):
+    """The judged server as a process that can be killed and started again, whoever started it."""
+
+    async def kill(self) -> None:
+        """End it without mercy."""
+
+    async def start(self) -> None:
+        """Start it, and wait until it answers."""
+
+    async def memory(self) -> float:
+        """Return the bytes that it holds."""
+
+
 class Lab(msgspec.Struct):
     """What the checks work with: the judged server on one wire, the upstream behind it, and how patient to be."""
 
@@ -63,7 +74,7 @@ class Lab(msgspec.Struct):
     """How often a latency is measured."""
     at_once: int = 8
     """How many answers are asked for at the same time."""
-    judged: Judged | None = None
+    judged: Mortal | None = None
     """The server's process, where the lab has started it."""
 
     async def ask(self, tag: Tag, *, stream: bool = True, tools: bool = False, timeout: float | None = None) -> Reader:
