@@ -42,7 +42,7 @@ def cut(data: bytes, size: int) -> list[bytes]:
 
 def decode(reads: Iterable[bytes]) -> int:
     decoder = SSEDecoder()
-    return sum(len(decoder.feed(read)) for read in reads)
+    return sum(len(said) for read in reads for said in decoder.feed(read))
 
 
 def split(deltas: Iterable[str]) -> None:

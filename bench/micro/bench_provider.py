@@ -71,7 +71,7 @@ def cut(data: bytes, size: int) -> list[bytes]:
 
 def decode(reads: list[bytes]) -> int:
     decoder = AnswerDecoder("up")
-    events = sum(len(decoder.feed(read)) for read in reads)
+    events = sum(len(said) for read in reads for said in decoder.feed(read))
     assert decoder.finished
     return events
 

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from operator import attrgetter
 from types import TracebackType
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
@@ -22,7 +21,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from .errors import HoldfastError, ResumeGap
-from .events import Event, Notice, Text, are_words
+from .events import Event, Notice, Text, Words
 from .log import Log
 from .run import Run, StoredLog
 from .wire import native, sse
@@ -103,10 +102,11 @@ class RunFrames:
         """Return the frames of what a live log has to say; nothing where that was trimmed."""
         log = self._log
         assert isinstance(log, Log)
-        if self._after < log.oldest - 1:
+        try:
+            events = log.slice(self._after)
+        except ResumeGap:
             self.is_behind = True
             return b""
-        events = log.slice(self._after)
         frames = self._rendered(events if len(events) == 1 else as_many_as_fit(events))
         self.is_behind = log.closed or self._after < log.seq
         return frames
@@ -118,7 +118,7 @@ class RunFrames:
 
 def as_many_as_fit(events: Sequence[Event]) -> Sequence[Event]:
     """Return the first of the events, as many as may be rendered at once: the cost of a reader that does not read."""
-    if are_words(events) and sum(map(len, map(_text_of, events))) <= AT_ONCE:
+    if type(events) is Words and sum(map(len, events.texts)) <= AT_ONCE:
         return events
     room = AT_ONCE
     for count, event in enumerate(events):
@@ -126,9 +126,6 @@ def as_many_as_fit(events: Sequence[Event]) -> Sequence[Event]:
         if room < 0:
             return events[: max(count, 1)]
     return events
-
-
-_text_of: Callable[[Event], str] = attrgetter("text")
 
 
 def _length(event: Event) -> int:

@@ -349,12 +349,12 @@ class Engine:
 
         def take(yielded: Sequence[Yielded]) -> bool:
             run._touched = loop.time()
-            if run._first_at is None or not are_words(yielded):
+            if not are_words(yielded) or run._first_at is None:
                 self._take_in(run, yielded)
-            elif run.kept:
-                self._append(run, cast(Sequence[Event], yielded))
+            elif run.kept or run._log.steps is not None:
+                self._append(run, yielded)  # type: ignore[arg-type]
             else:
-                run._log.say(cast(Sequence[Event], yielded), self._clock())
+                run._log.say_words(yielded, self._clock())  # type: ignore[arg-type]
             return not (run.kept and self._is_far_behind(run))
 
         while not flow.is_over:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from typing import Any, Literal, Protocol, TypeAlias, overload
 
 import msgspec
 
@@ -292,12 +292,54 @@ Source: TypeAlias = AsyncIterator[Yielded | Sequence[Yielded]]
 """What a run consumes: events, plain strings (they become `Text`), or several at once where they arrived together."""
 
 
+class Words(Sequence[Text]):
+    """Visible text of the first answer, in pieces that came together: they become events when somebody looks.
+
+    Most who handle a burst of tokens need no more than its texts.
+    """
+
+    __slots__ = ("texts",)
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.texts = texts
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @overload
+    def __getitem__(self, place: int) -> Text: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Words: ...
+
+    def __getitem__(self, place: int | slice) -> Text | Words:
+        return Words(self.texts[place]) if isinstance(place, slice) else Text(self.texts[place])
+
+    def __iter__(self) -> Iterator[Text]:
+        return map(Text, self.texts)
+
+
 def are_words(events: Iterable[object]) -> bool:
     """Tell whether all of these are visible text, in one pass that the interpreter has no part in."""
-    return {*map(type, events)} == _WORDS
+    return type(events) is Words or {*map(type, events)} == _WORDS
 
 
 _WORDS = {Text}
+
+
+def plain_texts(events: Sequence[Yielded]) -> Sequence[str] | None:
+    """Return the texts of events that are visible text of the first answer and say nothing else; None for others."""
+    if type(events) is Words:
+        return events.texts
+    if are_words(events) and not [True for said in events if said.choice or said.logprobs is not None]:  # type: ignore[union-attr]
+        return [said.text for said in events]  # type: ignore[union-attr]
+    return None
+
+
+def needs_no_escape(text: str) -> bool:
+    """Tell whether JSON has a text as it is, between two quotation marks."""
+    return len(encode_event(text)) == len(text.encode()) + 2
+
 
 encode_event = encode_events = encode_settlement = msgspec.json.Encoder().encode
 decode_events = msgspec.json.Decoder(list[Event]).decode

@@ -28,6 +28,7 @@ from .events import (
     Thought,
     Truncated,
     Usage,
+    Words,
     Yielded,
     encode_event,
 )
@@ -51,23 +52,26 @@ class StopIntent(msgspec.Struct, frozen=True):
 class Said(msgspec.Struct):
     """What a source has said at once: events for the log, how it ends, and what it thinks the last question cost."""
 
-    events: list[Event]
+    events: Sequence[Event]
     finish: list[Finish]
     input_tokens: int | None = None
 
 
 def heard(yielded: Yielded | Sequence[Yielded]) -> Said:
     """Return what a source yielded, or raise where any of it is not what a source may say."""
-    said = Said([], [])
+    if isinstance(yielded, Words):
+        return Said(yielded, [])
+    events: list[Event] = []
+    said = Said(events, [])
     for item in yielded if isinstance(yielded, (list, tuple)) else (yielded,):
         if type(item) is Text and type(item.text) is str and item.text.isascii() and item.text:
-            said.events.append(item)
+            events.append(item)
             continue
         if isinstance(item, str):
             item = Text(item)
         if isinstance(item, (Text, Reasoning)) and isinstance(item.text, str):
             if item.text:
-                said.events.append(item if item.text.isascii() else storable(item))
+                events.append(item if item.text.isascii() else storable(item))
         elif isinstance(item, Thought):
             continue
         elif type(item) not in _MAY_YIELD:
@@ -77,7 +81,7 @@ def heard(yielded: Yielded | Sequence[Yielded]) -> Said:
         elif isinstance(item, Usage) and item.source == "estimated" and not item.output_tokens:
             said.input_tokens = _checked(item).input_tokens
         else:
-            said.events.append(storable(_checked(item)))
+            events.append(storable(_checked(item)))
     return said
 
 

@@ -6,10 +6,24 @@ from array import array
 from collections.abc import Callable, Sequence
 
 from .errors import ResumeGap, RunSettled
-from .events import Event, Notice, Reasoning, Settled, Snapshot, Steered, StepStarted, Text, ToolCall, Usage
+from .events import (
+    Event,
+    Notice,
+    Reasoning,
+    Settled,
+    Snapshot,
+    Steered,
+    StepStarted,
+    Text,
+    ToolCall,
+    Usage,
+    Words,
+)
 from .steps import Steps
+from .tape import Tape
 
 _SLICE = 512  # events handed to a reader at once, so that a long replay never holds the loop
+_FOLDED = 1024  # events whose texts are put together at once
 
 
 class Log:
@@ -23,11 +37,12 @@ class Log:
     """
 
     __slots__ = (
-        "_events",
-        "_parts",
+        "_folded",
+        "_heard",
         "_reasoning",
+        "_tape",
+        "_text",
         "_times",
-        "_trimmed",
         "_watchers",
         "answered_by",
         "closed",
@@ -52,12 +67,13 @@ class Log:
         self.tool_calls: list[ToolCall] = []
         self.steps: Steps | None = None
         """What an agent has done; None for a run that is none."""
-        self._events: list[Event] = []
-        self._times: tuple[array[int], array[float]] | None = None
-        self._trimmed = 0
         self.sealed = False
-        self._parts: list[str] = []
+        self._tape = Tape()
+        self._times: tuple[array[int], array[float]] | None = None
+        self._text: list[str] = []
         self._reasoning: list[str] = []
+        self._heard: list[Sequence[Event]] = []  # of which the texts are still to be put together
+        self._folded = 0
         self._watchers: dict[Callable[[], None], None] = {}
 
     # writing
@@ -65,44 +81,53 @@ class Log:
     @property
     def appended(self) -> int:
         """The last seq given out, published or not."""
-        return self._trimmed + len(self._events)
+        return self._tape.end
 
     def append(self, events: Sequence[Event]) -> None:
         """Add events; they get the next numbers and stay unseen until `publish`."""
         if self.sealed:
             raise RunSettled(self.run_id)
-        self._events.extend(events)
+        self._tape.extend(events)
 
-    def pending(self) -> Sequence[Event]:
+    def pending(self) -> list[Event]:
         """Return what is appended but not yet published."""
-        return self._events[self.seq - self._trimmed :]
+        return self._tape.read(self.seq, self._tape.end)
 
     def publish(self, upto: int) -> None:
         """Let readers see everything up to `upto`, which the store now has."""
-        self._take_in(self._events[self.seq - self._trimmed : upto - self._trimmed])
-        self.seq = upto
-        if self.limit is not None and self.seq - self._trimmed > self.limit:
-            self._trim()
-        for wake in tuple(self._watchers):
-            wake()
+        events = self._tape.read(self.seq, upto)
+        self._take_in(events)
+        self._show(events, upto)
 
     def say(self, events: Sequence[Event], at: float) -> None:
-        """Append events of a run that nobody asked to keep, note their time, and show them at once.
+        """Append events of a run that nobody asked to keep, note their time, and show them at once."""
+        if not self.sealed:
+            self._take_in(events)
+        self.say_words(events, at)
+
+    def say_words(self, events: Sequence[Event], at: float) -> None:
+        """Say what is only text: there is nothing to take in, unless the run is an agent's.
 
         This is `append` and `publish` in one, as it is done for each token. A time is two numbers for each call: a long
         log stays small.
         """
         if self.sealed:
             raise RunSettled(self.run_id)
-        self._events += events
-        self._take_in(events)
-        self.seq = self._trimmed + len(self._events)
+        tape = self._tape
+        tape.extend(events)
         if self._times is None:
             self._times = array("Q"), array("d")
-        self._times[0].append(self.seq)
+        self._times[0].append(tape.end)
         self._times[1].append(at)
-        if self.limit is not None and len(self._events) > self.limit:
-            self._trim()
+        self._show(events, tape.end)
+
+    def _show(self, events: Sequence[Event], upto: int) -> None:
+        self._heard.append(events)
+        self.seq = upto
+        if upto - self._folded >= _FOLDED:
+            self._fold()
+        if self.limit is not None and upto - self._tape.start > self.limit:
+            self._tape.forget(upto - self._tape.start - self.limit // 2)  # one by one would move the rest each time
         for wake in tuple(self._watchers):
             wake()
 
@@ -113,31 +138,26 @@ class Log:
     def close(self, settled: Settled) -> None:
         """Add and publish the last event. Nothing comes after it."""
         self.sealed = True
-        self._events.append(settled)
+        self._tape.extend([settled])
         self.closed = True
         self.publish(self.appended)
         self._watchers.clear()
 
     def abandon(self) -> None:
         """Forget what was never shown and send the readers off: another owner writes this log now."""
-        del self._events[self.seq - self._trimmed :]
+        self._tape.cut(self.seq)
         self.sealed = self.closed = True
         self.publish(self.seq)
         self._watchers.clear()
 
     def _take_in(self, events: Sequence[Event]) -> None:
-        texts = [event.text for event in events if type(event) is Text and event.choice == 0]
-        if len(texts) == len(events) and self.steps is None:
-            self._parts += texts
+        """Note what events tell besides their text."""
+        if type(events) is Words and self.steps is None:
             return
         for event in events:
-            if type(event) is Text:
-                if event.choice == 0:
-                    self._parts.append(event.text)
-            elif isinstance(event, Reasoning):
-                if event.choice == 0:
-                    self._reasoning.append(event.text)
-            elif isinstance(event, Usage):
+            if type(event) is Text and self.steps is None:
+                continue
+            if isinstance(event, Usage):
                 self.usage = event
             elif isinstance(event, ToolCall):
                 self.tool_calls.append(event)
@@ -148,33 +168,44 @@ class Log:
             if self.steps is not None:
                 self.steps.take_in(event)
 
-    def _trim(self) -> None:
-        """Forget the older half: trimming event by event would move the list each time."""
-        assert self.limit is not None
-        drop = self.seq - self._trimmed - self.limit // 2
-        del self._events[:drop]
-        self._trimmed += drop
+    def _fold(self) -> None:
+        """Put texts together: of many at once, since few ask for them while they grow."""
+        texts: list[str] = []
+        thoughts: list[str] = []
+        for events in self._heard:
+            if type(events) is Words:
+                texts += events.texts
+                continue
+            for said in events:
+                if type(said) is Text and not said.choice:
+                    texts.append(said.text)
+                elif type(said) is Reasoning and not said.choice:
+                    thoughts.append(said.text)
+        self._text.append("".join(texts))
+        self._reasoning.append("".join(thoughts))
+        self._heard.clear()
+        self._folded = self.seq
 
     # reading
 
     @property
     def oldest(self) -> int:
         """The first seq that can still be read."""
-        return self._trimmed + 1
+        return self._tape.start + 1
 
     @property
     def text(self) -> str:
         """All of the visible text so far."""
-        if len(self._parts) > 1:
-            self._parts = ["".join(self._parts)]
-        return self._parts[0] if self._parts else ""
+        self._fold()
+        self._text = ["".join(self._text)]
+        return self._text[0]
 
     @property
     def reasoning(self) -> str:
         """All of the reasoning so far."""
-        if len(self._reasoning) > 1:
-            self._reasoning = ["".join(self._reasoning)]
-        return self._reasoning[0] if self._reasoning else ""
+        self._fold()
+        self._reasoning = ["".join(self._reasoning)]
+        return self._reasoning[0]
 
     def times(self) -> list[tuple[int, float]]:
         """Return when events came: the last seq of those that came together, and their time."""
@@ -186,10 +217,9 @@ class Log:
 
     def slice(self, after: int) -> Sequence[Event]:
         """Return the next published events after `after`, at most a slice of them."""
-        if after < self._trimmed:
+        if after < self._tape.start:
             raise ResumeGap(self.oldest)
-        start = after - self._trimmed
-        return self._events[start : min(self.seq - self._trimmed, start + _SLICE)]
+        return self._tape.some(after, min(self.seq, after + _SLICE))
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` whenever there is more to read, until the returned function is called."""

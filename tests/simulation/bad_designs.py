@@ -174,7 +174,7 @@ class _PublishesBeforeCommit(Engine):
 
 class _EagerLog(Log):
     def slice(self, after: int) -> Sequence[Event]:
-        return self._events[after - self._trimmed :]
+        return self._tape.read(after, self._tape.end)
 
 
 BANK[-1] = Design(**{**vars(BANK[-1]), "patches": {"Log": _EagerLog}})

@@ -90,8 +90,8 @@ class _RunCheck:
         elif run.kept and run.accepted is not None:
             self.violate("it was accepted, and the store has lost it")
         elif not run.kept and run.run is not None:
-            self.log = list(run.run._log._events)
-            self.trimmed = run.run._log.oldest - 1
+            tape = run.run._log._tape
+            self.log, self.trimmed = tape.read(tape.start, tape.end), tape.start
             self.settlement = run.run.settlement
         return bool(self.log) or self.record is not None or (not run.kept and run.accepted is not None)
 

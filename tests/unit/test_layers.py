@@ -41,6 +41,7 @@ LAYERS: dict[str, int] = {
     "comparisons": 1,
     "log": 1,
     "steps": 1,
+    "tape": 1,
     "reasoning": 1,
     "events": 0,
     "errors": 0,
@@ -53,6 +54,7 @@ LAYERS: dict[str, int] = {
 # Beyond "down only": who may look sideways, and who may not look down.
 SIDEWAYS = {
     ("errors", "events"),  # an error carries what its event says
+    ("log", "tape"),  # a log is kept on one
     ("log", "steps"),  # a log knows what it tells of an agent's steps
     ("store", "history"),  # the Protocol speaks of sessions and messages
     ("wire.native", "history"),  # a wire renders what the lower half of its layer describes

@@ -51,7 +51,7 @@ def stream(*chunks, end=DONE):
 def decode(*reads, cut=False, **options):
     """The events and the error of these reads and of the end after them."""
     decoder = AnswerDecoder("up", **options)
-    events = [event for read in reads for event in decoder.feed(read)]
+    events = [event for read in reads for said in decoder.feed(read) for event in said]
     return events + decoder.end(cut=cut), decoder.error
 
 

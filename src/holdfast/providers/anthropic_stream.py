@@ -130,11 +130,11 @@ class MessageDecoder:
         self._doubtful: list[ToolCall] = []
         self._input_tokens = 0
 
-    def feed(self, data: bytes) -> list[Yielded]:
+    def feed(self, data: bytes) -> list[Sequence[Yielded]]:
         """Return the events that one more read completes."""
         events: list[Yielded] = []
         if self.over or not data:
-            return events
+            return []
         if not self._saw_events:
             self._began += data[: _ERROR_BODY - len(self._began)]
         try:
@@ -143,7 +143,7 @@ class MessageDecoder:
             self._fail(self._broke(f"sent an event of more than {self._max_event} bytes"), events)
         if self._room < 0 and not self.over:
             self._fail(self._broke(f"sent an answer of more than {self._max_text} characters"), events)
-        return events
+        return [events]
 
     def end(self, *, cut: bool = False) -> list[Yielded]:
         """Return what is left when the upstream has ended: of its own accord, or `cut` off."""

@@ -111,17 +111,13 @@ class Reply:
 
     def add(self, data: bytes) -> None:
         """Take in a piece of the body, or hand it over to somebody who takes it at once."""
-        if self._sink is not None:
-            self._hand_over(data)
+        if self._sink is None:
+            self._pieces.append(data)
+            self._size += len(data)
+            if self._size > _BUFFERED and self._connection is not None:
+                self._connection.pause()
+            self._wake()
             return
-        self._pieces.append(data)
-        self._size += len(data)
-        if self._size > _BUFFERED and self._connection is not None:
-            self._connection.pause()
-        self._wake()
-
-    def _hand_over(self, data: bytes) -> None:
-        assert self._sink is not None
         try:
             if self._sink(data):
                 return

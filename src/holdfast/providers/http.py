@@ -23,6 +23,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import aclosing
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
+from itertools import chain
 from typing import Any, ClassVar, Protocol, TypeAlias, cast
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
@@ -68,8 +69,8 @@ class Answer(Protocol):
     finished: bool
     error: ProviderError | None
 
-    def feed(self, data: bytes) -> list[Yielded]:
-        """Return the events that one more read completes."""
+    def feed(self, data: bytes) -> list[Sequence[Yielded]]:
+        """Return the events that one more read completes; some may be kept together, and some of the lists be empty."""
         ...
 
     def end(self, *, cut: bool = False) -> list[Yielded]:
@@ -161,7 +162,7 @@ class HTTPUpstream:
                 data = await answered.read()
         except (Broken, TimeoutError):
             return answer.end(cut=True)
-        return answer.feed(data) if data else answer.end()
+        return [*chain.from_iterable(answer.feed(data))] if data else answer.end()
 
     async def ask(self, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> Asked:
         """Return the response if its status says that an answer follows, and else what is wrong."""
@@ -275,19 +276,19 @@ class AnswerFlow:
     async def pour(self, take: Callable[[Sequence[Yielded]], bool]) -> None:
         """Hand over what comes."""
 
+        answer = self._answer
+
         def sink(data: bytes) -> bool:
             goes_on = True
-            if events := self._answer.feed(data):
-                self.has_said = True
-                goes_on = take(events)
-            return goes_on and not self._is_said()
+            for events in answer.feed(data):
+                if events:
+                    self.has_said = True
+                    goes_on = take(events) and goes_on
+            # What follows the last word is waited for in another way.
+            return goes_on and not (answer.finished or answer.over)
 
         await self._answered.pour(sink)
-        self.is_over = self._is_said() or self._answered.has_ended
-
-    def _is_said(self) -> bool:
-        """Whether the last word has been said: what follows it is waited for in another way."""
-        return self._answer.finished or self._answer.over
+        self.is_over = answer.finished or answer.over or self._answered.has_ended
 
 
 def encode_body(body: Mapping[str, Any]) -> bytes:

@@ -23,6 +23,7 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import aclosing, contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -361,7 +362,7 @@ async def _next_of(response: Reply, answer: AnswerDecoder, prompt: _Prompt) -> l
         data = await response.read()
     except Broken:
         return answer.end(cut=True)
-    return prompt.read(data) + answer.feed(data) if data else answer.end()
+    return [*prompt.read(data), *chain.from_iterable(answer.feed(data))] if data else answer.end()
 
 
 def _body(request: ChatRequest) -> bytes:

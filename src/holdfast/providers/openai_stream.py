@@ -26,7 +26,7 @@ from typing import Annotated, Any
 import msgspec
 
 from ..errors import ProviderBroke, ProviderError
-from ..events import Finish, Reasoning, Text, ToolCall, ToolDelta, Usage, Yielded
+from ..events import Finish, Reasoning, Text, ToolCall, ToolDelta, Usage, Words, Yielded, needs_no_escape
 from ..ids import new_id
 from ..reasoning import Piece, ThinkSplitter
 from .redaction import redact
@@ -45,6 +45,7 @@ CUT_SHORT = frozenset({"length", "max_tokens", "content_filter"})
 _BOM = b"\xef\xbb\xbf"
 _NO_RAW = msgspec.Raw(b"")
 _MOST_TOKENS = 2**53
+_MANY = 16  # chunks in one read from which on it pays that they stay together
 _A_FEW = 2048  # bytes of chunks that may be unlike what follows
 _LONGEST_WORD = 16  # a longer payload is neither `[DONE]` nor blank
 # What counts against MAX_TEXT besides text, so that empty pieces cannot fill the memory.
@@ -156,20 +157,27 @@ class AnswerDecoder:
         """Whether anything of the answer has been seen."""
         return self._is_stream is not None
 
-    def feed(self, data: bytes) -> list[Yielded]:
-        """Return the events that one more read completes."""
+    def feed(self, data: bytes) -> list[Sequence[Yielded]]:
+        """Return the events that one more read completes; words that came together stay together."""
+        said: list[Sequence[Yielded]] = []
         events: list[Yielded] = []
         if not self._is_stream:
             data = self._open(data, events)
-        if self.over or not data:
-            return events
+        few = _A_FEW
         try:
-            self._read_all(data, events)
+            while data and not self.over:
+                words, data = self._read_alike(data)
+                if words:
+                    said += [events, words]
+                    events = []
+                if data:  # is read chunk by chunk where there is no other way, and tried again after a few
+                    self._read(self._sse.feed(data[:few]), events)
+                    data, few = data[few:], 2 * few
         except EventTooLarge:
             self._fail(self._broke(f"sent an event of more than {self._max_event} bytes"), events)
         if self._room < 0 and not self.over:
             self._fail(self._broke(f"sent an answer of more than {self._max_text} characters"), events)
-        return events
+        return [*said, events]
 
     def end(self, *, cut: bool = False) -> list[Yielded]:
         """Return what is left when the upstream has ended: of its own accord, or `cut` off."""
@@ -185,33 +193,26 @@ class AnswerDecoder:
 
     # frames
 
-    def _read_all(self, data: bytes, events: list[Yielded]) -> None:
-        """Read chunk by chunk where there is no other way, and try after a few whether the rest is all alike."""
-        few = _A_FEW
-        while data and not self.over:
-            data = self._read_alike(data, events)
-            if data:
-                self._read(self._sse.feed(data[:few]), events)
-                data = data[few:]
-                few *= 2
-
-    def _read_alike(self, data: bytes, events: list[Yielded]) -> bytes:
+    def _read_alike(self, data: bytes) -> tuple[Sequence[Text], bytes]:
         """Take in the first chunks of a read, as long as they are plain ones and alike, by one cut through all of them.
 
-        Return what is left to read: nothing, what follows them, or everything where another is among them.
+        Return what they say, and what is left to read: nothing, what follows them, or everything where another is
+        among them.
         """
         plain = self._plain
         if not plain.opening or (tail := self._sse.take_back()) is None:
-            return data
+            return (), data
         data = tail + data if tail else data
         texts, end = plain.texts(data)
-        if not end:
-            return data
+        size = sum(map(len, texts))
+        if not end or size > self._room:
+            return (), data
         plain.was_useful = True
-        choice = plain.choice
-        events.extend([Text(text, choice) for text in texts if text])
-        self._room -= sum(map(len, texts))
-        return data[end:]
+        self._room -= size
+        texts = texts if all(texts) else [*filter(None, texts)]
+        if len(texts) >= _MANY and not plain.choice:
+            return Words(texts), data[end:]
+        return [Text(text, plain.choice) for text in texts], data[end:]
 
     def _read(self, frames: Iterable[ServerSentEvent], events: list[Yielded]) -> None:
         plain = self._plain
@@ -474,23 +475,23 @@ class AnswerDecoder:
 
     def _open(self, data: bytes, events: list[Yielded]) -> bytes:
         """Find out what the body is; return what is for the decoder of event streams."""
-        self._body += data
         if self._is_stream is None:
-            self._judge_by_first_character(events)
+            data, self._body = bytes(self._body) + data if self._body else data, bytearray()
+            self._judge_by_first_character(data, events)
         if self._is_stream:
-            data, self._body = bytes(self._body), bytearray()
             return data
+        self._body += data
         if len(self._body) > self._max_event and not self.over:
             self._fail(self._broke(f"sent an answer of more than {self._max_event} bytes in one piece"), events)
         return b""
 
-    def _judge_by_first_character(self, events: list[Yielded]) -> None:
-        first = bytes(self._body.removeprefix(_BOM).lstrip()[:1])
+    def _judge_by_first_character(self, data: bytes, events: list[Yielded]) -> None:
+        first = (data[:_A_FEW].removeprefix(_BOM).lstrip() or data.removeprefix(_BOM).lstrip())[:1]
         if first in (b"{", b"["):
             self._is_stream = False
         elif first == b"<":
             self._fail(self._broke("answered with a page of HTML"), events)
-        elif first and not _BOM.startswith(self._body):
+        elif first and not _BOM.startswith(data):
             self._is_stream = True
 
     def _end_body(self, cut: bool, events: list[Yielded]) -> None:
@@ -679,16 +680,15 @@ class _PlainChunk:
         Between the same bytes a text stands as it is if there is nothing in it that JSON would have to escape.
         """
         start, end = len(self.opening), data.rfind(self._closing)
-        inner = data[start:end]
-        if end < start or not data.startswith(self.opening) or b"\\" in inner:
+        if end < start or not data.startswith(self.opening):
             return (), 0
         try:
-            texts = inner.decode().split(self._between)
+            texts = (
+                data[start:end].decode().rsplit(self._between)
+            )  # split() would prepare its search again for each piece
         except UnicodeDecodeError:
             return (), 0
-        all_of_it = "".join(texts)
-        is_plain = all_of_it.isprintable() and '"' not in all_of_it
-        return (texts, end + len(self._closing)) if is_plain else ((), 0)
+        return (texts, end + len(self._closing)) if needs_no_escape("".join(texts)) else ((), 0)
 
     def _is_content(self, payload: bytes, string: re.Match[bytes]) -> bool:
         """Prove that the string is the content: with another string in its place, another content is read."""

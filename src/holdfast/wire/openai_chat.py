@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import zip_longest
-from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -23,13 +22,13 @@ from ..events import (
     Text,
     ToolDelta,
     Usage,
-    are_words,
+    needs_no_escape,
+    plain_texts,
 )
 from ..history import outcome
 from . import native, sse
 
 _encode = msgspec.json.Encoder().encode
-_text_of = attrgetter("text")
 DONE = b"data: [DONE]\n\n"
 _WORDS = {
     "tool_calls": "tool_calls",
@@ -110,13 +109,16 @@ class Chunks:
         self._text_head = self._head + b',"choices":[{"index":0,"delta":{"content":'
         self._text_tail = b'},"finish_reason":null}]}\n\n'
         self._between = self._text_tail + self._text_head
+        self._between_texts = f'"{self._between.decode()}"'
 
     def render(self, first: int, events: Sequence[Event]) -> bytes:
-        """Return the frames of the next events, by a shorter way where they are nothing but text."""
-        if not are_words(events) or [True for said in events if said.choice or said.logprobs is not None]:  # type: ignore[union-attr]
+        """Return the frames of the next events, by a shorter way where they are many and nothing but text."""
+        if len(events) == 1 or (texts := plain_texts(events)) is None:
             return b"".join(self.frames(events))
         self._has_output = True
-        return self._text_head + self._between.join(map(_encode, map(_text_of, events))) + self._text_tail
+        if needs_no_escape("".join(texts)):
+            return b'%b"%b"%b' % (self._text_head, self._between_texts.join(texts).encode(), self._text_tail)
+        return self._text_head + self._between.join(map(_encode, texts)) + self._text_tail
 
     def frames(self, events: Sequence[Event]) -> list[bytes]:
         """Return the frames of the next events, one by one."""
