@@ -290,7 +290,8 @@ class EventStream(Response):
         client.on_leaving(self._wake.set)
         unwatch, forget = self._frames.watch(self._grew), self._closing.watch(self._wake.set)
         loop = asyncio.get_running_loop()
-        self._spoke_at = loop.time()
+        self._time = loop.time  # to look the loop up costs a call of the system
+        self._spoke_at = self._time()
         self._timer = loop.call_later(self._heartbeat / 2, self._beat, scope)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self._sent_headers})
@@ -333,7 +334,7 @@ class EventStream(Response):
         assert isinstance(self._frames, RunFrames)
         try:
             if body := self._frames.now():
-                self._spoke_at = asyncio.get_running_loop().time()
+                self._spoke_at = self._time()
                 self._direct.go_on(body)
         except Exception as error:  # noqa: BLE001 - this stream's own: whoever wrote the log has nothing to do with it
             self._error = error
@@ -344,12 +345,12 @@ class EventStream(Response):
     async def _say(self, send: Send, body: bytes) -> None:
         if not body:
             return
-        self._sending_since = self._spoke_at = asyncio.get_running_loop().time()
+        self._sending_since = self._spoke_at = self._time()
         await send({"type": "http.response.body", "body": body, "more_body": True})
         self._sending_since = None
 
     def _is_quiet(self) -> bool:
-        return asyncio.get_running_loop().time() >= self._quiet_at()
+        return self._time() >= self._quiet_at()
 
     def _quiet_at(self) -> float:
         """Return when it has to be said that the stream is alive: a little early, since timers are late."""
