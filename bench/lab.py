@@ -20,6 +20,7 @@ from bench.instruments import Failed
 from bench.peers import PEERS, LiteLLM, SglangRouter, VllmRouter
 from bench.targets import TARGETS, Target
 from holdfast.lab import SERVERS, WIRES, Finding, Http, Lab, Upstream, judge, trouble
+from holdfast.lab.process import NotStarted
 from holdfast.lab.report import Report
 
 RESULTS = Path(__file__).parent / "results"
@@ -91,7 +92,10 @@ class Process:
         await asyncio.to_thread(self._target.kill)
 
     async def start(self) -> None:
-        await asyncio.to_thread(self._target.restart)
+        try:
+            await asyncio.to_thread(self._target.restart)
+        except Failed as failed:
+            raise NotStarted(str(failed).splitlines()[0]) from failed
 
     async def memory(self) -> float:
         assert self._target.pid

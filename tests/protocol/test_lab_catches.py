@@ -43,6 +43,8 @@ class Relay:
         body = await request.json()
         if self.lie == "answers by itself":
             return JSONResponse(_completion("Hello", "stop"))
+        if self.lie == "out of order":
+            return JSONResponse({"error": {"message": "No more."}}, status_code=503)
         if self.lie == "one at a time":
             async with self._turn:
                 return await self._answer(body)
@@ -173,6 +175,46 @@ async def test_a_relay_that_lies_is_caught_by_the_check_for_it(lie, check, seen)
 
     assert "fail" == found[check].verdict
     assert seen in found[check].seen
+
+
+class Mended:
+    """A relay's process, as far as the lab needs one: a restart ends its lie, unless it does not come up again."""
+
+    def __init__(self, relay: Relay, *, starts: bool = True) -> None:
+        self._relay, self._starts = relay, starts
+        self.starts = 0
+
+    async def kill(self) -> None: ...
+
+    async def start(self) -> None:
+        self.starts += 1
+        if not self._starts:
+            raise NotStarted("It did not start again.")
+        self._relay.lie = ""
+
+    async def memory(self) -> float:
+        return 0.0
+
+
+@pytest.mark.parametrize(
+    ("lie", "starts", "restarts", "verdict"),
+    [
+        ("", True, 0, "pass"),
+        ("out of order", True, 1, "pass"),
+        ("out of order", False, 1, "not judged"),
+    ],
+)
+async def test_a_server_that_was_brought_to_a_halt_is_started_again_for_the_next_check(lie, starts, restarts, verdict):
+    """Else one fault would be counted against it again and again; one that answers is left as it is."""
+    async with Upstream() as upstream:
+        relay = Relay(upstream.base_url, lie)
+        async with Served(relay.app(), lifespan="off") as served:
+            process = Mended(relay, starts=starts)
+            lab = Lab(WIRES["openai-chat"](Http(f"{served.url}/v1"), "m"), upstream, patience=60.0, judged=process)
+            (finding,) = [finding async for finding in judge(lab, SERVERS["any"], ["slow/readers"])]
+            await relay.close()
+
+    assert (verdict, restarts) == (finding.verdict, process.starts)
 
 
 async def test_what_a_server_does_not_promise_is_shown_and_not_counted_against_it():

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
 from .http import Broken, Reply
+from .process import NotStarted
 from .reading import Reader, follow
 from .scripts import Tag
 from .upstream import Upstream
@@ -90,6 +91,17 @@ class Lab(msgspec.Struct):
         except Broken as broken:
             reader.broke(str(broken))
         return reader
+
+    async def revive(self) -> None:
+        """Start a server again that gives no answers any more: what has brought it to a halt was judged by then."""
+        if self.judged is None:
+            return
+        with suppress(TimeoutError):
+            if (await self.ask(Tag("completed"))).ending == "success":
+                return
+        with suppress(Broken, NotStarted):  # the next check will find it so
+            await self.judged.kill()
+            await self.judged.start()
 
     @asynccontextmanager
     async def begun(self, tag: Tag, *, keep: bool = False, pieces: int = 3) -> AsyncGenerator[tuple[Reply, Reader]]:

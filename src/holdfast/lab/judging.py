@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from . import crash, ends, readers, truth
 from .checks import Check, Finding, Lab, Seen
 from .http import Broken
+from .process import NotStarted
 from .scripts import Tag
 from .servers import ServerFacts
 
@@ -29,6 +30,7 @@ async def judge(lab: Lab, facts: ServerFacts, only: Sequence[str] = ()) -> Async
                 yield finding
             together = []
         if check.alone:
+            await lab.revive()
             yield await _find(lab, facts, check)
         else:
             together.append(check)
@@ -78,5 +80,5 @@ async def _look(lab: Lab, check: Check) -> Seen:
             return await check.look(lab)
     except TimeoutError:
         return Seen(False, f"no end within {lab.patience:g} s")
-    except Broken as broken:
+    except (Broken, NotStarted) as broken:
         return Seen(False, str(broken))
