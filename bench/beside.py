@@ -1,7 +1,8 @@
 """`python -m bench.beside`: installs the peers and measures them beside the direct line, nginx and Holdfast.
 
 Every target gets the same load in the same run, one that agents can hold too: closes are measured under 20 live
-streams, memory with 1,000. A peer that cannot be installed, started or measured in time is named with the reason.
+streams, or fewer where those are too many, memory with 1,000. A peer that cannot be installed, started or measured in
+time is named with the reason.
 """
 
 import argparse
@@ -209,12 +210,7 @@ def idle(target: Target, upstream: Upstream, seconds: float) -> Figures:
     with target.background(streams=IDLE_STREAMS, model=HEARTBEAT, ramp=5, timeout=60, for_=120):
         upstream.wait_active(IDLE_STREAMS, 25)
         time.sleep(6)  # each stream has said something
-        during = machine.memory(target.pid)
-    return {
-        "rss_before_mb": before.rss_kb / 1024,
-        "rss_mb": during.rss_kb / 1024,
-        "kb_per_stream": (during.rss_kb - before.rss_kb) / IDLE_STREAMS,
-    }
+        return machine.memory(target.pid).figures(before, IDLE_STREAMS)
 
 
 How = Callable[[Target], dict[str, Any]]

@@ -104,6 +104,15 @@ class Memory:
     rss_kb: int
     pss_kb: int
 
+    def figures(self, before: "Memory", streams: int) -> dict[str, float]:
+        """What so many streams have added to what was there before them."""
+        return {
+            "rss_before_mb": before.rss_kb / 1024,
+            "rss_mb": self.rss_kb / 1024,
+            "kb_per_stream": (self.rss_kb - before.rss_kb) / streams,
+            "pss_kb_per_stream": (self.pss_kb - before.pss_kb) / streams,
+        }
+
 
 def memory(pid: int) -> Memory:
     """Resident memory of a process and its children; Pss counts pages they share once."""

@@ -75,40 +75,41 @@ class Peer(Target):
         return str(installs.PLACE / self.name / "bin" / name)
 
 
-class VllmRouter(Peer):
-    """Passes bytes on and balances between vLLM servers."""
+class Router(Peer):
+    """Passes bytes on and balances between servers of models, of which it has one here."""
+
+    language = "Rust"
+    verb: ClassVar[tuple[str, ...]] = ()
+    flags: ClassVar[tuple[str, ...]]
+
+    def command(self) -> list[str]:
+        return [
+            *(self.program(self.name), *self.verb),
+            *("--host", "127.0.0.1", "--port", str(self.port), "--worker-urls", self.upstream),
+            *("--prometheus-port", str(free_port()), "--worker-startup-check-interval", "1"),
+            *self.flags,
+        ]
+
+
+class VllmRouter(Router):
+    """Between vLLM servers."""
 
     name = "vllm-router"
-    language = "Rust"
     version = "0.1.16"
     source = FromPyPI((f"vllm-router=={version}",))
     health = "/health"
-
-    def command(self) -> list[str]:
-        return [
-            self.program("vllm-router"),
-            *("--host", "127.0.0.1", "--port", str(self.port), "--worker-urls", self.upstream),
-            *("--prometheus-port", str(free_port()), "--worker-startup-check-interval", "1"),
-            *("--max-concurrent-requests", "20000", "--log-level", "warning"),
-        ]
+    flags = ("--max-concurrent-requests", "20000", "--log-level", "warning")
 
 
-class SglangRouter(Peer):
-    """Passes bytes on and balances between SGLang servers."""
+class SglangRouter(Router):
+    """Between SGLang servers."""
 
     name = "sglang-router"
-    language = "Rust"
     version = "0.3.2"
     source = FromPyPI((f"sglang-router=={version}",))
     health = "/readiness"
-
-    def command(self) -> list[str]:
-        return [
-            *(self.program("sglang-router"), "launch"),
-            *("--host", "127.0.0.1", "--port", str(self.port), "--worker-urls", self.upstream),
-            *("--prometheus-port", str(free_port()), "--worker-startup-check-interval", "1"),
-            *("--log-level", "warn"),
-        ]
+    verb = ("launch",)
+    flags = ("--log-level", "warn")
 
 
 class Portkey(Peer):
@@ -138,6 +139,7 @@ class LiteLLM(Peer):
 
     name = "litellm"
     longer = 2
+    live_streams = 5  # of 50 tokens/s: more than ten keep it busy, and requests wait
     version = "1.106.2"
     source = FromPyPI((f"litellm[proxy]=={version}",))
     health = "/health/readiness"
@@ -209,6 +211,7 @@ class Nanobot(Peer):
 
     name = "nanobot"
     longer = 3
+    live_streams = 4
     extra: ClassVar[dict[str, str]] = {"session_id": "%MARKER%"}
     version = "0.3.5"
     source = FromPyPI((f"nanobot-ai[api]=={version}",))

@@ -75,10 +75,7 @@ def idle(target: Target, upstream: Upstream, seconds: float) -> Figures:
         seen = load.end()
     return {
         "held": held,
-        "rss_before_mb": before.rss_kb / 1024,
-        "rss_mb": during.rss_kb / 1024,
-        "kb_per_stream": (during.rss_kb - before.rss_kb) / IDLE_STREAMS,
-        "pss_kb_per_stream": (during.pss_kb - before.pss_kb) / IDLE_STREAMS,
+        **during.figures(before, IDLE_STREAMS),
         "target_busy": busy,
         "errors": seen["errors"],
         "left_open": upstream.still_active(20),
