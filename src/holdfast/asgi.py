@@ -48,6 +48,10 @@ class Connection(Protocol):
         """Close it now."""
         ...
 
+    def answer(self, send: Send, status: int, headers: Sequence[Header], body: bytes) -> bool:
+        """Send a whole answer now, if `send` would do nothing else with it. False where that has to be called."""
+        ...
+
     @property
     def takes_more(self) -> bool:
         """Whether the body of the answer that has begun can be gone on with, and nobody has to wait for that."""
@@ -164,7 +168,7 @@ class Client:
         self._wakers: list[Callable[[], object]] = []
         self.has_left = False
 
-    async def __aenter__(self) -> Client:
+    def __enter__(self) -> Client:
         if self._connection is None:
             self._forget: Callable[[], object] = asyncio.create_task(self._listen()).cancel
         else:
@@ -172,7 +176,7 @@ class Client:
             self.has_left = self._connection.is_lost
         return self
 
-    async def __aexit__(
+    def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._forget()
@@ -209,19 +213,20 @@ class Client:
 
     async def wait_until(self, is_so: Callable[[], bool], watch: Watch, timeout: float | None = None) -> bool:
         """Wait until something is so, of which `watch` tells, but not longer than the client stays."""
-        over = asyncio.Event()
-
-        def look() -> None:
-            if is_so():
-                over.set()
-
         if is_so() or self.has_left:
             return is_so()
-        self.on_leaving(over.set)
-        unwatch = watch(look)
-        timer = None if timeout is None else asyncio.get_running_loop().call_later(timeout, over.set)
+        loop = asyncio.get_running_loop()
+        over = loop.create_future()
+
+        def end() -> None:
+            if not over.done():
+                over.set_result(None)
+
+        self.on_leaving(end)
+        unwatch = watch(lambda: end() if is_so() else None)
+        timer = None if timeout is None else loop.call_later(timeout, end)
         try:
-            await over.wait()
+            await over
             return is_so()
         finally:
             unwatch()
@@ -272,7 +277,7 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the request."""
-        async with Client(scope, receive) as client:
+        with Client(scope, receive) as client:
             is_done = False
             try:
                 instead = await self._hold(client) if self._hold else None

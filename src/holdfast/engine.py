@@ -8,7 +8,7 @@ import inspect
 import logging
 import math
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, cast
@@ -112,7 +112,10 @@ class Engine:
         self._clock = clock
         self._new_id = new_id
         self._runs: dict[str, Run] = {}
-        self._places: Counter[str] = Counter()
+        self._places: dict[str, int] = {}
+        self._taken = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._looks_at = math.inf
         self._recent: OrderedDict[str, Run] = OrderedDict()
         self._recent_weight = 0
         self._dirty: dict[Run, None] = {}
@@ -178,13 +181,15 @@ class Engine:
             self._require_sources()
         now = self._clock()
         record = msgspec.structs.replace(record, keeper=self.keeper, created_at=now, started_at=now)
-        input = [msgspec.structs.replace(message, created_at=now) for message in input]
-        self._take_place(record.owner)
+        self._require_room(record.owner)
+        run = Run(self, record, kept=keep, source=source, interrupt=interrupt)
+        if deadline is not None:
+            run.deadline = min(deadline, run.deadline or deadline)
+        if not keep:
+            return self._launch(run)
+        self._take_places(record.owner)
         try:
-            run = Run(self, record, kept=keep, source=source, interrupt=interrupt)
-            run.deadline = min(filter(None, (deadline, run.deadline)), default=None)
-            if not keep:
-                return self._launch(run)
+            input = [msgspec.structs.replace(message, created_at=now) for message in input]
             create = partial(
                 self._require_store().create_run,
                 record,
@@ -268,13 +273,14 @@ class Engine:
     def _launch(self, run: Run) -> Run:
         run.status = "running"
         self._runs[run.id] = run
-        self._places[run.record.owner] += 1
+        self._take_places(run.record.owner)
         if not run._resumes:
             self._append(run, [RunStarted(run.record.model, run.record.message_id)])
-        run._pump = asyncio.create_task(self._pump(run))
+        loop = asyncio.get_running_loop()
+        run._touched = run._started = loop.time()
+        run._pump = loop.create_task(self._pump(run))
         run._pump.add_done_callback(lambda _: self._call_keeper(run))
-        run._touched = run._started = asyncio.get_running_loop().time()
-        self._set_timer(run)
+        self._look_by(_due(run))
         if self.closing:
             self._end(run, StopIntent("shutdown", self._clock()))
         return run
@@ -294,22 +300,23 @@ class Engine:
     def reserve(self, owner: str, runs: int) -> Places:
         """Take the places of several runs that are about to start: of all or, where there is no room, of none."""
         self._require_room(owner, runs)
-        self._places[owner] += runs
+        self._take_places(owner, runs)
         return Places(runs, lambda: self._give_place_back(owner))
 
     def _require_room(self, owner: str, runs: int = 1) -> None:
         if self.closing:
             raise ShuttingDown
-        if self._places.total() + runs > self.limits.runs:
+        if self._taken + runs > self.limits.runs:
             raise RunLimitReached(self.limits.runs)
-        if self.limits.runs_per_owner is not None and self._places[owner] + runs > self.limits.runs_per_owner:
+        if self.limits.runs_per_owner is not None and self._places.get(owner, 0) + runs > self.limits.runs_per_owner:
             raise RunLimitReached(self.limits.runs_per_owner)
 
-    def _take_place(self, owner: str) -> None:
-        self._require_room(owner)
-        self._places[owner] += 1
+    def _take_places(self, owner: str, runs: int = 1) -> None:
+        self._taken += runs
+        self._places[owner] = self._places.get(owner, 0) + runs
 
     def _give_place_back(self, owner: str) -> None:
+        self._taken -= 1
         self._places[owner] -= 1
         if not self._places[owner]:
             del self._places[owner]
@@ -367,8 +374,9 @@ class Engine:
         said = heard(yielded)
         if said.input_tokens is not None:
             run._input_tokens = said.input_tokens
-        self._append(run, said.events)
-        if run._first_at is None and any(isinstance(event, SPOKEN) for event in said.events):
+        if said.events or run._log.sealed:
+            self._append(run, said.events)
+        if run._first_at is None and not SPOKEN.isdisjoint(map(type, said.events)):
             run._first_at = run._touched
         for finish in said.finish:
             run._finish.setdefault(finish.choice, finish)
@@ -513,24 +521,30 @@ class Engine:
         self._abandoned.add(pump)
         pump.add_done_callback(self._abandoned.discard)
 
-    # the idle limit and the deadline: one timer for each run, which events only move by writing down their time
+    # the idle limit and the deadline: one timer for all runs, which events only move by writing down their time
 
-    def _set_timer(self, run: Run) -> None:
-        idle = math.inf if run.idle is None else run._touched + run.idle
-        deadline = math.inf if run.deadline is None else run._started + run.deadline
-        if (due := min(idle, deadline)) < math.inf:
-            run._set_timer(due - asyncio.get_running_loop().time(), self._check_time)
+    def _look_by(self, due: float) -> None:
+        """Look at the runs' times not later than that. A run that starts is hardly ever the first that may be due."""
+        if due < self._looks_at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._looks_at = due
+            self._timer = asyncio.get_running_loop().call_at(due, self._check_times)
 
-    def _check_time(self, run: Run) -> None:
-        now = asyncio.get_running_loop().time()
+    def _check_times(self) -> None:
+        now, live = asyncio.get_running_loop().time(), self.live()
+        self._looks_at, self._timer = math.inf, None
+        for run in live:
+            self._check_time(run, now)
+        self._look_by(min(map(_due, live), default=math.inf))
+
+    def _check_time(self, run: Run, now: float) -> None:
         if self._is_far_behind(run):
             run._touched = now  # it is our store that keeps the source waiting
         if run.deadline is not None and now >= run._started + run.deadline:
             self._end(run, DeadlineExceeded(run.deadline))
         elif run.idle is not None and now >= run._touched + run.idle:
             self._end(run, SourceStalled(run.idle))
-        else:
-            self._set_timer(run)
 
     # the keeper
 
@@ -834,6 +848,8 @@ class Engine:
         await self._all_settled(within)
         if ending := self._tasks | self._abandoned:
             await asyncio.wait(ending, timeout=self.limits.grace)
+        if self._timer is not None:
+            self._timer.cancel()
         for task in (*self._tasks, self._committer, self._leaser):
             if task is not None:
                 task.cancel()
@@ -893,6 +909,14 @@ class Engine:
         run._source = None
         self._hold(closing)
         return closing
+
+
+def _due(run: Run) -> float:
+    """Return when a run has been silent, or has gone on, for too long; never, once it has been told to end."""
+    if run._log.sealed or run._pump is None or run._pump.done():
+        return math.inf
+    idle = math.inf if run.idle is None else run._touched + run.idle
+    return idle if run.deadline is None else min(idle, run._started + run.deadline)
 
 
 async def _close(source: Source | None, run_id: str) -> None:

@@ -64,29 +64,52 @@ def heard(yielded: Yielded | Sequence[Yielded]) -> Said:
     events: list[Event] = []
     said = Said(events, [])
     for item in yielded if isinstance(yielded, (list, tuple)) else (yielded,):
-        if type(item) is Text and type(item.text) is str and item.text.isascii() and item.text:
+        kind = type(item)
+        if kind is Text and type(item.text) is str and item.text.isascii() and item.text:
             events.append(item)
-            continue
-        if isinstance(item, str):
-            item = Text(item)
-        if isinstance(item, (Text, Reasoning)) and isinstance(item.text, str):
-            if item.text:
-                events.append(item if item.text.isascii() else storable(item))
-        elif isinstance(item, Thought):
-            continue
-        elif type(item) not in _MAY_YIELD:
-            raise TypeError(f"a source may yield events and strings, not {type(item).__name__}")
-        elif isinstance(item, Finish):
+        elif kind is Finish:
             said.finish.append(_checked(item))
-        elif isinstance(item, Usage) and item.source == "estimated" and not item.output_tokens:
+        elif kind is Usage and item.source == "estimated" and not item.output_tokens:
             said.input_tokens = _checked(item).input_tokens
-        else:
-            events.append(storable(_checked(item)))
+        elif kind is Usage:
+            events.append(_checked(item))
+        elif (event := _event(item)) is not None:
+            events.append(event)
     return said
+
+
+def _event(item: Any) -> Event | None:
+    """Return what is logged of something that a source yielded; None where it is nothing."""
+    if isinstance(item, str):
+        item = Text(item)
+    if isinstance(item, (Text, Reasoning)) and isinstance(item.text, str):
+        event: Event = item if item.text.isascii() else storable(item)
+        return event if item.text else None
+    if type(item) not in _MAY_YIELD and not isinstance(item, Thought):
+        raise TypeError(f"a source may yield events and strings, not {type(item).__name__}")
+    return None if isinstance(item, Thought) else storable(_checked(item))
 
 
 def _checked(item: Any) -> Any:
     """Return an event whose fields have the types they should have, or raise: Python itself does not look."""
+    return item if _is_as_usual(item) else _converted(item)
+
+
+def _is_as_usual(item: Any) -> bool:
+    """Tell that the two which end every answer have nothing in them that needs a closer look."""
+    if type(item) is Finish:
+        return type(item.reason) is str and type(item.choice) is int and item.error is None
+    if type(item) is not Usage or item.source not in _COUNTED_BY:
+        return False
+    counts = (item.input_tokens, item.output_tokens, item.cached_tokens, item.reasoning_tokens)
+    return {*map(type, counts)} == _A_COUNT
+
+
+_COUNTED_BY = ("provider", "estimated")
+_A_COUNT = {int}
+
+
+def _converted(item: Any) -> Any:
     given = {name: value for name, value in msgspec.structs.asdict(item).items() if value is not msgspec.UNSET}
     return msgspec.convert(given, type(item))
 

@@ -32,7 +32,7 @@ Interrupt = Callable[[str], Any]
 LOOK_AGAIN = 0.5
 """Seconds between two looks at a run that goes on in another process, or in none."""
 
-SPOKEN = (Text, Reasoning, ToolDelta, ToolCall)
+SPOKEN = frozenset({Text, Reasoning, ToolDelta, ToolCall})
 """With the first of these a model has begun to answer."""
 
 SHORTEST = 0.05
@@ -313,8 +313,13 @@ class Run:
 
 def _characters(value: Any) -> int:
     """Return the characters of all the texts in a request."""
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, dict):
-        return sum(map(_characters, value.values()))
-    return sum(map(_characters, value)) if isinstance(value, (list, tuple)) else 0
+    characters, left = 0, [value]
+    while left:
+        item = left.pop()
+        if isinstance(item, str):
+            characters += len(item)
+        elif isinstance(item, dict):
+            left += item.values()
+        elif isinstance(item, (list, tuple)):
+            left += item
+    return characters

@@ -29,7 +29,7 @@ from holdfast import (
     Usage,
 )
 from holdfast.errors import AnswerLost, RunLimitReached, RunNotFound, ShuttingDown
-from holdfast.events import ErrorInfo, RunStarted, Snapshot, encode_events
+from holdfast.events import ErrorInfo, RunStarted, Snapshot, Thought, encode_events
 from holdfast.ids import new_id
 from holdfast.store import RunRecord
 from holdfast.store.memory import MemoryStore
@@ -185,6 +185,15 @@ async def test_a_source_that_yields_nonsense_has_failed_and_keeps_its_words(engi
 
     assert (Failed, "kept", "source_failed") == (type(settlement), settlement.text, settlement.error.code)
     assert ["kept"] == [event.text for event in await heard(run) if isinstance(event, Text)]
+
+
+async def test_a_thought_is_for_the_agent_that_asked_and_is_not_logged(engine, keep):
+    """Providers that seal what was thought yield it to whoever asks: in a chat there is nobody who gives it back."""
+    run = await engine.start(source("a", Thought({"signature": "sealed"}), "b"), keep=keep)
+    settlement = await ended(run)
+
+    assert (Completed, "ab") == (type(settlement), settlement.text)
+    assert [RunStarted(), Text("a"), Text("b"), Settled(settlement)] == await heard(run)
 
 
 @pytest.mark.parametrize("not_a_source", [42, "text", ["a"], source], ids=plainly)

@@ -102,7 +102,7 @@ class Providers:
         self._added: tuple[Provider, ...] = ()
         self._by_name: dict[str, Provider] = {}
         self._offering: dict[str, Provider] | None = None
-        self._users: Counter[int] = Counter()
+        self._users: dict[int, int] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self.change(providers)
 
@@ -122,7 +122,7 @@ class Providers:
 
     def use(self, provider: Provider) -> list[Provider]:
         """Keep a provider open for a run, also where it is left out meanwhile. Return what is to be let go of."""
-        self._users[id(provider)] += 1
+        self._users[id(provider)] = self._users.get(id(provider), 0) + 1
         return [provider]
 
     def let_go(self, used: Sequence[Provider]) -> None:
@@ -132,10 +132,8 @@ class Providers:
             self._close_unused(provider)
 
     def _close_unused(self, provider: Provider) -> None:
-        if self._users[id(provider)]:
-            return
-        del self._users[id(provider)]
-        if provider not in self.all:
+        if provider not in self.all and not self._users.get(id(provider)):
+            self._users.pop(id(provider), None)
             task = asyncio.create_task(provider.close())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)

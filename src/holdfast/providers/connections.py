@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Mapping
-from http import HTTPStatus
 from typing import Literal, cast
 from urllib.parse import SplitResult, quote, urlsplit
 
@@ -24,6 +23,7 @@ IDLE = 15.0
 
 _BUFFERED = 256 * 1024  # bytes that may wait for a reader before the socket is no longer read
 _LONGEST_HEAD = 256 * 1024
+_OK = 200
 _TARGET = "/%:@!$&'()*+,;=~-._"  # what may stand in a path as it is
 
 
@@ -158,16 +158,12 @@ class _Connection(asyncio.Protocol):
 
     # sending
 
-    async def send(self, head: bytes, body: bytes) -> Reply:
-        """Send a request and return its response when the head of that is there."""
+    def send(self, head: bytes, body: bytes) -> asyncio.Future[Reply]:
+        """Send a request. Its response is there when the head of that is."""
         assert self._transport is not None
         self._head = asyncio.get_running_loop().create_future()
-        self._transport.writelines([head, body]) if body else self._transport.write(head)
-        try:
-            return await self._head
-        except BaseException:
-            self.abort()
-            raise
+        self._transport.write(head + body)
+        return self._head
 
     def abort(self) -> None:
         """Close the socket now."""
@@ -264,7 +260,7 @@ class _Connection(asyncio.Protocol):
         """Hand out the response. One that only says that another follows is passed over."""
         status, headers = self._parser.get_status_code(), self._headers
         self._headers = {}
-        if status < HTTPStatus.OK or self._head is None or self._reply is not None:
+        if status < _OK or self._head is None or self._reply is not None:
             return
         self._reply = Reply(self, status, headers)
         chunked = "chunked" in headers.get("transfer-encoding", "").lower()
@@ -318,10 +314,9 @@ class Connections:
             connection = self._kept() or await self._connect()
             try:
                 return await connection.send(head, body)
-            except NotHTTP:
-                raise
-            except Broken:
-                if not connection.was_given_up:
+            except BaseException as error:
+                connection.abort()
+                if not isinstance(error, Broken) or isinstance(error, NotHTTP) or not connection.was_given_up:
                     raise
 
     def _kept(self) -> _Connection | None:

@@ -20,7 +20,6 @@ import socket
 import ssl
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from itertools import chain
@@ -121,33 +120,26 @@ class HTTPUpstream:
 
         Where the request `flows`, the answer is one `Flow`.
         """
-        yield [Usage(estimate_tokens(request.messages), 0, "estimated")]
+        if request.messages:
+            yield [Usage(estimate_tokens(request.messages), 0, "estimated")]
         patience = _Patience(request.patience)
-        while True:
-            answered = await ask(request)
-            if not isinstance(answered, ProviderError):
-                break
+        while isinstance(answered := await ask(request), ProviderError):
             pause = patience.pause_after(answered)
             if pause is None:
                 raise answered
             yield [Notice("retry", f"Trying again in {pause:.1f} s, because {answered}")]
             await asyncio.sleep(pause)
-        async with aclosing(self.read(answered, answer, flows=request.flows)) as reads:
-            async for events in reads:
-                yield events
-
-    async def read(self, answered: Reply, answer: Answer, *, flows: bool = False) -> AsyncGenerator[list[Yielded]]:
-        """Yield the events of each read of a response together; raise unless it said how it ended."""
         try:
             self._open.add(answered)
-            if flows:
+            if request.flows:
                 yield cast(list[Yielded], AnswerFlow(answered, answer))
             while not answer.over:
                 if events := await self._next(answered, answer):
                     yield events
             if answer.error is not None:
                 raise answer.error
-            await _read_to_end(answered)
+            if not answered.is_whole:
+                await _read_to_end(answered)
         finally:
             self._open.discard(answered)
             answered.close()
@@ -164,17 +156,15 @@ class HTTPUpstream:
             return answer.end(cut=True)
         return [*chain.from_iterable(answer.feed(data))] if data else answer.end()
 
-    async def ask(self, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> Asked:
-        """Return the response if its status says that an answer follows, and else what is wrong."""
-        return await self._asked(self._send("POST", path, body, headers))
+    async def ask(
+        self, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None, *, again: str = ""
+    ) -> Asked:
+        """Return the response if its status says that an answer follows, and else what is wrong.
 
-    async def ask_again(self, path: str, query: str) -> Asked:
-        """Return the response with an answer that was asked for before, or what is wrong."""
-        return await self._asked(self._send("GET", path, query=query))
-
-    async def _asked(self, sending: Awaitable[Reply]) -> Asked:
+        `again` is the query by which an answer is found that was asked for before.
+        """
         try:
-            response = await sending
+            response = await self._send("GET" if again else "POST", path, body, headers, again)
         except ProviderError as error:
             return error
         if response.status == HTTPStatus.OK and not _is_compressed(response):
@@ -408,12 +398,12 @@ def _is_host(name: str | None) -> bool:
         return False
 
 
-_COUNTED = ("content", "text", "tool_calls", "function", "name", "arguments")
+_COUNTED = frozenset({"content", "text", "tool_calls", "function", "name", "arguments"})
 
 
 def estimate_tokens(messages: Sequence[Mapping[str, Any]]) -> int:
     """Return about how many tokens the messages are: four characters to each, and nothing for images."""
-    return -(-sum(_characters(message) for message in messages) // 4)
+    return -(-sum(map(_characters, messages)) // 4)
 
 
 def _characters(value: Any) -> int:
@@ -424,7 +414,7 @@ def _characters(value: Any) -> int:
         return sum(map(_characters, value))
     if not isinstance(value, dict):
         return 0
-    return sum([_characters(value[field]) for field in _COUNTED if field in value])
+    return sum([_characters(inner) for field, inner in value.items() if field in _COUNTED])
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
@@ -455,8 +445,6 @@ async def _read_error(response: Reply, within: float) -> bytes:
 
 async def _read_to_end(response: Reply) -> None:
     """Read what follows the last event, so that the connection can be used again; if that takes long it is not."""
-    if response.is_whole:
-        return
     try:
         async with asyncio.timeout(_END_OF_BODY_SECONDS):
             while await response.read():
@@ -505,7 +493,10 @@ def _secrets(headers: Mapping[str, str], url: _Url) -> tuple[str, ...]:
 
 
 def _is_compressed(response: Reply) -> bool:
-    return response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity")
+    return "content-encoding" in response.headers and response.headers["content-encoding"].strip().lower() not in (
+        "",
+        "identity",
+    )
 
 
 def _phrase(status: int) -> str:

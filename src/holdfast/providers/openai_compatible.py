@@ -102,22 +102,21 @@ class OpenAICompatible:
     async def attach(self, name: str, *, text: str = "", reasoning: str = "") -> AsyncGenerator[list[Yielded]]:
         """Yield what follows in a named answer after the text and reasoning that have been seen."""
         answer = self._decoder()
-        told = self._dropped_unless_whole(self._told_again(name, answer), name, answer)
+        again = self._upstream.stream(ChatRequest(model="", messages=[], name=name), self._ask_again, answer)
+        told = self._dropped_unless_whole(again, name, answer)
         seen = Seen(self.name, text, reasoning)
         async with aclosing(told):
             async for events in told:
                 if unseen := seen.taken_off(events):
                     yield unseen
 
-    async def _told_again(self, name: str, answer: AnswerDecoder) -> AsyncGenerator[list[Yielded]]:
-        answered = await self._upstream.ask_again(self._upstream.path_to(_NAMED), f"{_query(name)}&from=0")
+    async def _ask_again(self, request: ChatRequest) -> Asked:
+        answered = await self._upstream.ask(self._upstream.path_to(_NAMED), again=f"{_query(request.name)}&from=0")
         if isinstance(answered, Refused):
             raise lost(self.name, f"has no such answer, or no longer all of it ({answered.answered})")
         if isinstance(answered, ProviderError):
             raise AnswerLost(str(answered)) from answered
-        async with aclosing(self._upstream.read(answered, answer)) as reads:
-            async for events in reads:
-                yield events
+        return answered
 
     async def _dropped_unless_whole(
         self, reads: AsyncGenerator[list[Yielded]], name: str, answer: AnswerDecoder

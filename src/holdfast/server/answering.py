@@ -29,7 +29,7 @@ from ..history import left_of
 from ..log import Log
 from ..run import Run
 from ..wire import openai_chat, sse
-from .context import Parts, run_headers
+from .context import Parts
 from .errors import Json
 
 HOLD = 10.0
@@ -90,7 +90,7 @@ def _render_of(rendering: Rendering, skip: int) -> Callable[[int, Sequence[Event
 
 def answer_headers(run: Run) -> dict[str, str]:
     """Return what every answer about a run carries where clients expect a request id."""
-    return {**run_headers(run), "x-request-id": run.id}
+    return {"x-run-id": run.id, "x-request-id": run.id}
 
 
 def _encoded(headers: dict[str, str]) -> list[Header]:
@@ -181,6 +181,7 @@ class Gathering(Protocol):
 
 
 G = TypeVar("G", bound=Gathering)
+Show = Callable[[Run, AnySettlement], Awaitable[dict[str, Any]]]
 
 
 async def so_far(run: Run) -> AsyncGenerator[Sequence[Event]]:
@@ -193,19 +194,22 @@ async def so_far(run: Run) -> AsyncGenerator[Sequence[Event]]:
         after += len(events)
 
 
-async def gathered(run: Run, fresh: Callable[[], G], *, without_calls: bool = False) -> G:
+async def gathered(run: Run, fresh: Callable[[Run], G], *, without_calls: bool = False) -> G:
     """Return a run as a whole, as far as it has come, put together by what `fresh` returns.
 
     Of one whose log was trimmed the text is left. Where there was more that matters, it is only shown `without_calls`.
     """
-    gathering = fresh()
+    gathering, after = fresh(run), 0
     try:
-        async for events in so_far(run):
+        while events := await run.log.batch(after):
+            if after:
+                await asyncio.sleep(0)
             gathering.add(events)
+            after += len(events)
     except ResumeGap:
         if not without_calls and not _is_all_text(run):
             raise
-        gathering = fresh()
+        gathering = fresh(run)
         gathering.add(left_of(run.settlement, run.text))
     return gathering
 
@@ -215,14 +219,14 @@ def _is_all_text(run: Run) -> bool:
     return run.record.request.get("n", 1) == 1 and reason not in ("tool_calls", "function_call")
 
 
-async def whole(run: Run, show: Callable[[AnySettlement], Awaitable[dict[str, Any]]], refuse: Refuse) -> Response:
+async def whole(run: Run, show: Show, refuse: Refuse) -> Response:
     """Return a settled run as the finished object, under a status that tells failure from success."""
-    settled = await run.settled()
+    settled = run.settlement or await run.settled()
     if not isinstance(settled, (Failed, Interrupted)):
-        return Json(await show(settled), headers=answer_headers(run))
+        return Json(await show(run, settled), headers=answer_headers(run))
     if await is_bare(run):
         return refuse(run, settled)
-    return Json(await show(settled), status_code=status_of(settled), headers=not_again(run))
+    return Json(await show(run, settled), status_code=status_of(settled), headers=not_again(run))
 
 
 class WholeAnswer(Response):
@@ -236,7 +240,7 @@ class WholeAnswer(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the request."""
-        async with Client(scope, receive) as client:
+        with Client(scope, receive) as client:
             stayed = False
             try:
                 stayed = await _ended(self._run, client)
@@ -250,10 +254,9 @@ class WholeAnswer(Response):
 
 async def _ended(run: Run, client: Client) -> bool:
     """Wait for the settlement. False where the client left before it."""
-    if isinstance(run.log, Log):
-        log = run.log
-        if not await client.wait_until(lambda: log.closed, log.watch):
-            return False
+    log = run.log
+    if isinstance(log, Log) and not await client.wait_until(lambda: log.closed, log.watch):
+        return False
     return run.settlement is not None or await client.wait_for(run.settled())  # then it goes on elsewhere
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -113,10 +112,6 @@ def create_app(
     parts = Parts(settings, store, configured, engine, rounds, agent_sources, environ)
     app = Starlette(
         routes=[*(endpoint.route(parts) for endpoint in ENDPOINTS), _description().route(parts), *web.routes()],
-        middleware=[
-            Middleware(Gate, settings=settings, keys=keys),
-            Middleware(Shortcut, parts=parts, endpoints=ENDPOINTS),
-        ],
         exception_handlers={
             HoldfastError: on_holdfast_error,
             HTTPException: on_http_error,
@@ -125,6 +120,7 @@ def create_app(
         lifespan=_lifespan(parts, keys),
     )
     app.router.redirect_slashes = False  # a path that is not there is a 404 in our own shape
+    app.middleware_stack = Gate(Shortcut(app.build_middleware_stack(), parts, ENDPOINTS), settings, keys)
     app.state.parts = parts
     return app
 

@@ -16,6 +16,8 @@ from .web import is_of_the_page
 
 OWNER = "holdfast.owner"
 ADMIN = "holdfast.admin"
+HEADERS = "holdfast.headers"
+"""Where a request's headers are by their names; of several alike the first counts."""
 OPEN_PATHS = frozenset({"/health", "/ready"})
 ALLOWED_HEADERS = (
     "authorization",
@@ -70,8 +72,9 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = {name: value.decode("latin-1") for name, value in scope["headers"] if name in _READ}
-        origin = headers.get(b"origin", "")
+        headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
+        scope[HEADERS] = headers
+        origin = headers.get(b"origin", b"").decode("latin-1")
         refusal = self._refuse(scope, headers, origin)
         app: ASGIApp = self._app if refusal is None else answer(refusal, extra=in_words_of(scope["path"], refusal))
         if self._is_foreign_but_allowed(origin):
@@ -80,20 +83,21 @@ class Gate:
         else:
             await app(scope, receive, send)
 
-    def _refuse(self, scope: Scope, headers: dict[bytes, str], origin: str) -> ErrorInfo | None:
-        host = headers.get(b"host", "").lower()
+    def _refuse(self, scope: Scope, headers: dict[bytes, bytes], origin: str) -> ErrorInfo | None:
+        host = headers.get(b"host", b"").decode("latin-1").lower()
         if not self._is_our_host(host):
             return _refusal("host_not_allowed", f"The Host {host!r} is not a name of this server. Set allowed_hosts.")
         if origin and not self._is_our_origin(origin, host):
             return _refusal("origin_not_allowed", f"Pages from {origin} may not call this server. Set allowed_origins.")
-        if not origin and headers.get(b"sec-fetch-site") in ("cross-site", "same-site") and scope["method"] != "GET":
+        if not origin and headers.get(b"sec-fetch-site") in (b"cross-site", b"same-site") and scope["method"] != "GET":
             return _refusal("origin_not_allowed", "Pages from elsewhere may not call this server.")
         return self._identify(scope, headers)
 
-    def _identify(self, scope: Scope, headers: dict[bytes, str]) -> ErrorInfo | None:
+    def _identify(self, scope: Scope, headers: dict[bytes, bytes]) -> ErrorInfo | None:
+        has_keys = bool(self._keys)
         scope[OWNER] = LOCAL
-        scope[ADMIN] = not self._keys
-        if not self._keys or self._is_open(scope):
+        scope[ADMIN] = not has_keys
+        if not has_keys or self._is_open(scope):
             return None
         owner = self._owner(headers)
         if owner is None:
@@ -103,11 +107,11 @@ class Gate:
         scope[ADMIN] = self._keys.is_admin(owner)
         return None
 
-    def _owner(self, headers: dict[bytes, str]) -> str | None:
+    def _owner(self, headers: dict[bytes, bytes]) -> str | None:
         """Return whose key it is. Anthropic's clients send theirs in a header of its own."""
-        owner = self._keys.owner(headers.get(b"authorization", ""))
+        owner = self._keys.owner(headers.get(b"authorization", b"").decode("latin-1"))
         if owner is None and (key := headers.get(b"x-api-key")):
-            return self._keys.owner(f"Bearer {key}")
+            return self._keys.owner(f"Bearer {key.decode('latin-1')}")
         return owner
 
     def _is_open(self, scope: Scope) -> bool:
@@ -154,9 +158,6 @@ async def _preflight(scope: Scope, receive: Receive, send: Send) -> None:
     ]
     await send({"type": "http.response.start", "status": 204, "headers": headers})
     await send({"type": "http.response.body", "body": b""})
-
-
-_READ = frozenset({b"host", b"origin", b"authorization", b"x-api-key", b"sec-fetch-site"})
 
 
 @lru_cache(256)

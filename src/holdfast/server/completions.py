@@ -26,6 +26,7 @@ from .context import (
     convert,
     decode_object,
     fresh_run_id,
+    header,
     idempotency,
     own_run,
     owner_of,
@@ -34,7 +35,7 @@ from .context import (
 from .errors import Json, answer
 from .sessions import tool_calls
 
-OURS = ("session_id", "background", "if_busy", "stream", "stream_options", "model", "messages")
+OURS = frozenset({"session_id", "background", "if_busy", "stream", "stream_options", "model", "messages"})
 """What of a request is for us; everything else is passed on."""
 
 
@@ -114,7 +115,7 @@ async def start_chat(
     """
     await parts.providers.find(model)
     parts.starts.take(owner_of(request))
-    name = request.headers.get("x-session-id") if body.session_id is None else body.session_id
+    name = header(request, b"x-session-id") if body.session_id is None else body.session_id
     key = idempotency(request, raw)
     conversation = conversations.named_in(request)
     record = RunRecord(
@@ -250,14 +251,16 @@ def chunks_of(run: Run) -> openai_chat.Chunks:
 
 async def completion(run: Run) -> Response:
     """Return a settled run as the finished object, under a status that tells failure from success."""
-    return await whole(run, lambda settled: _object(run, settled), failure)
+    return await whole(run, _object, failure)
 
 
 async def _object(run: Run, settled: AnySettlement | None) -> dict[str, Any]:
+    return (await gathered(run, _answer_of)).body(settled)
+
+
+def _answer_of(run: Run) -> openai_chat.Answer:
     record = run.record
-    choices = record.request.get("n", 1)
-    answer = await gathered(run, lambda: openai_chat.Answer(run.id, record.model, record.created_at, choices=choices))
-    return answer.body(settled)
+    return openai_chat.Answer(run.id, record.model, record.created_at, choices=record.request.get("n", 1))
 
 
 def failure(run: Run, settled: Failed | Interrupted) -> Response:

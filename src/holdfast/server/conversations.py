@@ -15,7 +15,7 @@ from starlette.requests import Request
 from ..errors import BadRequest, HoldfastError, RunNotFound, StaleDocument
 from ..run import Run
 from ..store import Document, RunRecord
-from .context import Parts, check_name
+from .context import Parts, check_name, header
 from .runs import stop_within
 
 CONVERSATION = "conversation"
@@ -24,10 +24,10 @@ CONVERSATION = "conversation"
 
 def named_in(request: Request) -> str | None:
     """Return the name that a request's header gives to its run; None where it gives none."""
-    name = request.headers.get("x-conversation-id")
+    name = header(request, b"x-conversation-id")
     if not name:
         return None
-    if "idempotency-key" in request.headers:
+    if header(request, b"idempotency-key") is not None:
         raise BadRequest("Send X-Conversation-Id or an Idempotency-Key, not both.", param="Idempotency-Key")
     return check_name(name, "X-Conversation-Id")
 

@@ -70,11 +70,11 @@ async def message(run: Run) -> Response:
     settled = await run.settled()
     if isinstance(settled, Stopped):
         return Json(await _object(run, settled), status_code=anthropic_messages.STOPPED, headers=not_again(run))
-    return await whole(run, lambda settled: _object(run, settled), refusal)
+    return await whole(run, _object, refusal)
 
 
 async def _object(run: Run, settled: AnySettlement | None) -> dict[str, Any]:
-    said = await gathered(run, lambda: anthropic_messages.MessageAnswer(run.id, run.record.model))
+    said = await gathered(run, lambda run: anthropic_messages.MessageAnswer(run.id, run.record.model))
     return said.body(settled)
 
 

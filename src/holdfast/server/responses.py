@@ -173,7 +173,7 @@ def response_of(run: Run) -> openai_responses.Response:
 
 async def shown(run: Run) -> dict[str, Any]:
     """Return a run as a response, as far as it has come."""
-    response = await gathered(run, lambda: response_of(run), without_calls=True)
+    response = await gathered(run, response_of, without_calls=True)
     return response.body(response.settled, waiting=run.status == "queued")
 
 
@@ -184,7 +184,7 @@ async def _begun(run: Run) -> dict[str, Any]:
 
 async def finished(run: Run) -> Response:
     """Return a settled run as the finished object, under a status that tells failure from success."""
-    return await whole(run, lambda _: shown(run), failure)
+    return await whole(run, lambda run, _: shown(run), failure)
 
 
 # The stream.

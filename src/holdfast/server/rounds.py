@@ -528,7 +528,7 @@ class RoundAnswer(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the request."""
-        async with Client(scope, receive) as client:
+        with Client(scope, receive) as client:
             stayed = False
             try:
                 stayed = await client.wait_for(self._round.over())

@@ -7,14 +7,15 @@ import contextlib
 import gc
 import logging
 import socket
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from types import FrameType
 
 import uvicorn
 from starlette.applications import Starlette
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from starlette.types import Send
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from ..asgi import CONNECTION
+from ..asgi import CONNECTION, Header
 from .app import end
 from .settings import Settings, SettingsError
 
@@ -63,6 +64,25 @@ class Protocol(HttpToolsProtocol):
         cycle = self.cycle
         is_going_on = cycle.response_started and not cycle.response_complete and not cycle.disconnected
         return is_going_on and bool(cycle.chunked_encoding) and not self.flow.write_paused
+
+    def answer(self, send: Send, status: int, headers: Sequence[Header], body: bytes) -> bool:
+        """Send a whole answer as uvicorn's own `send` does, in one write. False where it has to be sent by that."""
+        if self.is_lost:
+            return False
+        cycle = self.cycle
+        if send != cycle.send or cycle.response_started or self.flow.write_paused:
+            return False  # somebody stands between, another request has begun, or the client does not read
+        lines = [b"%b: %b\r\n" % header for header in (*cycle.default_headers, *headers)]
+        head = STATUS_LINE[status] + b"".join(lines)
+        if head.count(b"\n") != len(lines) + 1 or cycle.scope["method"] == "HEAD":
+            return False  # which are for uvicorn to refuse, or to answer without a body
+        cycle.response_started = cycle.response_complete = True
+        cycle.message_event.set()
+        self.transport.write((head + b"\r\n" if cycle.keep_alive else head + b"connection: close\r\n\r\n") + body)
+        if not cycle.keep_alive:
+            self.transport.close()
+        cycle.on_response()
+        return True
 
     def go_on(self, body: bytes) -> None:
         """Send a piece of a body as uvicorn's own `send` does, without its coroutine."""

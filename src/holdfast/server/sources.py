@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -36,75 +37,79 @@ class ChatSources:
         alone = run.record.kind == "batch"  # which asks how this model answers, and not who else could
         return self.answer(run.record, run.record.model, alone=alone, flows=True)
 
-    async def answer(
+    def answer(
         self, record: RunRecord, name: str, *, alone: bool = False, flows: bool = False
     ) -> AsyncGenerator[Yielded | Sequence[Yielded]]:
         """Let a model answer for the sake of a run; `alone`, nobody answers in its place. `flows` is the request's."""
-        provider, model = await self._providers.find(name)
-        used = self._providers.use(provider)
-        try:
-            request = ChatRequest(
-                model=model,
-                messages=await self.messages(record),
-                params=record.request.get("params", {}),
-                name=record.id if _can_be_found_again(record) else "",
-                goes_on=record.message_id is not None and record.message_id == record.parent_id,
-                patience=self._patience if _has_time(record) else QUICK,
-                flows=flows,
-            )
-            if request.goes_on:  # its log begins with what is there
-                yield Text(cast(str, request.messages[-1]["content"]))
-            if told := record.request.get("notice"):
-                yield Notice("new_turn", told)
-            async with aclosing(self._ask(provider, request, used, alone=alone)) as answer:
-                async for events in answer:
-                    yield events
-        finally:
-            self._providers.let_go(used)
+        return self._ask(name, partial(self._request, record, flows), alone=alone, notice=record.request.get("notice"))
 
-    async def ask(
+    def ask(
         self, record: RunRecord, name: str, messages: list[dict[str, Any]], params: dict[str, Any]
     ) -> AsyncGenerator[Yielded | Sequence[Yielded]]:
         """Ask a model, or who stands in for it, what an agent has to ask for the sake of a run."""
-        provider, model = await self._providers.find(name)
-        used = self._providers.use(provider)
-        try:
-            patience = self._patience if _has_time(record) else QUICK
-            request = ChatRequest(model=model, messages=messages, params=params, patience=patience)
-            async with aclosing(self._ask(provider, request, used, alone=False)) as answer:
-                async for events in answer:
-                    yield events
-        finally:
-            self._providers.let_go(used)
+
+        async def request(model: str) -> ChatRequest:
+            return ChatRequest(model=model, messages=messages, params=params, patience=self._patience_of(record))
+
+        return self._ask(name, request)
+
+    async def _request(self, record: RunRecord, flows: bool, model: str) -> ChatRequest:
+        return ChatRequest(
+            model=model,
+            messages=await self.messages(record),
+            params=record.request.get("params", {}),
+            name=record.id if _can_be_found_again(record) else "",
+            goes_on=record.message_id is not None and record.message_id == record.parent_id,
+            patience=self._patience_of(record),
+            flows=flows,
+        )
+
+    def _patience_of(self, record: RunRecord) -> float:
+        return self._patience if _has_time(record) else QUICK
 
     async def _ask(
-        self, provider: Provider, request: ChatRequest, used: list[Provider], *, alone: bool
+        self,
+        name: str,
+        request_to: Callable[[str], Awaitable[ChatRequest]],
+        *,
+        alone: bool = False,
+        notice: str | None = None,
     ) -> AsyncGenerator[Yielded | Sequence[Yielded]]:
-        """Ask one model after the other until one speaks. Nobody else goes on with what it has said then.
-
-        `used` is who has to be let go of in the end.
-        """
-        asked: list[str] = []
-        while True:
-            asked.append(f"{provider.name}/{request.model}")
-            stream = cast(AsyncGenerator[Yielded | Sequence[Yielded]], provider.stream(request))
-            has_spoken = request.goes_on
-            try:
-                async with aclosing(stream):
+        """Ask one model after the other until one speaks. Nobody else goes on with what it has said then."""
+        provider, model = await self._providers.find(name)
+        used, asked = self._providers.use(provider), [f"{provider.name}/{model}"]
+        try:
+            request = await request_to(model)
+            if request.goes_on:  # its log begins with what is there
+                yield Text(cast(str, request.messages[-1]["content"]))
+            if notice:
+                yield Notice("new_turn", notice)
+            while True:
+                has_spoken = request.goes_on
+                stream = cast(AsyncGenerator[Yielded | Sequence[Yielded]], provider.stream(request))
+                try:
                     async for events in stream:
                         yield events
                         has_spoken = has_spoken or _speaks(events)
-                return
-            except ProviderError as error:
-                is_final = alone or has_spoken or _blames_the_request(error)
-                stand_in = None if is_final else await self._stand_in(asked)
-                if stand_in is None:
+                    return
+                except ProviderError as error:
+                    is_final = alone or has_spoken or _blames_the_request(error)
+                    stand_in = None if is_final else await self._stand_in(asked)
+                    if stand_in is None:
+                        raise
+                    why = str(error).rstrip(".")
+                except BaseException:
+                    await stream.aclose()
                     raise
-                why = str(error).rstrip(".")
-            used += self._providers.use(stand_in[0])
-            provider, request = stand_in[0], msgspec.structs.replace(request, model=stand_in[1])
-            other = f"{provider.name}/{request.model}"
-            yield Notice("fallback", f"{asked[-1]} could not answer ({why}): {other} answers instead.", other)
+                provider, model = stand_in
+                used += self._providers.use(provider)
+                asked.append(f"{provider.name}/{model}")
+                request = msgspec.structs.replace(request, model=model)
+                yield Notice(
+                    "fallback", f"{asked[-2]} could not answer ({why}): {asked[-1]} answers instead.", asked[-1]
+                )
+        finally:
+            self._providers.let_go(used)
 
     async def _stand_in(self, asked: Sequence[str]) -> tuple[Provider, str] | None:
         """Return who answers for the model that was asked last. A model that was asked before is not asked again."""
@@ -155,15 +160,18 @@ class ChatSources:
 
 def _has_time(record: RunRecord) -> bool:
     """Tell whether nobody waits for the answer who would retry by himself: a stream of a response has a client."""
+    if record.lifetime != "detached":
+        return False
     asked = record.request.get(RESPONSE)
-    return record.lifetime == "detached" and (asked is None or bool(asked.get("background")))
+    return asked is None or bool(asked.get("background"))
 
 
 def _can_be_found_again(record: RunRecord) -> bool:
     """Tell whether a run is all text of one answer, so that what was seen can be told, and outlives its client."""
+    if record.lifetime != "detached" or record.message_id == record.parent_id:
+        return False
     params = record.request.get("params", {})
-    is_text = record.request.get("n", 1) == 1 and not params.get("tools") and not params.get("functions")
-    return is_text and record.lifetime == "detached" and record.message_id != record.parent_id
+    return record.request.get("n", 1) == 1 and not params.get("tools") and not params.get("functions")
 
 
 def _speaks(events: Yielded | Sequence[Yielded]) -> bool:

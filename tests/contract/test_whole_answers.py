@@ -1,0 +1,100 @@
+"""Answers in one piece, on our own server: sent in one step, and just as its own `send` would have sent them."""
+
+import asyncio
+import json
+
+import pytest
+
+from holdfast.server.app import create_app
+from holdfast.server.serving import Protocol
+from holdfast.server.settings import Settings
+from holdfast.store.memory import MemoryStore
+from tests.support.served import NO_HOME, Served
+
+ELSEWHERE = "https://elsewhere.example"
+
+
+class BrokenStore(MemoryStore):
+    """Has a bug where sessions are listed."""
+
+    async def list_sessions(self, *args, **options):
+        raise ZeroDivisionError("a secret of ours")
+
+
+@pytest.fixture
+async def connection():
+    app = create_app(Settings(allowed_origins=(ELSEWHERE,)), BrokenStore(), NO_HOME)
+    async with Served(app, http=Protocol) as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(served.url.rpartition(":")[2]))
+        yield reader, writer
+        writer.close()
+
+
+def asking(path, *headers, method="GET"):
+    return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: 127.0.0.1", *headers, "", ""]).encode()
+
+
+async def answer(reader, *, has_body=True):
+    head = (await reader.readuntil(b"\r\n\r\n")).decode()
+    status, *lines = head.strip().split("\r\n")
+    headers = dict(line.split(": ", 1) for line in lines)
+    body = await reader.readexactly(int(headers["content-length"])) if has_body else b""
+    return int(status.split()[1]), headers, body
+
+
+async def test_requests_that_are_sent_at_once_are_answered_in_their_order(connection):
+    """The second is read while the first is answered: no answer may be taken for the other's."""
+    reader, writer = connection
+    writer.write(asking("/health") + asking("/api/comparisons") + asking("/nowhere") + asking("/health"))
+
+    answers = [await answer(reader) for _ in range(4)]
+
+    assert [200, 200, 404, 200] == [status for status, _, _ in answers]
+    assert json.loads(answers[0][2]) == json.loads(answers[3][2])
+    assert "has_more" in json.loads(answers[1][2])
+    assert all("date" in headers for _, headers, _ in answers)
+
+
+async def test_a_connection_that_is_to_be_closed_is_closed_after_the_answer(connection):
+    """And the client is told so before."""
+    reader, writer = connection
+    writer.write(asking("/health", "Connection: close"))
+
+    status, headers, _ = await answer(reader)
+
+    assert (200, "close") == (status, headers["connection"])
+    assert b"" == await reader.read()
+
+
+async def test_an_answer_without_a_body_has_none(connection):
+    """A client that asked for the head alone would take a body for the next answer."""
+    reader, writer = connection
+    writer.write(asking("/health", method="HEAD") + asking("/health"))
+
+    status, _, _ = await answer(reader, has_body=False)
+    again, _, body = await answer(reader)
+
+    assert (405, 200) == (status, again)
+    assert json.loads(body)
+
+
+async def test_an_allowed_page_elsewhere_may_read_it(connection):
+    """What is added to each answer on its way is added to this one too."""
+    reader, writer = connection
+    writer.write(asking("/api/comparisons", f"Origin: {ELSEWHERE}"))
+
+    status, headers, _ = await answer(reader)
+
+    assert (200, ELSEWHERE) == (status, headers["access-control-allow-origin"])
+
+
+async def test_a_bug_is_an_error_like_any_other(connection):
+    """In the shape of all errors, without what only the log may say; and the connection goes on."""
+    reader, writer = connection
+    writer.write(asking("/api/sessions") + asking("/health"))
+
+    status, _, body = await answer(reader)
+    after, _, _ = await answer(reader)
+
+    assert (500, "internal_error", 200) == (status, json.loads(body)["error"]["code"], after)
+    assert b"secret" not in body
