@@ -70,6 +70,10 @@ class ThinkSplitter:
             return [(False, delta)] if delta else []
         if self._reasoning and self._is_uneventful(delta):
             return [(True, delta)] if delta else []
+        is_first = not (self._reasoning or self._thought or self._open or self._held)
+        if is_first and delta.lstrip(" \t\r\n")[:1] not in ("", "<"):
+            self._plain = True
+            return [(False, delta)]
         return self._split(self._held + delta, last=False)
 
     def finish(self, *, complete: bool = True) -> list[Piece]:

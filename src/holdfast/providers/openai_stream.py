@@ -151,6 +151,7 @@ class AnswerDecoder:
         self._shown_usage: Usage | None = None
         self._halves: Halves | None = None  # there is one once half a surrogate pair may have been seen
         self._plain = _PlainChunk()
+        self._is_speaking = not think  # visible text has begun: most of what follows is that, and nothing else
 
     @property
     def began(self) -> bool:
@@ -252,7 +253,7 @@ class AnswerDecoder:
         except _Unreadable as error:
             self._fail(self._broke(f"sent {error}"), events)
             return
-        if self._take_plain(chunk, payload, events):
+        if self._is_speaking and self._take_plain(chunk, payload, events):
             return
         self._take_in(chunk, events)
         if chunk.error or (chunk.choices is None and chunk.usage is None and _is_error(payload)):
@@ -348,6 +349,7 @@ class AnswerDecoder:
                 events.append(Reasoning(text, answer.index))
             else:
                 answer.splitter = None
+                self._is_speaking = True
                 events.append(Text(text, answer.index, _decoded(logprobs)))
                 logprobs = _NO_RAW
 
@@ -385,7 +387,7 @@ class AnswerDecoder:
 
     def _give_reasons(self, events: list[Yielded]) -> None:
         """Say how the choices ended, once all that have begun have ended."""
-        if any(answer.reason is None for answer in self._answers.values()):
+        if [True for answer in self._answers.values() if answer.reason is None]:
             return
         self.finished = True
         for index, answer in sorted(self._answers.items()):
@@ -403,10 +405,10 @@ class AnswerDecoder:
             count(usage.prompt_tokens),
             count(usage.completion_tokens),
             "provider",
-            _detail(usage.prompt_tokens_details, "cached_tokens"),
-            _detail(usage.completion_tokens_details, "reasoning_tokens"),
+            _detail(usage.prompt_tokens_details, "cached_tokens") if usage.prompt_tokens_details else 0,
+            _detail(usage.completion_tokens_details, "reasoning_tokens") if usage.completion_tokens_details else 0,
         )
-        if counted.total_tokens:
+        if counted.input_tokens or counted.output_tokens:
             self._usage = counted
             if not provisional:
                 self._show_usage(events)
