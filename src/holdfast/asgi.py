@@ -52,6 +52,10 @@ class Connection(Protocol):
         """Send a whole answer now, if `send` would do nothing else with it. False where that has to be called."""
         ...
 
+    def begin(self, send: Send, headers: Sequence[Header]) -> bool:
+        """Begin an answer of pieces now, if `send` would do nothing else. False where that has to be called."""
+        ...
+
     @property
     def takes_more(self) -> bool:
         """Whether the body of the answer that has begun can be gone on with, and nobody has to wait for that."""
@@ -299,9 +303,11 @@ class EventStream(Response):
         self._spoke_at = self._time()
         self._timer = loop.call_later(self._heartbeat / 2, self._beat, scope)
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": self._sent_headers})
+            connection: Connection | None = scope.get(CONNECTION)
+            if connection is None or not connection.begin(send, self._sent_headers):
+                await send({"type": "http.response.start", "status": 200, "headers": self._sent_headers})
             await self._say(send, self._opening)
-            is_done = await self._copy(client, send, scope.get(CONNECTION))
+            is_done = await self._copy(client, send, connection)
             if is_done:
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
             return is_done

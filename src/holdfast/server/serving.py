@@ -67,22 +67,40 @@ class Protocol(HttpToolsProtocol):
 
     def answer(self, send: Send, status: int, headers: Sequence[Header], body: bytes) -> bool:
         """Send a whole answer as uvicorn's own `send` does, in one write. False where it has to be sent by that."""
-        if self.is_lost:
+        head = self._head(send, status, headers)
+        if head is None:
             return False
         cycle = self.cycle
-        if send != cycle.send or cycle.response_started or self.flow.write_paused:
-            return False  # somebody stands between, another request has begun, or the client does not read
-        lines = [b"%b: %b\r\n" % header for header in (*cycle.default_headers, *headers)]
-        head = STATUS_LINE[status] + b"".join(lines)
-        if head.count(b"\n") != len(lines) + 1 or cycle.scope["method"] == "HEAD":
-            return False  # which are for uvicorn to refuse, or to answer without a body
         cycle.response_started = cycle.response_complete = True
         cycle.message_event.set()
-        self.transport.write((head + b"\r\n" if cycle.keep_alive else head + b"connection: close\r\n\r\n") + body)
+        self.transport.write(head + b"\r\n" + body)
         if not cycle.keep_alive:
             self.transport.close()
         cycle.on_response()
         return True
+
+    def begin(self, send: Send, headers: Sequence[Header]) -> bool:
+        """Begin an answer of pieces as uvicorn's own `send` does. False where it has to be begun by that."""
+        head = self._head(send, 200, headers)
+        if head is None:
+            return False
+        self.cycle.response_started = self.cycle.chunked_encoding = True
+        self.cycle.waiting_for_100_continue = False
+        self.transport.write(head + b"transfer-encoding: chunked\r\n\r\n")
+        return True
+
+    def _head(self, send: Send, status: int, headers: Sequence[Header]) -> bytes | None:
+        """Return the first part of an answer, but for its last line; None where `send` would not just write it."""
+        if self.is_lost:
+            return None
+        cycle = self.cycle
+        if send != cycle.send or cycle.response_started or self.flow.write_paused:
+            return None  # somebody stands between, another request has begun, or the client does not read
+        lines = [b"%b: %b\r\n" % header for header in (*cycle.default_headers, *headers)]
+        head = STATUS_LINE[status] + b"".join(lines)
+        if head.count(b"\n") != len(lines) + 1 or cycle.scope["method"] == "HEAD":
+            return None  # which is for uvicorn to refuse, or to answer without a body
+        return head if cycle.keep_alive else head + b"connection: close\r\n"
 
     def go_on(self, body: bytes) -> None:
         """Send a piece of a body as uvicorn's own `send` does, without its coroutine."""
