@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
@@ -21,7 +22,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from .errors import HoldfastError, ResumeGap
-from .events import Event, Notice, Text, Words
+from .events import Event, Notice, Settled, Text, Words
 from .log import Log
 from .run import Run, StoredLog
 from .wire import native, sse
@@ -31,6 +32,7 @@ Watch = Callable[[Callable[[], None]], Callable[[], object]]
 """Calls what it is given whenever something changed, until what it returns is called."""
 AT_ONCE = 64 * 1024
 """Characters of text that are rendered at once."""
+_SENT_AT_ONCE = 1024 * 1024
 CONNECTION = "holdfast.connection"
 """Where our own server leaves the connection in a request's scope."""
 
@@ -82,19 +84,29 @@ class Frames(Protocol):
 
 
 class RunFrames:
-    """A cursor on a run's log, rendered by a wire."""
+    """A cursor on a run's log, rendered by a wire. Where the wire can, it renders a long ending in `pieces`."""
 
-    def __init__(self, log: Log | StoredLog, render: Callable[[int, Sequence[Event]], bytes], after: int = 0) -> None:
+    def __init__(
+        self,
+        log: Log | StoredLog,
+        render: Callable[[int, Sequence[Event]], bytes],
+        after: int = 0,
+        pieces: Callable[[int, Settled], Iterator[bytes]] | None = None,
+    ) -> None:
         self._log = log
         self._render = render
         self._after = after
+        self._pieces = pieces
+        self._rest: Iterator[bytes] = iter(())
         self.is_over = False
         self.is_behind = False
         """There is more to say than could be said at once, or it has ended."""
         self.watch = log.watch
 
     async def next(self) -> bytes:
-        """Return the next events' frames."""
+        """Return the next events' frames, or the next piece of a long one."""
+        if piece := next(self._rest, b""):
+            return piece
         while events := as_many_as_fit(await self._log.batch(self._after)):
             if frames := self._rendered(events):
                 return frames
@@ -115,12 +127,18 @@ class RunFrames:
         except ResumeGap:
             self.is_behind = True
             return b""
+        if log.closed and long_ending(events) is not None:
+            self.is_behind = True
+            return b""
         frames = self._rendered(events if len(events) == 1 else as_many_as_fit(events))
         self.is_behind = log.closed or self._after < log.seq
         return frames
 
     def _rendered(self, events: Sequence[Event]) -> bytes:
         first, self._after = self._after + 1, self._after + len(events)
+        if self._pieces is not None and self._log.closed and (last := long_ending(events)) is not None:
+            self._rest = self._pieces(self._after, last)  # alone: nothing else fits beside it
+            return next(self._rest, b"")
         return self._render(first, events)
 
 
@@ -136,7 +154,15 @@ def as_many_as_fit(events: Sequence[Event]) -> Sequence[Event]:
     return events
 
 
+def long_ending(events: Sequence[Event]) -> Settled | None:
+    """Return the settlement that comes last, where it repeats more text than is rendered at once."""
+    last = events[-1] if events else None
+    return last if isinstance(last, Settled) and len(last.settlement.text) > AT_ONCE else None
+
+
 def _length(event: Event) -> int:
+    if type(event) is Settled:
+        return len(event.settlement.text)
     return sum(len(field) for field in msgspec.structs.astuple(event) if isinstance(field, str))
 
 
@@ -354,11 +380,13 @@ class EventStream(Response):
             self._wake.set()
 
     async def _say(self, send: Send, body: bytes) -> None:
-        if not body:
-            return
-        self._sending_since = self._spoke_at = self._time()
-        await send({"type": "http.response.body", "body": body, "more_body": True})
-        self._sending_since = None
+        for start in range(0, len(body), _SENT_AT_ONCE):
+            if start:
+                await asyncio.sleep(0)  # the kernel takes its time for what is long
+            piece = body[start : start + _SENT_AT_ONCE]
+            self._sending_since = self._spoke_at = self._time()
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+            self._sending_since = None
 
     def _is_quiet(self) -> bool:
         return self._time() >= self._quiet_at()
@@ -408,7 +436,7 @@ def events(
     if after < run.log.oldest - 1:
         raise ResumeGap(run.log.oldest)
     return EventStream(
-        RunFrames(run.log, _shared_frames(run), after),
+        RunFrames(run.log, _shared_frames(run), after, partial(native.settled_pieces, run.id)),
         closing,
         headers=[(b"x-run-id", run.id.encode())],
         opening=opening,

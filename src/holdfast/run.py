@@ -13,6 +13,7 @@ from .events import (
     Event,
     Finish,
     Reasoning,
+    Settled,
     Snapshot,
     Source,
     StoppedBy,
@@ -38,6 +39,7 @@ SPOKEN = frozenset({Text, Reasoning, ToolDelta, ToolCall})
 SHORTEST = 0.05
 """Seconds from the first word to the last below which an answer came at once, and has no pace."""
 
+_AT_ONCE = 512  # events of a stored log that are read at once
 _OF_A_RUN = 32  # as many events take the memory that a run takes without any: 4 kB
 _OF_AN_EVENT = 128  # as many characters take that of one
 
@@ -95,8 +97,12 @@ class StoredLog:
         self.text = record.settlement.text if record.settlement else ""
 
     async def batch(self, after: int) -> Sequence[Event]:
-        """Return the next events after `after`."""
-        record = self._record if self.closed else await self._store.get_run(self._record.id)
+        """Return the next events after `after`. A settlement that is known is not read again: it may be long."""
+        if self._record.settlement is not None:
+            if after >= self.seq - 1:
+                return [Settled(self._record.settlement)][after - self.seq + 1 :]
+            return await self._store.read_log(self._record.id, after, min(_AT_ONCE, self.seq - 1 - after))
+        record = await self._store.get_run(self._record.id) if not self.closed else None
         events = await self._store.read_log(self._record.id, after)
         self.closed = record is None or record.settlement is not None
         return events

@@ -6,8 +6,8 @@ A wire renders (`wire/*`); what is here knows clients: who leaves, who comes bac
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from typing import Any, Protocol, TypeVar, cast
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -28,7 +28,7 @@ from ..events import (
 from ..history import left_of
 from ..log import Log
 from ..run import Run
-from ..wire import openai_chat, sse
+from ..wire import openai_chat, openai_responses, sse
 from .context import Parts
 from .errors import Json
 
@@ -70,7 +70,7 @@ def stream(
     if run.log.oldest > 1:
         raise ResumeGap(run.log.oldest)
     return EventStream(
-        RunFrames(run.log, _render_of(rendering, skip)),
+        _frames_of(run, rendering, skip),
         parts.closing,
         headers=_encoded(answer_headers(run) if headers is None else headers),
         on_leave=run.leave if attached else on_leave,
@@ -81,11 +81,14 @@ def stream(
     )
 
 
-def _render_of(rendering: Rendering, skip: int) -> Callable[[int, Sequence[Event]], bytes]:
-    """Return what renders all frames, or those after the first: the wire that most clients speak has a shorter way."""
+def _frames_of(run: Run, rendering: Rendering, skip: int) -> RunFrames:
+    """Return all frames, or those after the first: the wire that most clients speak has a shorter way."""
     if isinstance(rendering, openai_chat.Chunks) and not skip:
-        return rendering.render
-    return Skipping(rendering, skip).render
+        return RunFrames(run.log, rendering.render)
+    skipping = Skipping(rendering, skip)
+    return RunFrames(
+        run.log, skipping.render, pieces=skipping.ending if isinstance(rendering, openai_responses.Frames) else None
+    )
 
 
 def answer_headers(run: Run) -> dict[str, str]:
@@ -119,6 +122,14 @@ class Skipping:
         rest = frames[self._skip :]
         self._skip = max(0, self._skip - len(frames))
         return b"".join(rest)
+
+    def ending(self, seq: int, event: Settled) -> Iterator[bytes]:
+        """Yield the last frames as they are made, where a wire repeats a long text in them."""
+        for frame in cast(openai_responses.Frames, self._rendering).ending(event):
+            if self._skip:
+                self._skip -= 1
+            else:
+                yield frame
 
 
 class _Hold:

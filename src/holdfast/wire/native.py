@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -28,6 +28,8 @@ from ..store import FeedEntry, RunRecord
 from . import sse
 
 _encode = msgspec.json.Encoder().encode
+_NO_TEXT = b'"text":""'
+_PIECE = 64 * 1024
 _NO_PRICES: Mapping[str, Price] = {}
 
 
@@ -214,6 +216,17 @@ def frames(run_id: str) -> Callable[[int, Sequence[Event]], bytes]:
         return b"".join(parts)
 
     return render
+
+
+def settled_pieces(run_id: str, seq: int, event: Settled) -> Iterator[bytes]:
+    """Yield the frame of a run's last event, in pieces that are made one by one: a long text is in none as a whole."""
+    shown = settlement(event.settlement)
+    said, shown["text"] = event.settlement.text, ""
+    before, after = _encode({"type": "run.settled", "settlement": shown}).split(_NO_TEXT)
+    yield b'id: %d\nevent: run.settled\ndata: {"run":%b,"seq":%d,%b"text":"' % (seq, _encode(run_id), seq, before[1:])
+    for start in range(0, len(said), _PIECE):
+        yield _encode(said[start : start + _PIECE])[1:-1]
+    yield b'"%b\n\n' % after
 
 
 def feed_frame(entry: FeedEntry, seq: int, told: dict[str, Any], session_id: str = "") -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -388,9 +388,8 @@ class Frames:
         """Return the frames of the next events, one by one."""
         out: list[bytes] = []
         output = self._response.output
-        if events and not self._has_begun:
-            self._has_begun = True
-            self._say(self._beginning(), out)
+        if events:
+            out.extend(self._begun())
         for event in events:
             if (
                 type(event) is Text
@@ -400,16 +399,26 @@ class Frames:
             ):
                 out.append(self._text(output.writing, event.text))
             elif isinstance(event, Settled):
-                self._say(self._ending(event.settlement), out)
+                out.extend(self.ending(event))
             else:
-                self._say(output.take(event), out)
+                out.extend(self._say(output.take(event)))
         return out
 
-    def _say(self, steps: Iterable[Step], out: list[bytes]) -> None:
+    def ending(self, event: Settled) -> Iterator[bytes]:
+        """Yield the last frames as they are made: most of them repeat all of the text, which may be long."""
+        yield from self._begun()
+        yield from self._say(self._ending(event.settlement))
+
+    def _begun(self) -> Iterator[bytes]:
+        if not self._has_begun:
+            self._has_begun = True
+            yield from self._say(self._beginning())
+
+    def _say(self, steps: Iterable[Step]) -> Iterator[bytes]:
         for kind, fields in steps:
             data = _encode({"type": kind, "sequence_number": self.said, **fields})
-            out.append(b"event: %b\ndata: %b\n\n" % (kind.encode(), data))
             self.said += 1
+            yield b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
 
     def _text(self, message: _Message, text: str) -> bytes:
         """Render the event that nearly all are, without a dict for each."""
