@@ -313,3 +313,30 @@ async def test_a_configured_host_and_the_length_of_a_body():
     lines = head_of("POST", "http://h/", {"host": "other", "Content-Length": "9"}, 3).split(b"\r\n")
 
     assert [b"POST / HTTP/1.1", b"host: other", b"Content-Length: 3", b"", b""] == lines
+
+
+async def test_a_loop_that_only_reads_gets_to_its_other_work(monkeypatch):
+    """uvloop reads on while a thousand sockets have something. Those read last then wait, so that a stop does not."""
+    monkeypatch.setattr(connections, "_READS", 3)
+    taken: list[bytes] = []
+
+    def take(data: bytes) -> bool:
+        taken.append(data)
+        return True
+
+    async with origin(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n") as (_, client, url):
+        reply = await client.send(get(url))
+        pouring = asyncio.create_task(reply.pour(take))
+        await asyncio.sleep(0)
+        connection = reply._connection
+        assert connection is not None
+        paused = []
+        for _ in range(12):  # reads of a loop that does not turn
+            connection.data_received(b"1\r\nx\r\n")
+            paused.append(is_paused(reply))
+        await until(lambda: not is_paused(reply))
+        pouring.cancel()
+        reply.close()
+
+    assert ([False] * 6, True) == (paused[:6], paused[-1])
+    assert [b"x"] * 12 == taken

@@ -24,6 +24,7 @@ IDLE = 15.0
 _BUFFERED = 256 * 1024  # bytes that may wait for a reader before the socket is no longer read
 _LONGEST_HEAD = 256 * 1024
 _OK = 200
+_READS = 500  # after as many the loop is asked whether it still turns
 _TARGET = "/%:@!$&'()*+,;=~-._"  # what may stand in a path as it is
 
 
@@ -138,11 +139,41 @@ class Reply:
             self._waiter.set_result(None)
 
 
+class _Turn:
+    """Sees that a turn of the loop ends although there is always more to read.
+
+    uvloop goes on reading, up to 48 times, while a thousand sockets and more have something: a stop would wait for
+    seconds. So what was read last in a long turn is read again in the next one.
+    """
+
+    def __init__(self) -> None:
+        self.reads = 0
+        """Reads since the loop is known to have turned: counted by the connections, which is all it costs."""
+        self._is_awaited = False
+        self._held: list[_Connection] = []
+
+    def go_on(self, connection: _Connection) -> None:
+        """Be told of a read beyond the first `_READS`."""
+        if not self._is_awaited:
+            self._is_awaited = True
+            asyncio.get_running_loop().call_soon(self._end)
+        elif self.reads > 3 * _READS and connection.is_passing_on:
+            connection.pause()
+            self._held.append(connection)
+
+    def _end(self) -> None:
+        held, self._held = self._held, []
+        self.reads, self._is_awaited = 0, False
+        for connection in held:
+            connection.resume()
+
+
 class _Connection(asyncio.Protocol):
     """One socket, and the request that it is used for now. Its methods `on_...` are called by the parser."""
 
-    def __init__(self, idle: list[_Connection]) -> None:
+    def __init__(self, idle: list[_Connection], turn: _Turn) -> None:
         self._idle = idle
+        self._turn = turn
         self._transport: asyncio.Transport | None = None
         self._pieces: list[bytes] = []
         self.on_body = self._pieces.append  # for the parser: what comes in many small chunks costs no call of ours
@@ -192,6 +223,11 @@ class _Connection(asyncio.Protocol):
         """Whether something can still be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
+    @property
+    def is_passing_on(self) -> bool:
+        """Whether somebody takes what comes at once: then nobody else has a reason to pause it."""
+        return self._reply is not None and self._reply._sink is not None
+
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -212,6 +248,9 @@ class _Connection(asyncio.Protocol):
             self._break(NotHTTP())
         if self._pieces:
             self._pass_on()
+        self._turn.reads += 1
+        if self._turn.reads > _READS:
+            self._turn.go_on(self)
 
     def connection_lost(self, error: Exception | None) -> None:
         """End: well, where the body was to end with the connection, and else in the middle."""
@@ -303,6 +342,7 @@ class Connections:
         self._tls: ssl.SSLContext | None = None
         self._idle: list[_Connection] = []
         self._sweep: asyncio.TimerHandle | None = None
+        self._turn = _Turn()
 
     async def send(self, head: bytes, body: bytes = b"") -> Reply:
         """Send a request and return the response. Raises `NotThere` or `Broken`.
@@ -331,7 +371,7 @@ class Connections:
     async def _connect(self) -> _Connection:
         loop = asyncio.get_running_loop()
         self._sweep = self._sweep or loop.call_later(IDLE, self._close_idle)
-        connection, is_made = _Connection(self._idle if self._keep else _Unkept()), False
+        connection, is_made = _Connection(self._idle if self._keep else _Unkept(), self._turn), False
         try:
             async with asyncio.timeout(self._connect_timeout):
                 await loop.create_connection(
