@@ -1,8 +1,8 @@
 """`python -m bench.beside`: installs the peers and measures them beside the direct line, nginx and Holdfast.
 
 Every target gets the same load in the same run, one that agents can hold too: closes are measured under 20 live
-streams, or fewer where those are too many, memory with 1,000. A peer that cannot be installed, started or measured in
-time is named with the reason.
+streams of five tokens a second, memory with 1,000. A peer that cannot be installed, started or measured in time is
+named with the reason.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from bench.closes import figures_of
 from bench.instruments import Failed, Upstream
 from bench.measure import Figures
 from bench.peers import PEERS, PINNED, Peer
-from bench.plays import ENDLESS, HEARTBEAT
+from bench.plays import ENDLESS, HEARTBEAT, LIVELY
 from bench.scenarios import CLOSE, HEALTH, LATENCY, SCENARIOS, Scenario, streams
 from bench.targets import DEFAULT, TARGETS, Target
 
@@ -77,7 +77,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=3, help="measured time of each load (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=1, help="times each is measured (default: %(default)s)")
     parser.add_argument(
-        "--minutes", type=float, default=18, help="no scenario is begun after this time (default: %(default)s)"
+        "--minutes", type=float, default=16, help="no scenario is begun after this time (default: %(default)s)"
     )
     parser.add_argument("--json", type=Path, metavar="OUT", help="where the results go (default: bench/results/)")
     parser.add_argument("--nice", type=int, default=0, help="priority of targets and load (root)")
@@ -217,7 +217,7 @@ How = Callable[[Target], dict[str, Any]]
 
 
 def mid_stream(target: Target) -> dict[str, Any]:
-    return {"model": ENDLESS, "leave_after": 5}
+    return {"model": LIVELY, "leave_after": 5}
 
 
 def waiting_for(model: str) -> How:
@@ -231,7 +231,7 @@ def leaving(marker: str, how: How) -> Callable[[Target, Upstream, float], Figure
     def measured(target: Target, upstream: Upstream, seconds: float) -> Figures:
         named, leaves = f"{marker}-{next(serial)}", max(LEAVERS, int(LEAVES / target.longer))
         upstream.reset()
-        with target.background(streams=target.live_streams, model=ENDLESS, ramp=1, marker="live", timeout=60, for_=120):
+        with target.background(streams=target.live_streams, model=LIVELY, ramp=1, marker="live", timeout=60, for_=120):
             upstream.wait_active(target.live_streams, 20)
             before = upstream.stats()["requests"]
             seen = target.load(

@@ -229,6 +229,8 @@ def _time(finding: Finding) -> str:
     """The worst time, and a mark where nothing was promised."""
     if not finding.seen:
         return "–"
+    if finding.verdict == "not judged":
+        return finding.verdict
     seen = f"{finding.figures['max_ms']:.0f} ms" if "max_ms" in finding.figures else "stays open"
     return f"({seen})" if finding.verdict == "not promised" else seen
 

@@ -139,7 +139,6 @@ class LiteLLM(Peer):
 
     name = "litellm"
     longer = 2
-    live_streams = 5  # of 50 tokens/s: more than ten keep it busy, and requests wait
     version = "1.106.2"
     source = FromPyPI((f"litellm[proxy]=={version}",))
     health = "/health/readiness"
@@ -211,7 +210,6 @@ class Nanobot(Peer):
 
     name = "nanobot"
     longer = 3
-    live_streams = 4
     extra: ClassVar[dict[str, str]] = {"session_id": "%MARKER%"}
     version = "0.3.5"
     source = FromPyPI((f"nanobot-ai[api]=={version}",))

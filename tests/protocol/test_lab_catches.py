@@ -43,6 +43,8 @@ class Relay:
         body = await request.json()
         if self.lie == "answers by itself":
             return JSONResponse(_completion("Hello", "stop"))
+        if self.lie == "never answers":
+            await self._closing.wait()
         if self.lie == "out of order":
             return JSONResponse({"error": {"message": "No more."}}, status_code=503)
         if self.lie == "one at a time":
@@ -52,9 +54,11 @@ class Relay:
 
     def __post_init__(self) -> None:
         self._turn = asyncio.Lock()
+        self._closing = asyncio.Event()
         self._http = aiohttp.ClientSession()
 
     async def close(self) -> None:
+        self._closing.set()
         for task in list(self.tasks):
             task.cancel()
         await self._http.close()
@@ -215,6 +219,14 @@ async def test_a_server_that_was_brought_to_a_halt_is_started_again_for_the_next
             await relay.close()
 
     assert (verdict, restarts) == (finding.verdict, process.starts)
+
+
+async def test_a_server_that_begins_no_answer_is_not_judged_by_how_it_ends_one():
+    """What it does when a client leaves cannot be seen there."""
+    found = await judged_relay("never answers", "leave/mute", "leave/mid-stream", patience=0.5)
+
+    assert {"not judged"} == {finding.verdict for finding in found.values()}
+    assert all("no answer was under way" in finding.seen for finding in found.values())
 
 
 async def test_what_a_server_does_not_promise_is_shown_and_not_counted_against_it():

@@ -25,7 +25,10 @@ async def _measured(lab: Lab, once: Callable[[Lab], Awaitable[float | None]]) ->
     found: list[float | None] = []
     while len(found) < lab.samples:
         share = min(TOGETHER, lab.samples - len(found))
-        found += await asyncio.gather(*(once(lab) for _ in range(share)))
+        try:
+            found += await asyncio.gather(*(once(lab) for _ in range(share)))
+        except TimeoutError:
+            return Seen(None, f"no answer was under way within {lab.patience:g} s")
         if None in found:
             break
     return _latency(found, lab.limit, lab.open)
