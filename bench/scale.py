@@ -16,7 +16,7 @@ from typing import Any
 from bench import grow, machine, report
 from bench.instruments import Failed, Http, Upstream, run_client
 from bench.measure import Meter
-from bench.native import replayed, subscribers
+from bench.native import SETTLED, in_sessions, replayed, subscribers
 from bench.plays import ENDLESS, MODELS, SIZES
 from bench.targets import Holdfast
 
@@ -28,17 +28,23 @@ REPEATS = 15
 
 
 def chunks(size: int, upstream: Upstream, asked: argparse.Namespace) -> Point:
-    """Runs of so many chunks, one after the other on one connection, until there were enough."""
+    """Runs of so many chunks in stored sessions, one after the other, until there were enough.
+
+    What is stored waits for its store. A run that nobody keeps waits for nobody, and its reader, who shares a core with
+    the upstream here, would fall behind what is held of it.
+    """
     target = Holdfast(upstream.port, MODELS)
+    requests = max(1, CHUNKS_IN_ALL // size)
     try:
         run_client(target.port, streams=4, requests=50, model="flat:100")
-        meter, requests = Meter(target, upstream), max(1, CHUNKS_IN_ALL // size)
-        seen = run_client(target.port, requests=requests, model=f"flat:{size}", expect=size, timeout=60)
-        return {
-            "cpu_us_per_chunk": meter.target_cpu() / seen["chunks_all"] * 1e6,
-            "ms_per_run": seen["answer_us"]["mean"] / 1e3,
-            "errors": seen["errors"],
-        }
+        with in_sessions(target.port, requests) as where:
+            load = {**where, "requests": requests, "model": f"flat:{size}", "expect": size, "ends": SETTLED}
+            meter = Meter(target, upstream)
+            seen = run_client(target.port, timeout=60, **load)
+            cpu = meter.target_cpu()
+        if seen["errors"]:
+            raise Failed(f"not every chunk was read: {seen['error_kinds']}")
+        return {"cpu_us_per_chunk": cpu / seen["chunks_all"] * 1e6, "ms_per_run": seen["answer_us"]["mean"] / 1e3}
     finally:
         target.stop()
 
