@@ -5,7 +5,9 @@ import json
 
 import pytest
 
+from holdfast.asgi import EventStream
 from holdfast.server.app import create_app
+from holdfast.server.context import Endpoint, Shortcut
 from holdfast.server.serving import Protocol
 from holdfast.server.settings import Settings
 from holdfast.store.memory import MemoryStore
@@ -98,3 +100,35 @@ async def test_a_bug_is_an_error_like_any_other(connection):
 
     assert (500, "internal_error", 200) == (status, json.loads(body)["error"]["code"], after)
     assert b"secret" not in body
+
+
+class BrokenFrames:
+    """Has a bug after its first frame."""
+
+    is_over = False
+
+    def __init__(self):
+        self._frames = [b"data: 1\n\n"]
+
+    async def next(self):
+        return self._frames.pop()
+
+    def watch(self, wake):
+        return lambda: None
+
+
+async def broken_stream(parts, request):
+    return EventStream(BrokenFrames())
+
+
+async def test_a_bug_in_the_middle_of_a_stream_cuts_it_off():
+    """An end that looks like any other would make half an answer a whole one."""
+    app = Shortcut(None, None, [Endpoint("GET", "/broken", broken_stream)])
+    async with Served(app, http=Protocol, lifespan="off") as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(served.url.rpartition(":")[2]))
+        writer.write(asking("/broken") + asking("/broken"))
+        sent = await asyncio.wait_for(reader.read(), 30)
+        writer.close()
+
+    assert sent.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert sent.endswith(b"9\r\ndata: 1\n\n\r\n")
