@@ -196,15 +196,19 @@ class Log:
     @property
     def text(self) -> str:
         """All of the visible text so far."""
-        self._fold()
-        self._text = ["".join(self._text)]
+        if self._heard:
+            self._fold()
+        if len(self._text) != 1:
+            self._text = ["".join(self._text)]
         return self._text[0]
 
     @property
     def reasoning(self) -> str:
         """All of the reasoning so far."""
-        self._fold()
-        self._reasoning = ["".join(self._reasoning)]
+        if self._heard:
+            self._fold()
+        if len(self._reasoning) != 1:
+            self._reasoning = ["".join(self._reasoning)]
         return self._reasoning[0]
 
     def times(self) -> list[tuple[int, float]]:
