@@ -35,8 +35,8 @@ async def _told(lab: Lab) -> Seen:
 
 
 async def _answers(lab: Lab) -> bool:
-    """Whether the server answers, for which it is given a while."""
-    deadline = time.monotonic() + RECOVERY
+    """Whether the server answers, for which it is given a while: the first answer may take its time."""
+    deadline = time.monotonic() + RECOVERY + lab.patience
     while time.monotonic() < deadline:
         try:
             if (await lab.ask(Tag("completed"))).ending == "success":
