@@ -325,7 +325,7 @@ class EventStream(Response):
         client.on_leaving(self._wake.set)
         unwatch, forget = self._frames.watch(self._grew), self._closing.watch(self._wake.set)
         loop = asyncio.get_running_loop()
-        self._time = loop.time  # to look the loop up costs a call of the system
+        self._time = loop.time  # to look the loop up costs a system call
         self._spoke_at = self._time()
         self._timer = loop.call_later(self._heartbeat / 2, self._beat, scope)
         try:

@@ -418,6 +418,8 @@ class Engine:
         return saved
 
     def _publish(self, run: Run, upto: int) -> None:
+        if run._log.closed:
+            return  # it was lost while this was saved, and its log has forgotten what nobody saw
         run._log.publish(upto)
         if run._log.appended > upto:
             self._dirty[run] = None

@@ -181,8 +181,10 @@ class Log:
                     texts.append(said.text)
                 elif type(said) is Reasoning and not said.choice:
                     thoughts.append(said.text)
-        self._text.append("".join(texts))
-        self._reasoning.append("".join(thoughts))
+        if texts:
+            self._text.append("".join(texts))
+        if thoughts:
+            self._reasoning.append("".join(thoughts))
         self._heard.clear()
         self._folded = self.seq
 
@@ -211,6 +213,13 @@ class Log:
             self._reasoning = ["".join(self._reasoning)]
         return self._reasoning[0]
 
+    @property
+    def size(self) -> int:
+        """The characters of the text and the reasoning so far."""
+        if self._heard:
+            self._fold()
+        return sum(map(len, self._text)) + sum(map(len, self._reasoning))
+
     def times(self) -> list[tuple[int, float]]:
         """Return when events came: the last seq of those that came together, and their time."""
         return [] if self._times is None else list(zip(*self._times, strict=True))
@@ -223,6 +232,8 @@ class Log:
         """Return the next published events after `after`, at most a slice of them."""
         if after < self._tape.start:
             raise ResumeGap(self.oldest)
+        if after >= self.seq:
+            return ()
         return self._tape.some(after, min(self.seq, after + _SLICE))
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:

@@ -298,8 +298,7 @@ class Run:
 
     def _weigh(self) -> int:
         """Return what an ended run costs in memory, as if all of it were events, and remember that."""
-        text = self.text if self.settlement is None else self.settlement.text
-        said = len(text) + _characters(self.record.request)
+        said = self._log.size + _characters(self.record.request)
         self._weight = self.seq + _OF_A_RUN + said // _OF_AN_EVENT
         return self._weight
 

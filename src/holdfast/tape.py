@@ -52,7 +52,8 @@ class Tape:
         return self._blocks[number][start - at : stop - at]
 
     def read(self, start: int, stop: int) -> list[Event]:
-        """Return all events from a place that is not forgotten up to another."""
+        """Return all events from a place that is not forgotten up to another, or up to the end."""
+        stop = min(stop, self.end)
         events = [*self.some(start, stop)]
         while start + len(events) < stop:
             events += self.some(start + len(events), stop)

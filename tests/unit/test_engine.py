@@ -719,6 +719,17 @@ async def test_what_an_ended_run_was_asked_counts_too():
             await engine.open(before.id)
 
 
+async def test_what_an_ended_run_has_thought_counts_too():
+    """A model may think far more than it says."""
+    async with Engine(limits=Limits(recent=1000)) as engine:
+        before = await engine.start(source("x"))
+        await ended(before)
+        await ended(await engine.start(source(Reasoning("x" * 200_000), "y")))
+
+        with pytest.raises(RunNotFound):
+            await engine.open(before.id)
+
+
 async def test_an_ended_run_holds_on_to_nothing_of_its_source():
     """Its error's traceback would hold every frame, and with it the request and the connection."""
 
@@ -834,6 +845,37 @@ async def test_a_run_that_a_dead_process_left_goes_on_where_someone_knows_how():
     assert [RunStarted, Text, Notice, Text, Settled] == [type(event) for event in events]
     assert "one " == run.text
     await dead.close()
+
+
+class LateStore(MemoryStore):
+    """Saves at once, and says so when it is told to."""
+
+    def __init__(self):
+        super().__init__()
+        self.has_saved, self.may_say_so = asyncio.Event(), asyncio.Event()
+
+    async def append(self, entries):
+        saved = await super().append(entries)
+        self.has_saved.set()
+        await self.may_say_so.wait()
+        return saved
+
+
+async def test_a_run_that_is_left_to_the_next_process_while_its_events_are_saved_is_let_go():
+    """It waits for a person, and has just been told something: what the store answers then is of no use here."""
+    store = LateStore()
+    engine = Engine(store, limits=Limits(grace=0.05))
+    run = await engine.start(forever("one "), keep=True)
+    await store.has_saved.wait()
+    run.waits, left = True, asyncio.Event()
+    run.log.watch(left.set)
+    closing = asyncio.create_task(engine.close())
+    await left.wait()
+    store.may_say_so.set()
+    await closing
+
+    assert 0 == run.seq
+    assert "running" == (await store.get_run(run.id)).status
 
 
 async def test_an_answer_that_is_no_longer_there_leaves_the_run_interrupted():

@@ -9,7 +9,19 @@ import pytest
 
 from holdfast.engine import Engine
 from holdfast.errors import ResumeGap, RunSettled
-from holdfast.events import Completed, Event, Reasoning, Settled, Snapshot, Steered, StepStarted, Text, ToolCall, Usage
+from holdfast.events import (
+    Completed,
+    Event,
+    Reasoning,
+    Settled,
+    Snapshot,
+    Steered,
+    StepStarted,
+    Text,
+    ToolCall,
+    Usage,
+    Words,
+)
 from holdfast.log import Log
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
@@ -125,6 +137,26 @@ def test_the_text_is_the_visible_text_of_the_first_answer_only():
 
     assert ("ac", "hm") == (log.text, log.reasoning)
     assert ([call], usage) == (log.tool_calls, log.usage)
+
+
+def test_a_cursor_beyond_what_is_published_reads_nothing():
+    """What waits for the store is shown to nobody, wherever a cursor stands and however the events lie in memory."""
+    log = published("a", "b")
+    log.append(Words(["w"] * 20))
+    log.append(texts(*"x" * 40))
+    log.publish(5)
+
+    assert {after: [] for after in range(5, 70)} == {after: [*log.slice(after)] for after in range(5, 70)}
+
+
+def test_a_text_that_was_asked_for_is_held_once():
+    """A settlement holds the text too: a copy for each who asks would double what an ended run takes."""
+    log = published("some", " text")
+    said = log.text
+    log.close(END)
+
+    assert "some text" == said
+    assert said is log.text
 
 
 def test_the_text_can_be_asked_for_at_any_moment():

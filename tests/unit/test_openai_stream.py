@@ -195,6 +195,19 @@ def test_a_chunk_that_holds_more_is_not_taken_for_a_plain_one(odd, expected):
 
 
 @requirement("truth.in-band-error")
+def test_a_plain_chunk_with_unreadable_bytes_where_nobody_looks_is_read_as_any_other():
+    """A field that is not ours may hold anything: only what is shown has to be text."""
+    body = b"".join(
+        b'data: {"fingerprint":"\xff","choices":[{"index":0,"delta":{"content":"%d"}}]}\n\n' % n for n in range(40)
+    )
+
+    for reads in ([body + DONE], [body[:500], body[500:], DONE]):
+        events, error = decode(*reads)
+
+        assert error is None
+        assert "".join(map(str, range(40))) == "".join(event.text for event in events if isinstance(event, Text))
+
+
 def test_an_error_event_that_looks_like_a_plain_chunk_is_an_error():
     """The name of the event says what it is."""
     events, error = decode(stream(*[text("a")] * 20, end=b"") + frame(text("a"), event="error"))

@@ -51,7 +51,7 @@ def test_a_tape_is_a_list_that_forgets_its_start(seed):
         assert every[first : first + len(some)] == some
         assert bool(some) == (first < last), "a reader that gets nothing would wait for ever"
 
-    assert every[tape.start :] == tape.read(tape.start, tape.end)
+    assert every[tape.start :] == tape.read(tape.start, tape.end) == tape.read(tape.start, tape.end + 1)
 
 
 def test_what_was_said_long_ago_takes_a_quarter_of_the_memory():

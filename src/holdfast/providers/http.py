@@ -69,7 +69,7 @@ class Answer(Protocol):
     error: ProviderError | None
 
     def feed(self, data: bytes) -> list[Sequence[Yielded]]:
-        """Return the events that one more read completes; some may be kept together, and some of the lists be empty."""
+        """Return the events that one more read completes, in order: as sequences, of which some may be empty."""
         ...
 
     def end(self, *, cut: bool = False) -> list[Yielded]:
@@ -265,7 +265,6 @@ class AnswerFlow:
 
     async def pour(self, take: Callable[[Sequence[Yielded]], bool]) -> None:
         """Hand over what comes."""
-
         answer = self._answer
 
         def sink(data: bytes) -> bool:

@@ -674,7 +674,8 @@ class _PlainChunk:
             self.start, self.stop = len(self.before), -len(self.after)
             self.choice = choice
             self.opening, self._closing = b'data: %b"' % self.before, b'"%b\n\n' % self.after
-            self._between = (self._closing + self.opening).decode()
+            # Nobody has read all of these bytes: what is no UTF-8 becomes something that is in no text.
+            self._between = (self._closing + self.opening).decode("utf-8", "surrogateescape")
 
     def texts(self, data: bytes) -> tuple[Sequence[str], int]:
         """Return the texts of the chunks up to the last that is like this one, and where that ends; 0 if one is not.
@@ -685,11 +686,10 @@ class _PlainChunk:
         if end < start or not data.startswith(self.opening):
             return (), 0
         try:
-            texts = (
-                data[start:end].decode().rsplit(self._between)
-            )  # split() would prepare its search again for each piece
+            inner = data[start:end].decode()
         except UnicodeDecodeError:
             return (), 0
+        texts = inner.rsplit(self._between)  # split() would prepare its search again for each piece
         return (texts, end + len(self._closing)) if needs_no_escape("".join(texts)) else ((), 0)
 
     def _is_content(self, payload: bytes, string: re.Match[bytes]) -> bool:

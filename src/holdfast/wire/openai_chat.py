@@ -113,7 +113,7 @@ class Chunks:
 
     def render(self, first: int, events: Sequence[Event]) -> bytes:
         """Return the frames of the next events, by a shorter way where they are many and nothing but text."""
-        if len(events) == 1 or (texts := plain_texts(events)) is None:
+        if len(events) < 2 or (texts := plain_texts(events)) is None:
             return b"".join(self.frames(events))
         self._has_output = True
         if needs_no_escape("".join(texts)):
