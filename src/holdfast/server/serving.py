@@ -197,7 +197,7 @@ def _spare_the_collector() -> None:
     """Leave what the start has made out of every later collection, and let no collection look at much at once.
 
     The loop stands still meanwhile: looking at the 200,000 objects of a thousand streams took 0.1 s. A request
-    makes no cycles, so that the oldest, which are all that is left to look at then, may wait for long.
+    makes no cycles, so there is little to find among the old objects: they are looked at seldom.
     """
     gc.collect()
     gc.freeze()
