@@ -130,9 +130,11 @@ class RunFrames:
         if log.closed and long_ending(events) is not None:
             self.is_behind = True
             return b""
-        frames = self._rendered(events if len(events) == 1 else as_many_as_fit(events))
+        if len(events) > 1:
+            events = as_many_as_fit(events)
+        first, self._after = self._after + 1, self._after + len(events)
         self.is_behind = log.closed or self._after < log.seq
-        return frames
+        return self._render(first, events)
 
     def _rendered(self, events: Sequence[Event]) -> bytes:
         first, self._after = self._after + 1, self._after + len(events)

@@ -405,8 +405,12 @@ class Engine:
             self._more.clear()
             runs, self._dirty = self._dirty, {}
             at = self._clock()
-            entries = [Append(run.id, run.record.epoch, run._log.seq + 1, run._log.pending(), at) for run in runs]
-            for run, entry, saved in zip(runs, entries, await self._save(entries), strict=True):
+            parts = [
+                (run, Append(run.id, run.record.epoch, first, events, at))
+                for run in runs
+                for first, events in run._log.pending()
+            ]
+            for (run, entry), saved in zip(parts, await self._save([entry for _, entry in parts]), strict=True):
                 if saved:
                     self._publish(run, entry.first + len(entry.events) - 1)
                 else:

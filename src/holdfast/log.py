@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from .errors import ResumeGap, RunSettled
 from .events import (
@@ -72,7 +72,7 @@ class Log:
         self._times: tuple[array[int], array[float]] | None = None
         self._text: list[str] = []
         self._reasoning: list[str] = []
-        self._heard: list[Sequence[Event]] = []  # of which the texts are still to be put together
+        self._heard: list[Event | Words] = []  # of which the texts are still to be put together
         self._folded = 0
         self._watchers: dict[Callable[[], None], None] = {}
 
@@ -89,13 +89,19 @@ class Log:
             raise RunSettled(self.run_id)
         self._tape.extend(events)
 
-    def pending(self) -> list[Event]:
-        """Return what is appended but not yet published."""
-        return self._tape.read(self.seq, self._tape.end)
+    def pending(self) -> Iterator[tuple[int, Sequence[Event]]]:
+        """Yield what is appended but not yet published, each time as much as lies together, with its first number."""
+        at, tape = self.seq, self._tape
+        while at < tape.end:
+            events = tape.some(at, tape.end)
+            yield at + 1, events
+            at += len(events)
 
     def publish(self, upto: int) -> None:
         """Let readers see everything up to `upto`, which the store now has."""
-        events = self._tape.read(self.seq, upto)
+        events = self._tape.some(self.seq, upto)
+        if len(events) < upto - self.seq:
+            events = self._tape.read(self.seq, upto)
         self._take_in(events)
         self._show(events, upto)
 
@@ -122,7 +128,10 @@ class Log:
         self._show(events, tape.end)
 
     def _show(self, events: Sequence[Event], upto: int) -> None:
-        self._heard.append(events)
+        if type(events) is Words:
+            self._heard.append(events)
+        else:
+            self._heard += events
         self.seq = upto
         if upto - self._folded >= _FOLDED:
             self._fold()
@@ -169,24 +178,23 @@ class Log:
                 self.steps.take_in(event)
 
     def _fold(self) -> None:
-        """Put texts together: of many at once, since few ask for them while they grow."""
+        """Put texts together and pack the events: many at once, since few ask for them while they grow."""
         texts: list[str] = []
         thoughts: list[str] = []
-        for events in self._heard:
-            if type(events) is Words:
-                texts += events.texts
-                continue
-            for said in events:
-                if type(said) is Text and not said.choice:
-                    texts.append(said.text)
-                elif type(said) is Reasoning and not said.choice:
-                    thoughts.append(said.text)
+        for said in self._heard:
+            if type(said) is Words:
+                texts += said.texts
+            elif type(said) is Text and not said.choice:
+                texts.append(said.text)
+            elif type(said) is Reasoning and not said.choice:
+                thoughts.append(said.text)
         if texts:
             self._text.append("".join(texts))
         if thoughts:
             self._reasoning.append("".join(thoughts))
         self._heard.clear()
         self._folded = self.seq
+        self._tape.pack(self.seq)
 
     # reading
 

@@ -17,12 +17,12 @@ BLOCK = 512
 class Tape:
     """A list of events that grows at its end and may be forgotten from its start; places count from the first ever.
 
-    The last events are as they came, for those who read them now. What is older is packed where it is all words: one
-    string and where it is cut, a quarter of the memory. That shows in the time too: a server that has passed on many
-    tokens would otherwise always write to memory that its processor does not have at hand.
+    The last events are as they came, for those who read them now. What is older can be packed where it is all words:
+    one string and where it is cut, a quarter of the memory. That shows in the time too: a server that has passed on
+    many tokens would otherwise always write to memory that its processor does not have at hand.
     """
 
-    __slots__ = ("_blocks", "_starts", "end", "start")
+    __slots__ = ("_blocks", "_packed", "_starts", "end", "start")
 
     def __init__(self) -> None:
         self.start = 0
@@ -30,6 +30,7 @@ class Tape:
         self.end = 0
         self._blocks: list[_Block] = [[]]
         self._starts = [0]
+        self._packed = 0  # blocks
 
     def extend(self, events: Sequence[Event]) -> None:
         """Add events at the end."""
@@ -37,10 +38,15 @@ class Tape:
         if type(last) is list and len(last) < BLOCK and type(events) is not Words:
             last += events
         elif events:
-            self._blocks[-1] = _packed(last)
             self._blocks.append(events if type(events) is Words else [*events])
             self._starts.append(self.end)
         self.end += len(events)
+
+    def pack(self, stop: int) -> None:
+        """Pack what is before a place, but for the block that it is in: somebody may read that now."""
+        while self._packed + 1 < len(self._starts) and self._starts[self._packed + 1] < stop:
+            self._blocks[self._packed] = _packed(self._blocks[self._packed])
+            self._packed += 1
 
     def some(self, start: int, stop: int) -> Sequence[Event]:
         """Return the first events from a place that is not forgotten up to another: as many as lie together."""
@@ -66,6 +72,7 @@ class Tape:
             count -= len(self._blocks[blocks])
             blocks += 1
         del self._blocks[:blocks], self._starts[:blocks]
+        self._packed = max(0, self._packed - blocks)
         first = self._blocks[0]
         if type(first) is list:
             del first[:count]
@@ -77,6 +84,7 @@ class Tape:
         while self._starts[-1] > stop:
             self._blocks.pop()
             self._starts.pop()
+        self._packed = min(self._packed, len(self._blocks) - 1)
         self._blocks[-1] = [*self._blocks[-1][: stop - self._starts[-1]]]
         self.end = stop
 

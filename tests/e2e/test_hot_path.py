@@ -19,9 +19,9 @@ from tests.support.server import Server, provider
 pytestmark = pytest.mark.timeout(240)
 
 BUDGET = {
-    "a chunk that comes alone": 23,
-    "a chunk of a hundred that come together": 0.38,
-    "a chunk of a stored session that comes alone": 52,
+    "a chunk that comes alone": 20,
+    "a chunk of a hundred that come together": 0.33,
+    "a chunk of a stored session that comes alone": 49,
     "a streaming request": 370,
     "a request without a stream": 310,
 }

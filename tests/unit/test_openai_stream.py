@@ -361,6 +361,15 @@ def test_after_its_finish_reason_a_choice_says_nothing_more():
     assert [*[Text("x")] * 20, Finish("stop")] == events
 
 
+@pytest.mark.parametrize("last", [frame(chunk(finish="stop")), DONE, frame({"error": {"message": "no"}})])
+@pytest.mark.parametrize("before", [1, 60])
+def test_what_is_said_after_the_end_is_not_taken_for_more_however_much_it_is(last, before):
+    """A long read is not looked at chunk by chunk: the shorter way must end where the longer one does."""
+    body = stream(*[text("so far ")] * before, end=last) + stream(*[text("too much ")] * 60)
+    for reads in ([body], [body[: len(body) // 3], body[len(body) // 3 :]], [bytes([byte]) for byte in body]):
+        assert "so far " * before == said(decode(*reads)[0])
+
+
 def test_after_done_nobody_says_anything():
     """What follows the end is somebody else's."""
     events, error = decode(stream(text("whole"), chunk(finish="stop")) + frame({"error": "late"}) + b"\xff garbage")

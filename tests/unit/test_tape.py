@@ -5,7 +5,18 @@ import sys
 
 import pytest
 
-from holdfast.events import Event, Reasoning, Text, ToolCall, Usage, Words, needs_no_escape, plain_texts
+from holdfast.events import (
+    Event,
+    Reasoning,
+    Text,
+    ToolCall,
+    Usage,
+    Words,
+    decode_events,
+    encode_events,
+    needs_no_escape,
+    plain_texts,
+)
 from holdfast.tape import BLOCK, Tape
 
 
@@ -33,6 +44,8 @@ def test_a_tape_is_a_list_that_forgets_its_start(seed):
         said = burst(chance)
         tape.extend(said)
         every += said
+        if chance.random() < 0.5:
+            tape.pack(chance.randint(tape.start, tape.end))
         if chance.random() < 0.1:
             stop = chance.randint(tape.start, tape.end)
             tape.cut(stop)
@@ -59,6 +72,7 @@ def test_what_was_said_long_ago_takes_a_quarter_of_the_memory():
     before, tape = sys.getallocatedblocks(), Tape()
     for number in range(20 * BLOCK):
         tape.extend([Text(f" {number:05}")])
+        tape.pack(number)
 
     assert sys.getallocatedblocks() - before < 20 * BLOCK / 4
 
@@ -85,3 +99,10 @@ def test_what_says_more_than_text_is_not_plain(said):
 def test_only_what_json_must_escape_needs_it(code):
     """RFC 8259: quotation mark, reverse solidus, and the control characters; anything else may stand as it is."""
     assert (code >= 0x20 and code not in (0x22, 0x5C)) == needs_no_escape(f"a{chr(code)}b")
+
+
+@pytest.mark.parametrize("texts", [[], [""], ["a", "", "日本"], ['"', "\\"], ["a", "\n"]])
+def test_words_are_stored_as_the_events_that_they_stand_for(texts):
+    """A store knows nothing of words: what it gives back is what any other event would be."""
+    assert [Text(text) for text in texts] == decode_events(encode_events(Words(texts)))
+    assert encode_events([Text(text) for text in texts]) == encode_events(Words(texts))

@@ -151,6 +151,7 @@ class AnswerDecoder:
         self._shown_usage: Usage | None = None
         self._halves: Halves | None = None  # there is one once half a surrogate pair may have been seen
         self._plain = _PlainChunk()
+        self._is_between = False  # whether all that came was read as plain chunks, and nothing waits for its end
         self._is_speaking = not think  # visible text has begun: most of what follows is that, and nothing else
 
     @property
@@ -160,20 +161,25 @@ class AnswerDecoder:
 
     def feed(self, data: bytes) -> list[Sequence[Yielded]]:
         """Return the events that one more read completes; words that came together stay together."""
-        said: list[Sequence[Yielded]] = []
+        if self.over:
+            return []
+        words, data = self._read_alike(data)
+        if not data:
+            return [words]
+        said: list[Sequence[Yielded]] = [words]
         events: list[Yielded] = []
         if not self._is_stream:
             data = self._open(data, events)
         few = _A_FEW
         try:
-            while data and not self.over:
-                words, data = self._read_alike(data)
+            while data and not self.over:  # is read chunk by chunk where there is no other way, and tried after a few
+                self._is_between = False
+                self._read(self._sse.feed(data[:few]), events)
+                data, few = data[few:], 2 * few
+                words, data = ((), data) if self.over else self._read_alike(data)
                 if words:
                     said += [events, words]
                     events = []
-                if data:  # is read chunk by chunk where there is no other way, and tried again after a few
-                    self._read(self._sse.feed(data[:few]), events)
-                    data, few = data[few:], 2 * few
         except EventTooLarge:
             self._fail(self._broke(f"sent an event of more than {self._max_event} bytes"), events)
         if self._room < 0 and not self.over:
@@ -201,9 +207,13 @@ class AnswerDecoder:
         among them.
         """
         plain = self._plain
-        if not plain.opening or (tail := self._sse.take_back()) is None:
+        if not plain.opening or not data:
             return (), data
-        data = tail + data if tail else data
+        if not self._is_between:
+            tail = self._sse.take_back()
+            if tail is None:
+                return (), data
+            data = tail + data
         texts, end = plain.texts(data)
         size = sum(map(len, texts))
         if not end or size > self._room:
@@ -211,9 +221,11 @@ class AnswerDecoder:
         plain.was_useful = True
         self._room -= size
         texts = texts if all(texts) else [*filter(None, texts)]
-        if len(texts) >= _MANY and not plain.choice:
-            return Words(texts), data[end:]
-        return [Text(text, plain.choice) for text in texts], data[end:]
+        rest = data[end:]
+        self._is_between = not rest
+        if plain.choice:
+            return [Text(text, plain.choice) for text in texts], rest
+        return Words(texts) if len(texts) >= _MANY else [*map(Text, texts)], rest
 
     def _read(self, frames: Iterable[ServerSentEvent], events: list[Yielded]) -> None:
         plain = self._plain

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, repeat
 from typing import Any
 
 import msgspec
@@ -21,6 +22,8 @@ from ..events import (
     Stopped,
     Text,
     Usage,
+    needs_no_escape,
+    plain_texts,
 )
 from ..history import Figures, Message, Session, outcome
 from ..steps import Step
@@ -203,8 +206,11 @@ def body(event: Event) -> tuple[bytes, bytes]:
 def frames(run_id: str) -> Callable[[int, Sequence[Event]], bytes]:
     """Return what renders a run's events, the first of which has the number `first`."""
     prefix = b'{"run":%b,"seq":' % _encode(run_id)
+    start, then, at_last = "id: ", f"\nevent: text.delta\ndata: {prefix.decode()}", ',"type":"text.delta","text":"'
 
     def render(first: int, events: Sequence[Event]) -> bytes:
+        if len(events) > 1 and (texts := plain_texts(events)) is not None and needs_no_escape("".join(texts)):
+            return words(first, texts)
         parts: list[bytes] = []
         for seq, event in enumerate(events, first):
             number = b"%d" % seq
@@ -214,6 +220,12 @@ def frames(run_id: str) -> Callable[[int, Sequence[Event]], bytes]:
                 kind, rest = body(event)
             parts.append(b"id: %b\nevent: %b\ndata: %b%b,%b\n\n" % (number, kind, prefix, number, rest))
         return b"".join(parts)
+
+    def words(first: int, texts: Sequence[str]) -> bytes:
+        """Put many frames of text together at once."""
+        numbers = [*map(str, range(first, first + len(texts)))]
+        frames = zip(repeat(start), numbers, repeat(then), numbers, repeat(at_last), texts, repeat('"}\n\n'))
+        return "".join(chain.from_iterable(frames)).encode()
 
     return render
 
