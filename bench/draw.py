@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import compared, plot, report, workers
+from bench import aims, compared, plot, report, workers
 from bench.machine import ROOT
 from bench.scenarios import SCENARIOS
 
@@ -53,6 +53,8 @@ def _part(name: str, results: dict[str, Results]) -> str:
         return NOTHING
     if name.endswith("machine"):
         return _machine(results[kind])
+    if name == "aims":
+        return aims.table(results)
     if name == "workers-commits":
         return workers.commit_table(results[kind]["commits"]) if "commits" in results[kind] else NOTHING
     if kind in TOGETHER:

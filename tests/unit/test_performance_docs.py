@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench import draw, plot, report
+from bench import aims, draw, plot, report
 from bench.scale import CURVES
 from bench.scenarios import SCENARIOS
 
@@ -30,6 +30,7 @@ def test_every_scenario_and_every_curve_has_its_place_in_the_document():
 
     assert places == {
         "machine",
+        "aims",
         "scale-machine",
         "peers-machine",
         "peers",
@@ -72,3 +73,19 @@ def test_a_picture_is_sound_svg_with_words_for_those_who_do_not_see_it(draw_it):
     assert all(figure in says for figure in ("2M", "500k"))
     assert "prefers-color-scheme: dark" in text
     assert not re.search(r"nan|inf", "".join(svg.itertext()))
+
+
+def test_an_aim_that_was_missed_is_told_so():
+    """The table is there to refute as much as to prove."""
+    median = {
+        "nginx": {"chunks_per_second": 1_000.0},
+        "holdfast": {"chunks_per_second": 299.0},
+        "vllm-router": {"chunks_per_second": 50.0},
+    }
+    results = {kind: {"scenarios": {"flat": {"median": median}}} for kind in ("bench", "peers")}
+
+    lines = aims.table(results).splitlines()
+
+    assert "| flat out: chunks/s, of nginx's | at least 0.3x | 0.30x | **no** |" in lines
+    assert "| flat out: chunks/s, of the best peer's | at least 4x | 5.98x | yes |" in lines
+    assert "| idle streams held | at least 5,000 | - | - |" in lines

@@ -110,8 +110,10 @@ class Reply:
 
     # what its connection tells it
 
-    def add(self, data: bytes) -> None:
-        """Take in a piece of the body, or hand it over to somebody who takes it at once."""
+    def add(self, pieces: list[bytes]) -> None:
+        """Take pieces of the body out of a list, or hand them over to somebody who takes them at once."""
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
         if self._sink is None:
             self._pieces.append(data)
             self._size += len(data)
@@ -246,8 +248,8 @@ class _Connection(asyncio.Protocol):
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._pass_on()
             self._break(NotHTTP())
-        if self._pieces:
-            self._pass_on()
+        if self._pieces and self._reply is not None:  # as `_pass_on`, which would be a call for each token
+            self._reply.add(self._pieces)
         self._turn.reads += 1
         if self._turn.reads > _READS:
             self._turn.go_on(self)
@@ -266,11 +268,8 @@ class _Connection(asyncio.Protocol):
 
     def _pass_on(self) -> None:
         """Give the response what came of its body in one read."""
-        if self._pieces:
-            data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-            self._pieces.clear()
-            if self._reply is not None:
-                self._reply.add(data)
+        if self._pieces and self._reply is not None:
+            self._reply.add(self._pieces)
 
     def _break(self, error: Broken) -> None:
         self._end(error)
@@ -288,6 +287,7 @@ class _Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         """Hear an answer begin. One that nobody asked for would be taken for the next one's."""
+        self._pieces.clear()
         if self._head is None:
             self.abort()
 

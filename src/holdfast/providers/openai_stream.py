@@ -161,8 +161,6 @@ class AnswerDecoder:
 
     def feed(self, data: bytes) -> list[Sequence[Yielded]]:
         """Return the events that one more read completes; words that came together stay together."""
-        if self.over:
-            return []
         words, data = self._read_alike(data)
         if not data:
             return [words]
@@ -176,7 +174,7 @@ class AnswerDecoder:
                 self._is_between = False
                 self._read(self._sse.feed(data[:few]), events)
                 data, few = data[few:], 2 * few
-                words, data = ((), data) if self.over else self._read_alike(data)
+                words, data = self._read_alike(data)
                 if words:
                     said += [events, words]
                     events = []
@@ -207,7 +205,7 @@ class AnswerDecoder:
         among them.
         """
         plain = self._plain
-        if not plain.opening or not data:
+        if not plain.opening or not data or self.over:
             return (), data
         if not self._is_between:
             tail = self._sse.take_back()
