@@ -193,8 +193,8 @@ class Log:
         if thoughts:
             self._reasoning.append("".join(thoughts))
         self._heard.clear()
+        self._tape.pack(self._folded)
         self._folded = self.seq
-        self._tape.pack(self.seq)
 
     # reading
 

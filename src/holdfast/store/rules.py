@@ -23,6 +23,7 @@ _ALONE = re.compile("[\u3041-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]")  # kana
 _WORD = re.compile(
     r"[\w\u0900-\u0963\u0966-\u109f\u1780-\u17ff]+"
 )  # in India and around, vowels are signs, not letters
+_TO_WORDS = {code: chr(code).lower() if chr(code).isalnum() else " " for code in range(128)}
 
 FeedItem = tuple[str, dict[str, Any]]
 
@@ -173,13 +174,17 @@ def words(text: str) -> list[str]:
 
     Scripts that do not put spaces between words give one word for each character.
     """
-    text, alone = text[:_MOST_TEXT].replace("_", " "), []
-    if not text.isascii():
-        text = _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
+    text, alone = text[:_MOST_TEXT], []
+    if text.isascii():
+        found = text.translate(_TO_WORDS).split()  # a third of the time that a search for words takes
+    else:
+        text = _ACCENTS.sub("", unicodedata.normalize("NFKD", text)).replace("_", " ")
         alone = _ALONE.findall(text)
-        text = _ALONE.sub(" ", text)
-    found = _WORD.findall(text.casefold())
-    return list(dict.fromkeys([*(word[:_LONGEST_WORD] for word in found), *alone]))
+        found = _WORD.findall(_ALONE.sub(" ", text).casefold())
+    different = dict.fromkeys([*found, *alone])
+    if max(map(len, different), default=0) > _LONGEST_WORD:
+        different = dict.fromkeys(word[:_LONGEST_WORD] for word in different)
+    return list(different)
 
 
 def sought(query: str) -> list[str]:

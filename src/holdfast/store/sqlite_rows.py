@@ -593,8 +593,10 @@ def _session_values(session: Session) -> dict[str, Any]:
 
 def indexed(words: Sequence[str]) -> list[str]:
     """Return what the index has of words: themselves, and their beginnings, after a dot that is in no word."""
-    beginnings = (f"·{word[:letters]}" for word in words for letters in range(1, min(len(word), _BEGINNING) + 1))
-    return list(dict.fromkeys([*beginnings, *words]))
+    beginnings = longest = {word[:_BEGINNING] for word in words}
+    for letters in range(1, _BEGINNING):
+        beginnings = beginnings | {word[:letters] for word in longest}
+    return [*words, *map("·".__add__, sorted(beginnings))]
 
 
 def _looked_up(start: str) -> str:

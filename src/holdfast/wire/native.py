@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain, repeat
 from typing import Any
 
 import msgspec
@@ -206,7 +205,7 @@ def body(event: Event) -> tuple[bytes, bytes]:
 def frames(run_id: str) -> Callable[[int, Sequence[Event]], bytes]:
     """Return what renders a run's events, the first of which has the number `first`."""
     prefix = b'{"run":%b,"seq":' % _encode(run_id)
-    start, then, at_last = "id: ", f"\nevent: text.delta\ndata: {prefix.decode()}", ',"type":"text.delta","text":"'
+    parts = ["id: ", "", f"\nevent: text.delta\ndata: {prefix.decode()}", "", ',"type":"text.delta","text":"', "", '"}\n\n']
 
     def render(first: int, events: Sequence[Event]) -> bytes:
         if len(events) > 1 and (texts := plain_texts(events)) is not None and needs_no_escape("".join(texts)):
@@ -224,8 +223,10 @@ def frames(run_id: str) -> Callable[[int, Sequence[Event]], bytes]:
     def words(first: int, texts: Sequence[str]) -> bytes:
         """Put many frames of text together at once."""
         numbers = [*map(str, range(first, first + len(texts)))]
-        frames = zip(repeat(start), numbers, repeat(then), numbers, repeat(at_last), texts, repeat('"}\n\n'))
-        return "".join(chain.from_iterable(frames)).encode()
+        frames = parts * len(texts)
+        frames[1::7] = frames[3::7] = numbers
+        frames[5::7] = texts
+        return "".join(frames).encode()
 
     return render
 
