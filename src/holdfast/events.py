@@ -342,16 +342,20 @@ def needs_no_escape(text: str) -> bool:
 
 
 def encode_events(events: Sequence[Event]) -> bytes:
-    """Return events as JSON, by a shorter way where they are words."""
+    """Return events as a JSON array, and words by a shorter way: each is its text alone."""
     if type(events) is not Words:
         return encode_event(events)
     if not needs_no_escape("".join(events.texts)):
-        return encode_event([*events])
-    return b'[%b%b"}]' % (_WORD, f'"}},{_WORD.decode()}'.join(events.texts).encode()) if events.texts else b"[]"
+        return encode_event(events.texts)
+    return b'["%b"]' % '","'.join(events.texts).encode() if events.texts else b"[]"
 
 
-_WORD = b'{"type":"text.delta","text":"'
+def decode_events(body: bytes) -> Sequence[Event]:
+    """Return what was encoded."""
+    return Words(_decode_texts(body)) if body.startswith(b'["') else _decode_events(body)
+
 
 encode_event = encode_settlement = msgspec.json.Encoder().encode
-decode_events = msgspec.json.Decoder(list[Event]).decode
+_decode_events = msgspec.json.Decoder(list[Event]).decode
+_decode_texts = msgspec.json.Decoder(list[str]).decode
 decode_settlement = msgspec.json.Decoder(AnySettlement).decode

@@ -8,6 +8,7 @@ import pytest
 from holdfast.asgi import EventStream
 from holdfast.server.app import create_app
 from holdfast.server.context import Endpoint, Shortcut
+from holdfast.server.errors import Json
 from holdfast.server.serving import Protocol
 from holdfast.server.settings import Settings
 from holdfast.store.memory import MemoryStore
@@ -132,3 +133,37 @@ async def test_a_bug_in_the_middle_of_a_stream_cuts_it_off():
 
     assert sent.startswith(b"HTTP/1.1 200 OK\r\n")
     assert sent.endswith(b"9\r\ndata: 1\n\n\r\n")
+
+
+async def named(parts, request):
+    return Json(request.path_params)
+
+
+async def another(scope, receive, send):
+    await Json({"by": "another"})(scope, receive, send)
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/api/things/7", {"thing_id": "7"}),
+        ("/api/things/7/stop", {"id": "7"}),
+        ("/api/things/all", {}),
+        ("/api/things/", {"by": "another"}),
+        ("/api/things", {"by": "another"}),
+        ("/api/things/7/stop/now", {"by": "another"}),
+        ("/api/others/7", {"by": "another"}),
+        ("/api/things/7/parts/8", {"by": "another"}),
+    ],
+)
+async def test_a_path_is_looked_up_with_the_parameter_in_it(path, told):
+    """What the look-up does not know is for the router, which knows all that a path may be."""
+    endpoints = ["/api/things/all", "/api/things/{thing_id}", "/api/things/{id}/stop", "/api/things/{id}/parts/{part}"]
+    app = Shortcut(another, None, [Endpoint("GET", each, named) for each in endpoints])
+    async with Served(app, http=Protocol, lifespan="off") as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(served.url.rpartition(":")[2]))
+        writer.write(asking(path, "connection: close"))
+        sent = await asyncio.wait_for(reader.read(), 30)
+        writer.close()
+
+    assert told == json.loads(sent.partition(b"\r\n\r\n")[2])

@@ -139,22 +139,27 @@ class Endpoint:
 
 
 class Shortcut:
-    """Calls an endpoint whose path has no parameters at once: a look-up in place of a walk along all routes.
+    """Calls an endpoint at once whose path has no parameter, or one as its third part: `/api/runs/{run_id}/stop`.
 
-    `app` is all the rest. What stands in its way to an answer (a second look at each message that is sent) does not
-    stand in ours, so errors are answered for here too.
+    That is a look-up in place of a walk along all routes. `app` is all the rest. What stands in its way to an answer
+    (a second look at each message that is sent) does not stand in ours, so errors are answered for here too.
     """
 
     def __init__(self, app: ASGIApp, parts: Parts, endpoints: Sequence[Endpoint]) -> None:
         self._app = app
         self._parts = parts
-        self._handlers = {
-            (endpoint.method, endpoint.path): endpoint.handler for endpoint in endpoints if "{" not in endpoint.path
-        }
+        self._handlers: dict[tuple[str, str], Handler] = {}
+        self._with_parameter: dict[tuple[str, ...], tuple[Handler, str]] = {}
+        for endpoint in endpoints:
+            if "{" not in endpoint.path:
+                self._handlers[endpoint.method, endpoint.path] = endpoint.handler
+            elif parameter := _IN_THIRD_PLACE.fullmatch(endpoint.path):
+                place = endpoint.path.split("/")
+                self._with_parameter[endpoint.method, *place[:3], *place[4:]] = endpoint.handler, parameter[1]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        handler = self._handlers.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
+        handler = self._handler(scope) if scope["type"] == "http" else None
         if handler is None:
             await self._app(scope, receive, send)
             return
@@ -166,6 +171,23 @@ class Shortcut:
             await (await on_holdfast_error(request, error))(scope, receive, send)
         except Exception as error:  # noqa: BLE001 - a bug of ours; where an answer has begun, the server cuts it off
             await (await on_any_error(request, error))(scope, receive, send)
+
+    def _handler(self, scope: Scope) -> Handler | None:
+        """Return who answers a request, and put down the parameter of its path."""
+        method, path = scope["method"], scope["path"]
+        if handler := self._handlers.get((method, path)):
+            return handler
+        place = path.split("/")
+        if len(place) < 4 or not place[3]:
+            return None
+        found = self._with_parameter.get((method, *place[:3], *place[4:]))
+        if found is None:
+            return None
+        scope["path_params"] = {found[1]: place[3]}
+        return found[0]
+
+
+_IN_THIRD_PLACE = re.compile(r"/\w+/\w+/\{(\w+)\}[^{]*")
 
 
 # The caller.

@@ -294,8 +294,10 @@ class Writing(Reading):
 
     def start_queued(self, session_id: str, keeper: str, now: float) -> RunRecord | None:
         """Make the first queued run of a session the running one."""
-        it = self._open(session_id)
-        if it is None or not (waiting := self.queued(session_id)) or self._busy(it, "interrupt") is not None:
+        if not (waiting := self.queued(session_id)):
+            return None
+        it = self._require_session(session_id)
+        if self._busy(it, "interrupt") is not None:
             return None
         run = waiting[0]
         (follows,) = self._rows("follows", id=run.id)[0]
@@ -450,8 +452,9 @@ class Writing(Reading):
 
     def _set_title(self, it: _Session, title: str) -> None:
         if title != it.session.title:
+            if it.session.title:
+                self._rows("unindex_title", session=it.n)
             it.change(title=title)
-            self._rows("unindex_title", session=it.n)
             self._index(it, 0, indexed(rules.words(title)))
 
     # messages, the feed and the index

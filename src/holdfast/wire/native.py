@@ -205,7 +205,15 @@ def body(event: Event) -> tuple[bytes, bytes]:
 def frames(run_id: str) -> Callable[[int, Sequence[Event]], bytes]:
     """Return what renders a run's events, the first of which has the number `first`."""
     prefix = b'{"run":%b,"seq":' % _encode(run_id)
-    parts = ["id: ", "", f"\nevent: text.delta\ndata: {prefix.decode()}", "", ',"type":"text.delta","text":"', "", '"}\n\n']
+    parts = [
+        "id: ",
+        "",
+        f"\nevent: text.delta\ndata: {prefix.decode()}",
+        "",
+        ',"type":"text.delta","text":"',
+        "",
+        '"}\n\n',
+    ]
 
     def render(first: int, events: Sequence[Event]) -> bytes:
         if len(events) > 1 and (texts := plain_texts(events)) is not None and needs_no_escape("".join(texts)):
