@@ -126,6 +126,7 @@ class Terminal:
 
     async def __aenter__(self) -> "Terminal":
         self._keyboard, screen = pty.openpty()
+        self._name = os.ttyname(screen)
         termios.tcsetwinsize(screen, (24, 80))
         self._process = await asyncio.create_subprocess_exec(
             *self._command,
@@ -169,6 +170,21 @@ class Terminal:
         """Type once the prompt is there: what comes earlier is not read as a line is."""
         await self.shows("> ")
         self.type(keys)
+
+    @asynccontextmanager
+    async def stuck(self, key: str) -> AsyncGenerator[None]:
+        """A screen that shows nothing more: what answers to this key waits for it, until the block is left."""
+        screen = os.open(self._name, os.O_RDWR | os.O_NOCTTY)
+        try:
+            termios.tcflow(screen, termios.TCOOFF)
+            self.type(key)
+            async with asyncio.timeout(PATIENCE):
+                while any(fcntl.ioctl(screen, termios.FIONREAD, bytes(4))):  # noqa: ASYNC110 - in another process
+                    await asyncio.sleep(0.01)
+            yield
+        finally:
+            termios.tcflow(screen, termios.TCOON)
+            os.close(screen)
 
     async def shows(self, text: str) -> None:
         """Wait until this is on the screen, after what was last waited for."""
@@ -449,7 +465,7 @@ async def test_ctrl_c_in_chat_stops_the_answer_and_then_only_the_line(shell, api
         await terminal.shows("What was said is kept.")
         await up.requests[-1].wait_closed()
         await terminal.says("half a li")
-        await terminal.shows("half a li")  # a signal on the way into readline's wait is noticed at the next key
+        await terminal.shows("half a li")
         terminal.type("\x03")
         await terminal.shows("Ctrl-D leaves.")
         await terminal.says("/model scripted/echo\r")
@@ -470,6 +486,18 @@ async def test_ctrl_c_in_chat_stops_the_answer_and_then_only_the_line(shell, api
         await terminal.says("\x1b[A")  # the arrow up
         await terminal.shows("still here")
         terminal.type("\r")
+        await terminal.shows("\r\nstill here\r\n")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="how a terminal is held up is its system's own")
+async def test_ctrl_c_is_noticed_also_while_a_key_is_being_shown(shell):
+    """A signal that comes on the way into readline's wait does not end that wait: somebody has to."""
+    async with Terminal(shell, "chat", "-m", "scripted/echo") as terminal:
+        await terminal.shows("> ")
+        async with terminal.stuck("h"):
+            terminal.type("\x03")
+        await terminal.shows("Ctrl-D leaves.")
+        await terminal.says("still here\r")
         await terminal.shows("\r\nstill here\r\n")
 
 

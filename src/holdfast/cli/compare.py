@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 from typing import Any
 
@@ -19,6 +18,7 @@ from rich.text import Text
 from . import show
 from .client import Api, CallFailed, Object, connect
 from .commands import settings_options, telling
+from .ctrl_c import CtrlC
 from .prompt_set import check_files, compare_set
 from .talk import EXIT, interruptible, well_formed
 
@@ -166,14 +166,12 @@ def _asked_choice(labels: dict[str, int]) -> int | str | None:
 
     The loop stands still meanwhile, since Ctrl-C has to reach the reading itself.
     """
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        return _read_choice(labels)
-    except (EOFError, KeyboardInterrupt):
-        show.err.print()
-        return None
-    finally:
-        signal.signal(signal.SIGINT, handler)
+    with CtrlC() as ctrl_c:
+        try:
+            return ctrl_c.during(lambda: _read_choice(labels))
+        except (EOFError, KeyboardInterrupt):
+            show.err.print()
+            return None
 
 
 def _read_choice(labels: dict[str, int]) -> int | str | None:

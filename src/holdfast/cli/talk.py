@@ -21,6 +21,7 @@ from . import show
 from .attend import NOBODY, Attendant
 from .client import Api, CallFailed, Object, connect
 from .commands import settings_options, telling
+from .ctrl_c import CtrlC
 from .printer import Printer
 
 EXIT = {"completed": 0, "failed": 1, "interrupted": 1, "truncated": 3, "stopped": 4}
@@ -200,7 +201,7 @@ def _let_go_of_output() -> None:
 def chat(model: str | None, agent: str | None, **what: Any) -> None:
     """Talk to a model. Ctrl-C stops an answer and keeps what was said; /help lists the commands."""
     model = whom(model, agent)
-    with _Aside() as aside:
+    with CtrlC() as ctrl_c, _Aside(ctrl_c) as aside:
         aside.do(lambda asked: _begin(aside, asked, model=model, **what))
         talk = aside.talk
         while (said := talk.prompt.ask()) is not None and said != "/quit":
@@ -223,7 +224,7 @@ async def _begin(
     **where: Any,
 ) -> None:
     api = await aside.stack.enter_async_context(connect(**where))
-    aside.talk = _Talk(api, model, _Prompt(), Attendant(api, named(approve)))
+    aside.talk = _Talk(api, model, _Prompt(aside.ctrl_c), Attendant(api, named(approve)))
     await aside.talk.begin(session or (await _latest(api) if goes_on else None), system, asked)
 
 
@@ -243,23 +244,21 @@ class _Aside:
 
     talk: _Talk
 
-    def __init__(self) -> None:
+    def __init__(self, ctrl_c: CtrlC) -> None:
+        self.ctrl_c = ctrl_c
         self.stack = contextlib.AsyncExitStack()
         self._work: asyncio.Queue[Callable[[], Awaitable[None]] | None] = asyncio.Queue()
         self._began = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="holdfast-chat", daemon=True)
 
     def __enter__(self) -> _Aside:
-        self._before = signal.signal(signal.SIGINT, signal.default_int_handler)
         self._thread.start()
         self._began.wait()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is under way has to be saved
         self._loop.call_soon_threadsafe(self._work.put_nowait, None)
-        self._thread.join()
-        signal.signal(signal.SIGINT, self._before)
+        self._thread.join()  # no Ctrl-C ends this wait: what is under way has to be saved
 
     def do(self, work: Callable[[asyncio.Event], Awaitable[None]]) -> None:
         """Wait for some work. The first Ctrl-C asks it to stop, the second gives it up."""
@@ -274,14 +273,14 @@ class _Aside:
 
         self._loop.call_soon_threadsafe(self._work.put_nowait, doing)
         try:
-            done.result()
+            self.ctrl_c.during(done.result)
         except KeyboardInterrupt:
             self._loop.call_soon_threadsafe(asked.set)
             self._wait_no_longer_than_wanted(done)
 
     def _wait_no_longer_than_wanted(self, done: concurrent.futures.Future[None]) -> None:
         try:
-            done.result()
+            self.ctrl_c.during(done.result)
         except KeyboardInterrupt:
             self._loop.call_soon_threadsafe(self._task.cancel)
             raise
@@ -297,7 +296,8 @@ class _Aside:
 class _Prompt:
     """Where a person types. The arrow keys bring back what was said in this session."""
 
-    def __init__(self) -> None:
+    def __init__(self, ctrl_c: CtrlC) -> None:
+        self._ctrl_c = ctrl_c
         self._is_person = sys.stdin is not None and sys.stdin.isatty()
         self._readline: Any = None
         # In a file its import alone leaves escape codes; without it a terminal cuts lines at 4096 bytes.
@@ -317,7 +317,7 @@ class _Prompt:
         Ctrl-C reaches the reading itself: it is the main thread that reads.
         """
         try:
-            return well_formed(input(self._text())).strip()
+            return well_formed(self._ctrl_c.during(lambda: input(self._text()))).strip()
         except EOFError:
             self._end_line()
             return None
