@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import math
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -22,10 +23,12 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from .errors import HoldfastError, ResumeGap
-from .events import Event, Notice, Settled, Text, Words
+from .events import ErrorInfo, Event, Notice, Settled, Text, Words
 from .log import Log
 from .run import Run, StoredLog
 from .wire import native, sse
+
+logger = logging.getLogger("holdfast")
 
 Header = tuple[bytes, bytes]
 Watch = Callable[[Callable[[], None]], Callable[[], object]]
@@ -273,6 +276,9 @@ class EventStream(Response):
     server's end all set. What a live log has to say while it waits is sent from within the call that brought it, where
     the server is our own and the client reads: then no task wakes for a token. A client that does not read for
     `send_timeout` seconds is cut off; it can resume.
+
+    What goes wrong once the answer has begun can be no status any more: it ends in the frame that `broken` returns, in
+    the words of the wire, or else it is cut off. So nobody takes it for whole.
     """
 
     def __init__(
@@ -283,6 +289,7 @@ class EventStream(Response):
         headers: Iterable[Header] = (),
         opening: bytes = b"",
         farewell: bytes = b"",
+        broken: Callable[[ErrorInfo], bytes] | None = None,
         on_leave: Callable[[], Awaitable[None]] | None = None,
         hold: Callable[[Client], Awaitable[Response | None]] | None = None,
         heartbeat: float = 10.0,
@@ -296,6 +303,7 @@ class EventStream(Response):
         self._sent_headers = [*sse.HEADERS, *headers]
         self._opening = opening
         self._farewell = farewell
+        self._broken = broken
         self._on_leave = on_leave
         self._hold = hold
         self._heartbeat = heartbeat
@@ -334,10 +342,16 @@ class EventStream(Response):
             connection: Connection | None = scope.get(CONNECTION)
             if connection is None or not connection.begin(send, self._sent_headers):
                 await send({"type": "http.response.start", "status": 200, "headers": self._sent_headers})
-            await self._say(send, self._opening)
-            is_done = await self._copy(client, send, connection)
+            try:
+                await self._say(send, self._opening)
+                is_done = await self._copy(client, send, connection)
+            except OSError:  # so another server tells that the client has left
+                raise
+            except Exception as error:  # noqa: BLE001 - a second answer cannot be begun: nobody else could tell of it
+                await self._break_off(client, send, connection, error)
+                return False
             if is_done:
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                await _end(send)
             return is_done
         finally:
             unwatch()
@@ -364,6 +378,19 @@ class EventStream(Response):
                 if self._is_quiet() and not client.has_left:
                     await self._say(send, self._sign_of_life)
         return False
+
+    async def _break_off(self, client: Client, send: Send, connection: Connection | None, error: Exception) -> None:
+        """Say what went wrong, or cut the connection. Another server than ours cuts off what was not ended."""
+        known = isinstance(error, HoldfastError)
+        logger.error("a stream was broken off: %s", error, exc_info=None if known else error)
+        if self._broken is not None:
+            await self._say(send, self._broken(info_of(error)))
+            await _end(send)
+        elif connection is not None and not client.has_left:
+            connection.abort()
+            while not client.has_left:
+                self._wake.clear()
+                await self._wake.wait()
 
     def _grew(self) -> None:
         """Send what there is while the task waits; what that cannot be done with wakes it."""
@@ -411,6 +438,17 @@ class EventStream(Response):
         else:
             pause = min(pause, self._quiet_at() - loop.time())
         self._timer = loop.call_later(pause, self._beat, scope)
+
+
+async def _end(send: Send) -> None:
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def info_of(error: Exception) -> ErrorInfo:
+    """Return what a client is told of an error. Of a bug of ours the log has the details, and an answer has none."""
+    if isinstance(error, HoldfastError):
+        return error.info()
+    return ErrorInfo("internal_error", "Something went wrong in the server. Its log has the details.")
 
 
 async def finish(work: Awaitable[None]) -> None:

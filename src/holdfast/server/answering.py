@@ -17,6 +17,7 @@ from ..asgi import Client, EventStream, Header, RunFrames, finish
 from ..errors import BadRequest, ResumeGap
 from ..events import (
     AnySettlement,
+    ErrorInfo,
     Event,
     Failed,
     Interrupted,
@@ -48,6 +49,10 @@ class Rendering(Protocol):
         """Return the frames of the next events, one by one."""
         ...
 
+    def broken(self, info: ErrorInfo) -> bytes:
+        """Return the frame that says that the stream, not its run, ends here, and why."""
+        ...
+
 
 def stream(
     parts: Parts,
@@ -73,6 +78,7 @@ def stream(
         _frames_of(run, rendering, skip),
         parts.closing,
         headers=_encoded(answer_headers(run) if headers is None else headers),
+        broken=rendering.broken,
         on_leave=run.leave if attached else on_leave,
         hold=_Hold(run, refuse) if refuse is not None and not skip else None,
         heartbeat=parts.settings.heartbeat,

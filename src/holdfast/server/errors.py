@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
-from ..asgi import CONNECTION, Connection
+from ..asgi import CONNECTION, Connection, info_of
 from ..errors import HoldfastError, ResumeGap, SessionBusy
 from ..events import ErrorInfo
 from ..ids import new_id
@@ -94,5 +94,5 @@ def _methods_of(request: Request) -> str:
 async def on_any_error(request: Request, error: Exception) -> Response:
     """Answer for a bug of ours: the log has the details, the answer has none."""
     logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    info = ErrorInfo("internal_error", "Something went wrong in the server. Its log has the details.")
+    info = info_of(error)
     return answer(info, extra=in_words_of(request.url.path, info))

@@ -17,6 +17,7 @@ from ..events import (
     ApprovalDecided,
     ApprovalRequested,
     Completed,
+    ErrorInfo,
     Event,
     Failed,
     Interrupted,
@@ -99,6 +100,10 @@ class AgUiEvents:
             else:
                 out.extend(sse.data(_encode(payload)) for payload in self._payloads(event))
         return out
+
+    def broken(self, info: ErrorInfo) -> bytes:
+        """Return the frame that says that the stream, not its run, ends here, and why."""
+        return sse.data(_encode({"type": "RUN_ERROR", "message": info.message, "code": info.code}))
 
     def _payloads(self, event: Event) -> Iterator[dict[str, Any]]:
         if isinstance(event, RunStarted):

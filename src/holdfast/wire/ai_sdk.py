@@ -12,6 +12,7 @@ from ..events import (
     ApprovalDecided,
     ApprovalRequested,
     Completed,
+    ErrorInfo,
     Event,
     Failed,
     Interrupted,
@@ -93,6 +94,10 @@ class Parts:
                 if isinstance(event, Settled):
                     out.append(openai_chat.DONE)
         return out
+
+    def broken(self, info: ErrorInfo) -> bytes:
+        """Return the frame that says that the stream, not its run, ends here, and why."""
+        return _frame({"type": "error", "errorText": info.message})
 
     def _parts(self, event: Event) -> list[Part]:
         if getattr(event, "choice", 0) != 0:

@@ -235,6 +235,10 @@ class MessageEvents:
                 out.extend(_frame(payload) for payload in self._payloads(event))
         return out
 
+    def broken(self, info: ErrorInfo) -> bytes:
+        """Return the frame that says that the stream, not its run, ends here, and why."""
+        return _frame(error(info))
+
     def _payloads(self, event: Event) -> Iterator[dict[str, Any]]:
         if isinstance(event, RunStarted):
             started = {**_head(self._run, self._model), "content": [], "stop_reason": None, "stop_sequence": None}

@@ -11,6 +11,7 @@ import msgspec
 from ..events import (
     AnySettlement,
     Completed,
+    ErrorInfo,
     Event,
     Failed,
     Interrupted,
@@ -134,6 +135,10 @@ class Chunks:
             else:
                 out.extend(self._other(event))
         return out
+
+    def broken(self, info: ErrorInfo) -> bytes:
+        """Return the frame that says that the stream, not its run, ends here, and why."""
+        return sse.data(_encode({"error": native.error(info)}))
 
     def _other(self, event: Event) -> list[bytes]:
         if isinstance(event, RunStarted):

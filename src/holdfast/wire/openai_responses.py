@@ -10,6 +10,7 @@ import msgspec
 from ..events import (
     AnySettlement,
     Completed,
+    ErrorInfo,
     Event,
     Failed,
     Interrupted,
@@ -408,6 +409,10 @@ class Frames:
         """Yield the last frames as they are made: most of them repeat all of the text, which may be long."""
         yield from self._begun()
         yield from self._say(self._ending(event.settlement))
+
+    def broken(self, info: ErrorInfo) -> bytes:
+        """Return the frame that says that the stream, not its run, ends here, and why."""
+        return b"".join(self._say([("error", {"code": info.code, "message": info.message, "param": info.param})]))
 
     def _begun(self) -> Iterator[bytes]:
         if not self._has_begun:
