@@ -53,6 +53,7 @@ REQUIREMENTS: dict[str, str] = {
     "sub.status": "The status has the text so far while running, outcome and usage after.",
     "sub.timeline": "When each event came can be asked for, while the run goes on and after.",
     "sub.figures": "A message tells what its answer took: time to the first word, pace, tokens, cost.",
+    "sub.attached-waits": "An attached run that is kept nowhere waits for a client who reads slowly: it loses no word.",
     "sub.broken-off": "A stream that cannot go on says so on its wire, or is cut off: it never seems to end well.",
     "sub.slow-reader-bounded": (
         "A reader that never reads costs bounded memory, never slows the run, and can resume to the end."

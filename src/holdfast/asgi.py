@@ -87,7 +87,10 @@ class Frames(Protocol):
 
 
 class RunFrames:
-    """A cursor on a run's log, rendered by a wire. Where the wire can, it renders a long ending in `pieces`."""
+    """A cursor on a run's log, rendered by a wire. Where the wire can, it renders a long ending in `pieces`.
+
+    A run that is `attached` to it and kept nowhere waits for it, from now on: nobody else is slowed down by that.
+    """
 
     def __init__(
         self,
@@ -95,19 +98,35 @@ class RunFrames:
         render: Callable[[int, Sequence[Event]], bytes],
         after: int = 0,
         pieces: Callable[[int, Settled], Iterator[bytes]] | None = None,
+        *,
+        attached: bool = False,
     ) -> None:
         self._log = log
         self._render = render
         self._after = after
         self._pieces = pieces
+        self._waits = log if attached and isinstance(log, Log) else None
+        self._release = self._waits.wait_for(lambda: self._after) if self._waits is not None else None
         self._rest: Iterator[bytes] = iter(())
         self.is_over = False
         self.is_behind = False
         """There is more to say than could be said at once, or it has ended."""
-        self.watch = log.watch
+
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` whenever there is more to read, until the returned function is called."""
+        unwatch = self._log.watch(wake)
+
+        def leave() -> None:
+            unwatch()
+            if self._release is not None:
+                self._release()
+
+        return leave
 
     async def next(self) -> bytes:
         """Return the next events' frames, or the next piece of a long one."""
+        if self._waits is not None:
+            self._waits.make_room()
         if piece := next(self._rest, b""):
             return piece
         while events := as_many_as_fit(await self._log.batch(self._after)):
@@ -475,13 +494,14 @@ def events(
     after, opening = _cursor(run, request)
     if after < run.log.oldest - 1:
         raise ResumeGap(run.log.oldest)
+    is_held = run.take_hold()
     return EventStream(
-        RunFrames(run.log, _shared_frames(run), after, partial(native.settled_pieces, run.id)),
+        RunFrames(run.log, _shared_frames(run), after, partial(native.settled_pieces, run.id), attached=is_held),
         closing,
         headers=[(b"x-run-id", run.id.encode())],
         opening=opening,
         farewell=sse.farewell(1000),
-        on_leave=run.leave if run.take_hold() else None,
+        on_leave=run.leave if is_held else None,
         heartbeat=heartbeat,
         send_timeout=send_timeout,
     )

@@ -340,7 +340,7 @@ class Engine:
                 run._touched = loop.time()
                 self._take_in(run, yielded)
                 if self._is_far_behind(run):
-                    await self._saved(run)
+                    await self._caught_up(run)
             if run._cause is None:
                 run._finish.setdefault(0, Finish("stop"))
         except (asyncio.CancelledError, GeneratorExit):
@@ -351,7 +351,7 @@ class Engine:
             await _close(source, run.id)
 
     async def _drink(self, run: Run, flow: Flow) -> None:
-        """Take in what flows, and let it wait where the store is far behind."""
+        """Take in what flows, and let it wait where the store or its reader is far behind."""
         loop = asyncio.get_running_loop()
 
         def take(yielded: Sequence[Yielded]) -> bool:
@@ -362,12 +362,12 @@ class Engine:
                 self._append(run, yielded)  # type: ignore[arg-type]
             else:
                 run._log.say_words(yielded, self._clock())  # type: ignore[arg-type]
-            return not (run.kept and self._is_far_behind(run))
+            return not (self._is_far_behind(run) if run.kept else run._log.is_full)
 
         while not flow.is_over:
             await flow.pour(take)
             if self._is_far_behind(run):
-                await self._saved(run)
+                await self._caught_up(run)
 
     def _take_in(self, run: Run, yielded: Yielded | Sequence[Yielded]) -> None:
         """Log what a source yielded, all of it or nothing; how it ended is remembered for the judgement."""
@@ -394,7 +394,7 @@ class Engine:
             self._committer = asyncio.create_task(self._commit())
 
     def _is_far_behind(self, run: Run) -> bool:
-        return run._log.appended - run._log.seq > self.limits.unsaved
+        return run._log.is_full or run._log.appended - run._log.seq > self.limits.unsaved
 
     # the committer
 
@@ -453,14 +453,11 @@ class Engine:
 
     async def _saved(self, run: Run) -> None:
         """Wait until everything appended has been saved and shown, or the run belongs to someone else."""
-        grew = asyncio.Event()
-        unwatch = run._log.watch(grew.set)
-        try:
-            while run._log.seq < run._log.appended:
-                grew.clear()
-                await grew.wait()
-        finally:
-            unwatch()
+        await _until(run._log, lambda: run._log.seq >= run._log.appended)
+
+    async def _caught_up(self, run: Run) -> None:
+        """Wait for the store, or for the client that an attached run lives by: nothing is lost that it has not seen."""
+        await _until(run._log, lambda: run._log.has_room() and run._log.seq >= run._log.appended)
 
     # stopping
 
@@ -546,7 +543,7 @@ class Engine:
 
     def _check_time(self, run: Run, now: float) -> None:
         if self._is_far_behind(run):
-            run._touched = now  # it is our store that keeps the source waiting
+            run._touched = now  # it is our store, or its reader, that keeps the source waiting
         if run.deadline is not None and now >= run._started + run.deadline:
             self._end(run, DeadlineExceeded(run.deadline))
         elif run.idle is not None and now >= run._touched + run.idle:
@@ -923,6 +920,18 @@ def _due(run: Run) -> float:
         return math.inf
     idle = math.inf if run.idle is None else run._touched + run.idle
     return idle if run.deadline is None else min(idle, run._started + run.deadline)
+
+
+async def _until(log: Log, is_so: Callable[[], bool]) -> None:
+    """Wait until something is so of a log."""
+    grew = asyncio.Event()
+    unwatch = log.watch(grew.set)
+    try:
+        while not is_so():
+            grew.clear()
+            await grew.wait()
+    finally:
+        unwatch()
 
 
 async def _close(source: Source | None, run_id: str) -> None:

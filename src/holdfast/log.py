@@ -34,11 +34,15 @@ class Log:
 
     An event is *appended* when the source yields it and *published* when the store has it; readers see only
     what is published. A run that nobody asked to keep publishes at once.
+
+    Beyond its `limit` a log forgets its oldest events. Where one reader is waited for, it keeps all that this one has
+    not seen, and is full when that is more than the limit: then the source has to wait.
     """
 
     __slots__ = (
         "_folded",
         "_heard",
+        "_place",
         "_reasoning",
         "_tape",
         "_text",
@@ -46,6 +50,7 @@ class Log:
         "_watchers",
         "answered_by",
         "closed",
+        "is_full",
         "limit",
         "run_id",
         "sealed",
@@ -61,6 +66,8 @@ class Log:
         self.seq = 0
         """The last published seq: what a reader can see."""
         self.closed = False
+        self.is_full = False
+        """The reader that is waited for is further behind than the log may be long."""
         self.usage: Usage | None = None
         self.answered_by: str | None = None
         """The model that answers, where it is not the one that was asked."""
@@ -74,6 +81,7 @@ class Log:
         self._reasoning: list[str] = []
         self._heard: list[Event | Words] = []  # of which the texts are still to be put together
         self._folded = 0
+        self._place: Callable[[], int] | None = None
         self._watchers: dict[Callable[[], None], None] = {}
 
     # writing
@@ -136,9 +144,16 @@ class Log:
         if upto - self._folded >= _FOLDED:
             self._fold()
         if self.limit is not None and upto - self._tape.start > self.limit:
-            self._tape.forget(upto - self._tape.start - self.limit // 2)  # one by one would move the rest each time
+            self._trim(self.limit)
         for wake in tuple(self._watchers):
             wake()
+
+    def _trim(self, limit: int) -> None:
+        """Forget the older half (one by one would move the rest each time), or what there is of it to forget."""
+        oldest = self.seq - limit // 2
+        seen = oldest if self._place is None else self._place()
+        self.is_full = self.seq - seen > limit
+        self._tape.forget(max(0, min(oldest, seen) - self._tape.start))
 
     def seal(self) -> None:
         """Refuse all further events of the source: only the settlement may still come."""
@@ -248,6 +263,27 @@ class Log:
         """Call `wake` whenever there is more to read, until the returned function is called."""
         self._watchers[wake] = None
         return lambda: self._watchers.pop(wake, None)
+
+    def wait_for(self, place: Callable[[], int]) -> Callable[[], None]:
+        """Forget nothing after the seq that `place` returns, until the returned function is called."""
+        self._place = place
+
+        def release() -> None:
+            self._place = None  # a source that waits is not woken: its run ends with its client
+
+        return release
+
+    def has_room(self) -> bool:
+        """Say whether the source may go on: the reader that is waited for may have come on."""
+        if self.is_full and self.limit is not None:
+            self._trim(self.limit)
+        return not self.is_full
+
+    def make_room(self) -> None:
+        """Tell the source to go on, where the reader that is waited for has read enough."""
+        if self.is_full and self.has_room():
+            for wake in tuple(self._watchers):
+                wake()
 
     async def batch(self, after: int) -> Sequence[Event]:
         """Return what can be read now after `after`; empty where a reader has to wait or has seen the end."""

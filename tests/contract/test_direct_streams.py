@@ -1,17 +1,22 @@
 """Streams on our own server, which sends what a log says from within the call that brought it."""
 
 import asyncio
+import json
 
+import msgspec
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
 from holdfast import Engine
 from holdfast.asgi import EventStream, RunFrames, events
+from holdfast.server.app import create_app
 from holdfast.server.serving import Protocol
+from holdfast.server.settings import ProviderSettings, Settings
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
-from tests.support.served import Served
+from tests.support.served import NO_HOME, Served
+from tests.support.upstream import Delta, Done, Finish, Headers, Role, Upstream
 
 
 class Gated:
@@ -89,3 +94,28 @@ async def test_a_stream_that_cannot_be_rendered_hurts_nobody_else(engine):
         settled = await run.settled()
 
     assert "one two three" == settled.text
+
+
+@requirement("sub.attached-waits")
+async def test_a_chat_whose_client_reads_slowly_loses_no_word():
+    """Its upstream is not read on meanwhile: the log, which is kept nowhere else, would have forgotten most of it."""
+    words = [f"{number} " + "x" * 1000 for number in range(10_000)]
+    async with Upstream([Headers(), Role(), *map(Delta, words), Finish(), Done()]) as up:
+        described = ProviderSettings("up", base_url=up.base_url, models=("m",))
+        app = create_app(Settings(providers=(described,)), MemoryStore(), NO_HOME)
+        engine = app.state.parts.engine
+        engine.limits = msgspec.structs.replace(engine.limits, log=500)
+        async with Served(app, http=Protocol) as served, served.client(timeout=30) as client:
+            body = {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
+            response = await client.send("POST", "/v1/chat/completions", json=body, receive_buffer=2048)
+            frames = [await response.next_event()]
+            (run,) = engine.live()
+            async with asyncio.timeout(30):
+                while not run.log.is_full:  # noqa: ASYNC110 - the buffers of two kernels lie between
+                    await asyncio.sleep(0.01)
+            frames += await response.all_events()
+
+    chunks = [json.loads(frame.data) for frame in frames if frame.data != "[DONE]"]
+    said = [choice["delta"].get("content") for chunk in chunks for choice in chunk["choices"]]
+    assert words == [word for word in said if word]
+    assert "stop" == chunks[-1]["choices"][0]["finish_reason"]

@@ -75,7 +75,7 @@ def stream(
     if run.log.oldest > 1:
         raise ResumeGap(run.log.oldest)
     return EventStream(
-        _frames_of(run, rendering, skip),
+        _frames_of(run, rendering, skip, attached=attached),
         parts.closing,
         headers=_encoded(answer_headers(run) if headers is None else headers),
         broken=rendering.broken,
@@ -87,13 +87,16 @@ def stream(
     )
 
 
-def _frames_of(run: Run, rendering: Rendering, skip: int) -> RunFrames:
+def _frames_of(run: Run, rendering: Rendering, skip: int, *, attached: bool) -> RunFrames:
     """Return all frames, or those after the first: the wire that most clients speak has a shorter way."""
     if isinstance(rendering, openai_chat.Chunks) and not skip:
-        return RunFrames(run.log, rendering.render)
+        return RunFrames(run.log, rendering.render, attached=attached)
     skipping = Skipping(rendering, skip)
     return RunFrames(
-        run.log, skipping.render, pieces=skipping.ending if isinstance(rendering, openai_responses.Frames) else None
+        run.log,
+        skipping.render,
+        pieces=skipping.ending if isinstance(rendering, openai_responses.Frames) else None,
+        attached=attached,
     )
 
 

@@ -1,0 +1,141 @@
+"""Clients that read more slowly than their run speaks, in virtual time: no load makes these tests slower or other."""
+
+import asyncio
+import contextlib
+from random import Random
+
+import pytest
+from starlette.requests import Request
+
+from holdfast import Completed, Engine, Limits, Stopped, Text
+from holdfast.asgi import EventStream, events
+from tests.requirements import requirement
+from tests.simulation.loop import SeededLoop
+from tests.support.http import FrameParser
+
+WORDS = 2000
+LOG = 100
+LIMITS = Limits(log=LOG, idle=2.0, deadline=None)
+
+
+class Speaker:
+    """A source that always has another word, and knows how many it has said."""
+
+    def __init__(self):
+        self.said = 0
+
+    async def one_by_one(self):
+        while self.said < WORDS:
+            self.said += 1
+            yield "w"
+
+    async def in_a_flow(self):
+        self.is_over, self.has_said = False, True
+        yield self
+
+    async def pour(self, take):
+        while self.said < WORDS:
+            self.said += 1
+            if not take([Text("w")]):
+                return
+        self.is_over = True
+
+
+class SlowClient:
+    """Reads a run's events, and takes some seconds for each piece that it is sent."""
+
+    def __init__(self, run, seconds):
+        self._seconds = seconds
+        self._parser = FrameParser()
+        self.left = asyncio.Event()
+        self.frames = []
+        self.ahead = 0
+        """How many events the source was ahead of it, at the most."""
+        request = Request({"type": "http", "query_string": b"", "headers": []})
+        self.stream: EventStream = events(run, request, send_timeout=60.0)
+
+    async def read(self, speaker=None):
+        async def send(message):
+            self.frames += [frame for frame in self._parser.feed(message.get("body", b"")) if frame.kind == "event"]
+            with contextlib.suppress(TimeoutError):  # a server does not wait for one who has left
+                await asyncio.wait_for(self.left.wait(), self._seconds)
+            self.ahead = max(self.ahead, speaker.said - len(self.frames) if speaker else 0)
+
+        await self.stream({"type": "http"}, self._receive, send)
+
+    async def _receive(self):
+        await self.left.wait()
+        return {"type": "http.disconnect"}
+
+
+def in_virtual_time(world):
+    loop = SeededLoop(Random(0), disorder=0.0)
+    loop.run(world())
+    return loop.time()
+
+
+@requirement("sub.attached-waits")
+@pytest.mark.parametrize("how", ["one_by_one", "in_a_flow"])
+def test_an_attached_run_that_is_kept_nowhere_waits_for_its_client(how):
+    """What the log forgot would be gone for the only one who wants it; and slow is not silent."""
+
+    async def world():
+        async with Engine(limits=LIMITS) as engine:
+            speaker = Speaker()
+            run = await engine.start(getattr(speaker, how)(), lifetime="attached")
+            client = SlowClient(run, seconds=5.0)
+            await client.read(speaker)
+
+            assert isinstance(await run.settled(), Completed)
+            assert [str(seq) for seq in range(1, WORDS + 3)] == [frame.id for frame in client.frames]
+            assert client.ahead <= LOG + 1
+
+    assert in_virtual_time(world) > 5.0 * WORDS / (2 * LOG)
+
+
+@requirement("sub.attached-waits", "gone.detached")
+def test_a_detached_run_waits_for_nobody():
+    """It outlives its readers: one who falls too far behind is cut off, and is never told that this was the end."""
+
+    async def world():
+        async with Engine(limits=LIMITS) as engine:
+            speaker = Speaker()
+            run = await engine.start(speaker.one_by_one())
+            client = SlowClient(run, seconds=5.0)
+            reading = asyncio.create_task(client.read())
+
+            assert "w" * WORDS == (await run.settled()).text
+            assert 1.0 > asyncio.get_running_loop().time()
+            await reading
+            assert "run.settled" not in [frame.event for frame in client.frames]
+
+    in_virtual_time(world)
+
+
+@requirement("sub.attached-waits", "stop.prompt", "gone.attached")
+@pytest.mark.parametrize("by", ["user", "disconnect"])
+def test_a_run_that_waits_for_its_client_is_stopped_at_once(by):
+    """Whoever says stop, or leaves, does not read on first."""
+
+    async def world():
+        async with Engine(limits=LIMITS) as engine:
+            speaker = Speaker()
+            run = await engine.start(speaker.in_a_flow(), lifetime="attached")
+            client = SlowClient(run, seconds=50.0)
+            reading = asyncio.create_task(client.read())
+            await asyncio.sleep(10.0)  # of the loop's own time: five times the idle limit
+            assert "running" == run.status
+            stopped_at = asyncio.get_running_loop().time()
+            if by == "user":
+                await run.stop()
+            else:
+                client.left.set()
+                await run.settled()
+
+            assert isinstance(run.settlement, Stopped)
+            assert (by, "w" * speaker.said) == (run.settlement.by, run.settlement.text)
+            assert speaker.said <= LOG + 1
+            assert 1.0 > asyncio.get_running_loop().time() - stopped_at
+            await reading
+
+    in_virtual_time(world)
