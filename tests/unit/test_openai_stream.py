@@ -678,6 +678,25 @@ def test_an_event_that_is_too_large_is_a_failure():
     assert "up sent an event of more than 1000 bytes." == str(error)
 
 
+@pytest.mark.parametrize("cuts", [(), (900,), (300, 600, 900, 1200)])
+def test_a_word_that_is_too_large_is_a_failure_among_others_like_it_too(cuts):
+    """What looks like the chunks before it is read by a shorter way, which has the same limit."""
+    alike = [frame(text(f"{number}")) for number in range(5)]
+    large = frame(text("x" * 2000))
+    pieces = [large[start:stop] for start, stop in pairwise((0, *cuts, len(large)))]
+    events, error = decode(*alike, *pieces, max_event=1000)
+
+    assert "01234" == said(events)
+    assert "up sent an event of more than 1000 bytes." == str(error)
+
+
+def test_many_words_in_one_read_are_no_large_event():
+    """The limit is one event's, however many of them come together."""
+    events, error = decode(frame(text("a")), frame(text("b")), frame(text("x" * 50)) * 100 + DONE, max_event=1000)
+
+    assert ("ab" + "x" * 5000, None) == (said(events), error)
+
+
 @pytest.mark.parametrize("body", [b'{"choices": [' + b" " * 3000, b" " * 3000])
 def test_a_body_that_is_too_large_is_a_failure(body):
     """So would an endless object, and endless nothing."""

@@ -212,6 +212,8 @@ class AnswerDecoder:
             if tail is None:
                 return (), data
             data = tail + data
+        if len(data) > self._max_event:
+            return (), data  # one of them may be too large
         texts, end = plain.texts(data)
         size = sum(map(len, texts))
         if not end or size > self._room:
