@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
 
 from .errors import ResumeGap, RunSettled
 from .events import (
@@ -24,6 +27,7 @@ from .tape import Tape
 
 _SLICE = 512  # events handed to a reader at once, so that a long replay never holds the loop
 _FOLDED = 1024  # events whose texts are put together at once
+_OF_AN_ITEM = 64  # as many characters take the memory of one item of a list or an object
 
 
 class Log:
@@ -44,6 +48,7 @@ class Log:
         "_heard",
         "_place",
         "_reasoning",
+        "_size",
         "_tape",
         "_text",
         "_times",
@@ -81,6 +86,7 @@ class Log:
         self._reasoning: list[str] = []
         self._heard: list[Event | Words] = []  # of which the texts are still to be put together
         self._folded = 0
+        self._size = 0
         self._place: Callable[[], int] | None = None
         self._watchers: dict[Callable[[], None], None] = {}
 
@@ -197,16 +203,22 @@ class Log:
         texts: list[str] = []
         thoughts: list[str] = []
         for said in self._heard:
-            if type(said) is Words:
+            if isinstance(said, Words):
                 texts += said.texts
             elif type(said) is Text and not said.choice:
                 texts.append(said.text)
+                if said.logprobs is not None:
+                    self._size += characters(said.logprobs)
             elif type(said) is Reasoning and not said.choice:
                 thoughts.append(said.text)
+            else:
+                self._size += characters(msgspec.structs.astuple(said))
         if texts:
             self._text.append("".join(texts))
+            self._size += len(self._text[-1])
         if thoughts:
             self._reasoning.append("".join(thoughts))
+            self._size += len(self._reasoning[-1])
         self._heard.clear()
         self._tape.pack(self._folded)
         self._folded = self.seq
@@ -238,10 +250,10 @@ class Log:
 
     @property
     def size(self) -> int:
-        """The characters of the text and the reasoning so far."""
+        """The characters of all that was said so far: text and reasoning of every answer, calls, results."""
         if self._heard:
             self._fold()
-        return sum(map(len, self._text)) + sum(map(len, self._reasoning))
+        return self._size
 
     def times(self) -> list[tuple[int, float]]:
         """Return when events came: the last seq of those that came together, and their time."""
@@ -288,3 +300,16 @@ class Log:
     async def batch(self, after: int) -> Sequence[Event]:
         """Return what can be read now after `after`; empty where a reader has to wait or has seen the end."""
         return self.slice(after)
+
+
+def characters(value: Any) -> int:
+    """Return how many characters take the memory of a value: those of its texts, and some for each item."""
+    size, left = 0, [value]
+    while left:
+        item = left.pop()
+        if isinstance(item, str):
+            size += len(item)
+        elif isinstance(item, (dict, list, tuple)):
+            size += _OF_AN_ITEM * len(item)
+            left += item.values() if isinstance(item, dict) else item
+    return size

@@ -24,7 +24,7 @@ from .events import (
 )
 from .history import Figures
 from .judgement import StopIntent
-from .log import Log
+from .log import Log, characters
 from .store import RunRecord, Status, Store
 
 Interrupt = Callable[[str], Any]
@@ -298,7 +298,7 @@ class Run:
 
     def _weigh(self) -> int:
         """Return what an ended run costs in memory, as if all of it were events, and remember that."""
-        said = self._log.size + _characters(self.record.request)
+        said = self._log.size + characters(self.record.request)
         self._weight = self.seq + _OF_A_RUN + said // _OF_AN_EVENT
         return self._weight
 
@@ -315,17 +315,3 @@ class Run:
             self._timer = None
         if seconds is not None and then is not None:
             self._timer = asyncio.get_running_loop().call_later(seconds, then, self)
-
-
-def _characters(value: Any) -> int:
-    """Return the characters of all the texts in a request."""
-    characters, left = 0, [value]
-    while left:
-        item = left.pop()
-        if isinstance(item, str):
-            characters += len(item)
-        elif isinstance(item, dict):
-            left += item.values()
-        elif isinstance(item, (list, tuple)):
-            left += item
-    return characters

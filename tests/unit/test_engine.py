@@ -29,7 +29,7 @@ from holdfast import (
     Usage,
 )
 from holdfast.errors import AnswerLost, RunLimitReached, RunNotFound, ShuttingDown
-from holdfast.events import ErrorInfo, RunStarted, Snapshot, Thought, encode_events
+from holdfast.events import ErrorInfo, RunStarted, Snapshot, Thought, ToolDelta, ToolResult, encode_events
 from holdfast.ids import new_id
 from holdfast.store import RunRecord
 from holdfast.store.memory import MemoryStore
@@ -719,12 +719,26 @@ async def test_what_an_ended_run_was_asked_counts_too():
             await engine.open(before.id)
 
 
-async def test_what_an_ended_run_has_thought_counts_too():
-    """A model may think far more than it says."""
+@pytest.mark.parametrize(
+    "more",
+    [
+        Reasoning("x" * 200_000),
+        Text("x" * 200_000, choice=1),
+        Reasoning("x" * 200_000, choice=1),
+        ToolDelta(0, "call_1", "f", "x" * 200_000),
+        ToolCall("call_1", "f", "x" * 200_000),
+        ToolResult("call_1", "x" * 200_000),
+        ToolResult("call_1", "", content=({"type": "image", "data": "x" * 200_000},)),
+        Text("x", logprobs={"content": [{"token": "x", "logprob": -0.5, "bytes": [120]} for _ in range(1000)]}),
+    ],
+    ids=lambda said: f"{type(said).__name__}{getattr(said, 'choice', 0) or ''}",
+)
+async def test_what_an_ended_run_has_said_besides_its_text_counts_too(more):
+    """A model may think, call and answer a second time far more than it says, and every word of that is kept."""
     async with Engine(limits=Limits(recent=1000)) as engine:
         before = await engine.start(source("x"))
         await ended(before)
-        await ended(await engine.start(source(Reasoning("x" * 200_000), "y")))
+        await ended(await engine.start(source(more, "y")))
 
         with pytest.raises(RunNotFound):
             await engine.open(before.id)
