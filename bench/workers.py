@@ -1,7 +1,8 @@
-"""`python -m bench.workers`: would a second process make use of a second core, and what would one folder cost it?
+"""`python -m bench.workers`: what do two workers on one data folder make of two cores?
 
-One process on its data folder, beside two of them with a folder each: the most that two workers on one folder could
-reach. No process has a core of its own here, the load's neither, so that a second server takes what there really is.
+One process, beside two workers on one folder (`--workers 2`), and beside two processes with a port and a folder each:
+the most that the workers could reach. No process has a core of its own here, the load's neither, so that a second
+server takes what there really is.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 from bench import commits, machine, native, report
 from bench.__main__ import measure
-from bench.instruments import Upstream, run_client
+from bench.instruments import Http, Upstream, run_client
 from bench.measure import Figures, metered
 from bench.scenarios import LATENCY, Scenario, streams
 from bench.targets import Direct, Holdfast, Target
@@ -69,6 +70,25 @@ class One(Shared, Holdfast):
     """One process on one data folder."""
 
     name = "one process"
+
+
+class Crew(Shared, Holdfast):
+    """Two workers on one data folder: both clients go to the one port that they share."""
+
+    name = "two workers"
+
+    def command(self) -> list[str]:
+        return [*super().command(), "--workers", "2"]
+
+    def ready(self) -> bool:
+        """Whether both of them take requests by now."""
+        if not super().ready():
+            return False
+        http = Http(self.port)
+        try:
+            return bool(http.ask("GET", "/ready").get("workers") == 2)
+        finally:
+            http.close()
 
 
 class Two(Shared, Holdfast):
@@ -156,7 +176,7 @@ def main() -> None:
     upstream = Upstream()
     try:
         for name in asked.scenarios or WORKERS:
-            seen = measure(WORKERS[name], [Line, One, Two], upstream, asked.seconds, asked.rounds)
+            seen = measure(WORKERS[name], [Line, One, Crew, Two], upstream, asked.seconds, asked.rounds)
             results["scenarios"][name] = seen
         results["commits"] = commits.measure(asked.seconds)
         print(commit_table(results["commits"]))
@@ -199,6 +219,9 @@ ROWS: list[tuple[str, str, str]] = [
 ]
 
 
+RATIOS = {Crew.name: "workers to one", Two.name: "two to one"}
+"""What stands beside one process, and what its ratio to that is called."""
+
 COMMITS = (
     *("rows_per_second", "commits_per_second", "commit_p50_ms", "commit_p99_ms", "commit_max_ms"),
     *("stalled_over_50_ms", "refused", "cpu_us_per_row"),
@@ -208,23 +231,30 @@ COMMITS = (
 def table(results: dict[str, Any]) -> str:
     """One process beside two in Markdown, with what the second changes, and what went wrong."""
     medians = {name: measured["median"] for name, measured in results["scenarios"].items()}
-    rows = [[title, *_cells(medians.get(name, {}), figure)] for title, name, figure in ROWS]
+    known = {target for median in medians.values() for target in median}
+    others = [name for name in RATIOS if name in known or name == Two.name]
+    rows = [[title, *_cells(medians.get(name, {}), figure, others)] for title, name, figure in ROWS]
     doubts = [
         f"{target}, {name}: {doubt}.\n"
         for name, measured in results["scenarios"].items()
-        for target in (One.name, Two.name)
+        for target in (One.name, *others)
         for doubt in _doubts(target, measured)
     ]
-    return "\n".join([report.markdown(["", One.name, Two.name, "two to one"], rows), *doubts])
+    return "\n".join([report.markdown(["", One.name, *others, *(RATIOS[name] for name in others)], rows), *doubts])
 
 
-def _cells(median: dict[str, Figures], figure: str) -> list[str]:
-    one, two = (median.get(target, {}).get(figure) for target in (One.name, Two.name))
-    ratio = f"{two / one:.2f}x" if one and two and min(one, two) > 0 else "-"
-    return [report.number(figure, one), report.number(figure, two), ratio]
+def _cells(median: dict[str, Figures], figure: str, others: list[str]) -> list[str]:
+    one, *more = (median.get(target, {}).get(figure) for target in (One.name, *others))
+    return [report.number(figure, value) for value in (one, *more)] + [_ratio(one, value) for value in more]
+
+
+def _ratio(one: float | None, other: float | None) -> str:
+    return f"{other / one:.2f}x" if one and other and min(one, other) > 0 else "-"
 
 
 def _doubts(target: str, measured: dict[str, Any]) -> list[str]:
+    if target not in measured["failures"] and target not in measured["median"]:
+        return []  # measured before there was such a target
     if target in measured["failures"]:
         return [f"failed, {measured['failures'][target].splitlines()[0]}"]
     figures = measured["median"][target]

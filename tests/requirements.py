@@ -173,6 +173,18 @@ REQUIREMENTS: dict[str, str] = {
     "crash.sigterm": "On SIGTERM new starts get 503 with Retry-After; runs drain, or settle with their partial.",
     "crash.store-away": "With the store gone for 30 s runs go on, settle late, and settle once.",
     "crash.disk-full": "A full disk is a clear failure; nothing acknowledged is lost.",
+    "workers.any": (
+        "With several workers, what nobody keeps is carried by all of them; any run is seen, resumed and stopped, and "
+        "what is stored is there, through any of them."
+    ),
+    "workers.hand-over": (
+        "A connection goes to the process whose request it carries: each request is executed once and answered in its "
+        "order, whole, and a client that leaves meanwhile leaves nothing behind."
+    ),
+    "workers.limits": "Limits, settings and keys count over all workers.",
+    "workers.killed": (
+        "A killed worker takes only its own runs along and comes back; no server, killed or ended, leaves one behind."
+    ),
     "nodes.any": "Stop, status and resume work through any node.",
     "nodes.fence": "A paused owner that wakes cannot write.",
     "nodes.takeover": "A dead node's runs are taken over in under 20 s.",

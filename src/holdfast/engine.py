@@ -11,7 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any, Protocol, cast
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -80,6 +80,18 @@ class Places:
         return Places(left, self._give_back)
 
 
+class Tally(Protocol):
+    """Counts runs over several processes that have the same limits."""
+
+    def count(self, owner: str, change: int) -> None:
+        """Say that so many runs more go on here."""
+        ...
+
+    def elsewhere(self, owner: str) -> tuple[int, int]:
+        """Return how many go on in other processes, and how many of them are this owner's."""
+        ...
+
+
 class Engine:
     """Starts runs and sees them settled.
 
@@ -113,6 +125,8 @@ class Engine:
         self._new_id = new_id
         self._runs: dict[str, Run] = {}
         self._places: dict[str, int] = {}
+        self.tally: Tally | None = None
+        """Counts the runs of other processes that have the same limits."""
         self._taken = 0
         self._timer: asyncio.TimerHandle | None = None
         self._looks_at = math.inf
@@ -306,16 +320,22 @@ class Engine:
     def _require_room(self, owner: str, runs: int = 1) -> None:
         if self.closing:
             raise ShuttingDown
-        if self._taken + runs > self.limits.runs:
+        elsewhere, of_owner = self.tally.elsewhere(owner) if self.tally is not None else (0, 0)
+        if self._taken + elsewhere + runs > self.limits.runs:
             raise RunLimitReached(self.limits.runs)
-        if self.limits.runs_per_owner is not None and self._places.get(owner, 0) + runs > self.limits.runs_per_owner:
+        of_owner += self._places.get(owner, 0)
+        if self.limits.runs_per_owner is not None and of_owner + runs > self.limits.runs_per_owner:
             raise RunLimitReached(self.limits.runs_per_owner)
 
     def _take_places(self, owner: str, runs: int = 1) -> None:
+        if self.tally is not None:
+            self.tally.count(owner, runs)
         self._taken += runs
         self._places[owner] = self._places.get(owner, 0) + runs
 
     def _give_place_back(self, owner: str) -> None:
+        if self.tally is not None:
+            self.tally.count(owner, -1)
         self._taken -= 1
         self._places[owner] -= 1
         if not self._places[owner]:

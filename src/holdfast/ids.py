@@ -11,6 +11,7 @@ _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS = [high + low for high in _DIGITS for low in _DIGITS]
 _ANY_DIGIT = bytes(ord(_DIGITS[byte & 31]) for byte in range(256))
 _RANDOM = 25  # characters of five random bits each, after one that has three
+_LENGTH = 11 + _RANDOM  # characters of time and chance
 _AT_ONCE = 64
 
 NewId = Callable[[str], str]
@@ -21,6 +22,17 @@ def new_id(prefix: str) -> str:
     milliseconds = int(time.time() * 1000)
     bits, rest = _random()
     return f"{prefix}_{_time(milliseconds >> 2)}{_DIGITS[(milliseconds & 3) << 3 | bits]}{rest}"
+
+
+def marked(run_id: str, process: int) -> str:
+    """Return the id of a run that is in a process other than the one with the store: it has a character more."""
+    return run_id + _DIGITS[process] if process else run_id
+
+
+def mark_of(characters: str) -> int:
+    """Return the process whose run it is, by what follows an id's prefix; 0 for that with the store."""
+    mark = characters[_LENGTH:]
+    return max(0, _DIGITS.find(mark)) if len(mark) == 1 else 0
 
 
 _stock: list[tuple[int, str]] = []

@@ -43,6 +43,18 @@ def test_the_table_says_what_the_second_process_changes_and_what_was_wrong() -> 
     assert "| ... CPU µs for each | - | - | - |\n" in text
 
 
+def test_workers_on_one_folder_stand_beside_both() -> None:
+    """What was measured before there were any has no column for them."""
+    calm = {"errors": 0, "left_open": 0, "stolen": 0.0}
+    rates = {"one process": 1000.0, "two workers": 1800.0, "two processes": 2000.0}
+    median = {name: {"chunks_per_second": rate, **calm} for name, rate in rates.items()}
+
+    text = workers.table({"scenarios": {"flat": {"median": median, "failures": {}}}})
+
+    assert "|  | one process | two workers | two processes | workers to one | two to one |\n" in text
+    assert "| 16 streams flat out: chunks/s | 1,000 | 1,800 | 2,000 | 1.80x | 2.00x |\n" in text
+
+
 def test_writers_are_measured_in_every_layout() -> None:
     """Every row that is counted was committed, by processes of their own."""
     found = commits.measure(0.3)

@@ -25,7 +25,7 @@ from ..server.configured import Saved, SavedFile
 from ..server.discovery import load_and_look
 from ..server.keys import KeyFile
 from ..server.provided import make_provider
-from ..server.settings import ProviderSettings, Settings, data_folder
+from ..server.settings import ProviderSettings, Settings, data_folder, processes_of
 from . import show
 from .client import is_there, local_url
 
@@ -65,6 +65,7 @@ def _examine(config: str | None, data: str | None) -> Iterator[Finding]:
     except HoldfastError as error:
         yield Finding("bad", f"settings: {error}", "Mend the settings file or the variable that it names.")
         return
+    yield from _workers(settings)
     folder = data_folder(settings).absolute()
     for look in (_folder, _database, _keys):
         yield from look(folder)
@@ -79,6 +80,22 @@ def _examine(config: str | None, data: str | None) -> Iterator[Finding]:
     yield from asyncio.run(
         _port_and_providers(msgspec.structs.replace(settings, providers=(*settings.providers, *added)))
     )
+
+
+def _workers(settings: Settings) -> Iterator[Finding]:
+    """Look at how many processes share the work; one is nothing to speak of."""
+    try:
+        processes = processes_of(settings)
+    except HoldfastError as error:
+        yield Finding("bad", str(error))
+        return
+    if processes > 1:
+        all_in_one = "starts_per_minute is set: only one of them can count, and it starts all runs."
+        yield Finding(
+            "note" if settings.starts_per_minute else "ok",
+            f"{processes} processes share the work",
+            all_in_one if settings.starts_per_minute else "",
+        )
 
 
 def _folder(folder: pathlib.Path) -> Iterator[Finding]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import socket
 import sys
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -16,7 +18,7 @@ from ..providers.local import Local
 from ..server.app import create_app
 from ..server.context import Parts
 from ..server.serving import listen, serve_forever
-from ..server.settings import SettingsError, data_folder, load_with_sources
+from ..server.settings import MOST_WORKERS, SettingsError, data_folder, load_with_sources, processes_of
 from ..store.opening import open_store
 from .commands import telling
 
@@ -29,6 +31,7 @@ from .commands import telling
 @click.option(
     "--agent", "agents", multiple=True, help="Publish an agent of yours: [name=]module:attribute. Repeatable."
 )
+@click.option("--workers", type=click.IntRange(0, MOST_WORKERS), help="Processes to share the work (1); 0: one a core.")
 @click.option("--config", type=click.Path(), help="Settings file (holdfast.toml).")
 @telling
 def serve(config: str | None, agents: tuple[str, ...], **flags: Any) -> None:
@@ -38,12 +41,26 @@ def serve(config: str | None, agents: tuple[str, ...], **flags: Any) -> None:
     """
     settings, sources = load_with_sources(flags, os.environ, config)
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
+    processes = processes_of(settings)
     published = _load(agents)
     sock = listen(settings)
     store = open_store(f"sqlite:{data_folder(settings)}")
     app = create_app(settings, store, sources=sources, agents=published)
-    has_started = serve_forever(app, sock, lambda url: _is_ready(url, app.state.parts))
-    sys.exit(0 if has_started else 1)
+    sys.exit(0 if _serve(app, sock, processes, sources) else 1)
+
+
+def _serve(app: Any, sock: socket.socket, processes: int, sources: Mapping[str, str]) -> bool:
+    """Serve until a signal, with one process or several."""
+    parts: Parts = app.state.parts
+    if processes == 1:
+        return serve_forever(app, sock, lambda url: _is_ready(url, parts))
+
+    def is_ready(url: str) -> None:
+        _is_ready(url, parts)
+        click.echo(f"{processes} processes share the work: this one has the data folder.")
+
+    crew = importlib.import_module("..server.crew", __package__)  # which one process has no use for
+    return bool(crew.serve_together(app, sock, processes, is_ready, sources))
 
 
 def _load(agents: tuple[str, ...]) -> dict[str, Any]:

@@ -152,6 +152,14 @@ class Providers:
             return offering[0], model
         raise ModelNotFound(self._ambiguous(model, offering) if offering else await self._unknown(model))
 
+    def at_once(self, model: str) -> tuple[Provider, str] | None:
+        """Return what `find` returns where nobody has to be asked, and there is nothing to refuse."""
+        prefix, slash, rest = model.partition("/")
+        if slash and rest and (provider := self._by_name.get(prefix)):
+            return (provider, rest) if provider.models is None or rest in provider.models else None
+        known = self._offering.get(model) if self._offering is not None else None
+        return (known, model) if known is not None else None
+
     async def _checked(self, provider: Provider, model: str, *, asked: str) -> tuple[Provider, str]:
         """Refuse a name that the configuration rules out; an upstream that has to be asked may know better."""
         if provider.models is not None and model not in provider.models:

@@ -122,7 +122,7 @@ async def _record(parts: Parts, request: Request, body: UIChat, session: Session
     await parts.providers.find(model)
     params = {**(session.params if session else {}), **body.params}
     return RunRecord(
-        id=fresh_run_id(),
+        id=fresh_run_id(parts),
         owner=owner_of(request),
         session_id=session.id if session else None,
         message_id=new_id("msg"),

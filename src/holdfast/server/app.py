@@ -21,6 +21,7 @@ from ..errors import HoldfastError, StoreUnavailable
 from ..events import Source
 from ..run import Limits, Run
 from ..store import Store
+from ..store.memory import MemoryStore
 from . import (
     ag_ui,
     ai_sdk,
@@ -43,6 +44,7 @@ from . import (
 )
 from .agents import AGENT, AgentSources, agents_of
 from .auth import Gate, check_bind
+from .board import Board
 from .configured import Configured, SavedFile
 from .context import Endpoint, Parts, Shortcut
 from .errors import Json, on_any_error, on_holdfast_error, on_http_error
@@ -110,6 +112,40 @@ def create_app(
     agent_sources.engine = engine
     rounds = Rounds(engine, store, panes, settings.prices)
     parts = Parts(settings, store, configured, engine, rounds, agent_sources, environ)
+    return _app(parts, keys, _lifespan(parts, keys))
+
+
+def create_worker_app(
+    settings: Settings,
+    board: Board,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    sources: Mapping[str, str] | None = None,
+) -> Starlette:
+    """Return what a further process of a server answers by itself: runs that nobody keeps.
+
+    It has the same calls, so that they say the same of its runs. But its store is empty and its engine has none: what
+    has to be kept cannot be started here, be it by mistake.
+    """
+    store = MemoryStore()
+    keys = Keys(settings, environ, KeyFile(data_folder(settings, environ)))
+    configured = Configured(settings, sources or {}, environ, SavedFile(data_folder(settings, environ)))
+    chats = ChatSources(store, configured.providers, settings.retry_patience)
+    engine = Engine(sources=chats, limits=limits_of(settings))
+    rounds = Rounds(engine, store, PaneSources(chats), settings.prices)
+    agents = AgentSources({}, chats, store, configured.providers)
+    parts = Parts(settings, store, configured, engine, rounds, agents, environ)
+    share(parts, board)
+    return _app(parts, keys, _worker_lifespan(parts, keys))
+
+
+def share(parts: Parts, board: Board) -> None:
+    """Make a server one of several processes that have the same limits and settings."""
+    parts.process, parts.board, parts.engine.tally = board.me, board, board
+    parts.configured.on_change = board.turn_page
+
+
+def _app(parts: Parts, keys: Keys, lifespan: Any) -> Starlette:
     app = Starlette(
         routes=[*(endpoint.route(parts) for endpoint in ENDPOINTS), _description().route(parts), *web.routes()],
         exception_handlers={
@@ -117,10 +153,10 @@ def create_app(
             HTTPException: on_http_error,
             Exception: on_any_error,
         },
-        lifespan=_lifespan(parts, keys),
+        lifespan=lifespan,
     )
     app.router.redirect_slashes = False  # a path that is not there is a 404 in our own shape
-    app.middleware_stack = Gate(Shortcut(app.build_middleware_stack(), parts, ENDPOINTS), settings, keys)
+    app.middleware_stack = Gate(Shortcut(app.build_middleware_stack(), parts, ENDPOINTS), parts.settings, keys)
     app.state.parts = parts
     return app
 
@@ -161,6 +197,21 @@ def _lifespan(parts: Parts, keys: Keys):  # type: ignore[no-untyped-def]
         await parts.agents.close()
         await parts.providers.close()
         await parts.store.close()
+
+    return lifespan
+
+
+def _worker_lifespan(parts: Parts, keys: Keys):  # type: ignore[no-untyped-def]
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncGenerator[None]:
+        await parts.configured.look()
+        async with parts.engine:
+            chores = [asyncio.create_task(chore) for chore in (_read_keys(keys), _look_around(parts))]
+            yield
+            for chore in chores:
+                chore.cancel()
+            await end(parts, parts.settings.drain)
+        await parts.providers.close()
 
     return lifespan
 

@@ -119,7 +119,7 @@ async def start_chat(
     key = idempotency(request, raw)
     conversation = conversations.named_in(request)
     record = RunRecord(
-        id=fresh_run_id(),
+        id=fresh_run_id(parts),
         owner=owner_of(request),
         message_id=new_id("msg"),
         model=model,

@@ -11,7 +11,7 @@ import logging
 import os
 import pathlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -130,6 +130,8 @@ class Configured:
         look_every: float = NEAR,
     ) -> None:
         self.look_every = look_every
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when a change is in force."""
         self._given = settings
         self._sources = sources
         self._environ = environ
@@ -240,6 +242,12 @@ class Configured:
                 raise
             self._saved = saved
             self.providers.change(self._provided.keep(made))
+            self.on_change()
+
+    def read_again(self) -> None:
+        """Take in what another process of this server has changed. This waits for the disk."""
+        self._saved = self._file.read()
+        self.providers.change(self._provided.keep(self._provided.made(self._described())))
 
     def _changed(self, wanted: Change) -> Saved:
         saved = self._saved

@@ -17,13 +17,14 @@ from ..asgi import Closing
 from ..engine import Engine
 from ..errors import BadRequest, HoldfastError, RunNotFound, SessionNotFound
 from ..history import Session
-from ..ids import new_id
+from ..ids import marked, new_id
 from ..run import Run
 from ..store import Idempotency, Store
 from ..wire import native
 from .agents import AgentSources
 from .auth import ADMIN, HEADERS, OWNER
 from .batch_runner import BatchRunner
+from .board import Board
 from .configured import Configured
 from .errors import on_any_error, on_holdfast_error
 from .keys import digest
@@ -58,6 +59,10 @@ class Parts:
         self.engine = engine
         self.rounds = rounds
         self.agents = agents
+        self.process = 0
+        """Which process of the server it is; the first has the store."""
+        self.board: Board | None = None
+        """What all of them see, where there are several."""
         self.closing = Closing()
         self.prices = settings.prices | {
             f"agent/{agent.name}": settings.prices[agent.model]
@@ -369,6 +374,7 @@ def wants_events(request: Request) -> bool:
     return "text/event-stream" in request.headers.get("accept", "")
 
 
-def fresh_run_id() -> str:
-    """Return the id of a run that is about to start."""
-    return new_id("run")
+def fresh_run_id(parts: Parts) -> str:
+    """Return the id of a run that is about to start. It tells which process of the server has the run."""
+    fresh = new_id("run")
+    return marked(fresh, parts.process) if parts.process else fresh

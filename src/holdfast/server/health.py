@@ -22,7 +22,10 @@ async def ready(parts: Parts, request: Request) -> Response:
     if parts.engine.store_is_away:
         raise StoreUnavailable("The store refuses to write. The server's log says why, and what to do.")
     await parts.store.list_runs(status="running", limit=1)
-    return Json({"status": "ready", "runs": len(parts.engine.live())})
+    runs = len(parts.engine.live())
+    if parts.board is None:
+        return Json({"status": "ready", "runs": runs})
+    return Json({"status": "ready", "runs": runs + parts.board.elsewhere("")[0], "workers": parts.board.up})
 
 
 ENDPOINTS = [

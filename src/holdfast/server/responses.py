@@ -102,7 +102,7 @@ async def create_response(parts: Parts, request: Request) -> Response:
     owner = owner_of(request)
     items = await resolved(parts.store, owner, items)
     record = RunRecord(
-        id=fresh_run_id(),
+        id=fresh_run_id(parts),
         owner=owner,
         message_id=new_id("msg"),
         model=model,

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import logging
 import socket
+import typing
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from types import FrameType
 
@@ -107,6 +108,26 @@ class Protocol(HttpToolsProtocol):
         self.transport.write(b"%x\r\n%b\r\n" % (len(body), body))
 
 
+class Others(typing.Protocol):
+    """What a server has to do with the further processes that it is made of."""
+
+    async def begin(self, server: Server) -> None:
+        """Begin to work together."""
+        ...
+
+    def begin_to_end(self) -> None:
+        """Tell them that the server ends."""
+        ...
+
+    def hurry(self) -> None:
+        """Let nobody drain any longer."""
+        ...
+
+    async def end(self) -> None:
+        """Wait for their end."""
+        ...
+
+
 class Server(uvicorn.Server):
     """Ends the runs before the connections: uvicorn alone would wait for open streams, or cut them off unsaved."""
 
@@ -114,6 +135,8 @@ class Server(uvicorn.Server):
         self, config: uvicorn.Config, app: Starlette, on_ready: Callable[[], None], *, takes_signals: bool = True
     ) -> None:
         super().__init__(config)
+        self.others: Others | None = None
+        """The further processes of this server, where there are any."""
         self._app = app
         self._on_ready = on_ready
         self._takes_signals = takes_signals
@@ -131,19 +154,30 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and say so."""
         await super().startup(sockets)
+        if self.started and self.others is not None:
+            await self.others.begin(self)
         if self.started:
             self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Settle every run and send the readers off, then close. A second signal cuts the draining short."""
         parts = self._app.state.parts
+        if self.others is not None:
+            self.others.begin_to_end()
         ending = asyncio.create_task(end(parts, parts.settings.drain))
         while not (await asyncio.wait({ending}, timeout=0.1))[0]:
             if self._in_a_hurry:
-                ending.cancel()
+                self._hurry(ending)
         if ending.cancelled():
             await end(parts, drain=0.0)
+        if self.others is not None:
+            await self.others.end()
         await super().shutdown(sockets)
+
+    def _hurry(self, ending: asyncio.Task[None]) -> None:
+        ending.cancel()
+        if self.others is not None:
+            self.others.hurry()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Take a signal as a request to end. It is not raised again afterwards: ending well is no failure.
@@ -187,8 +221,12 @@ def address(sock: socket.socket) -> str:
 
 def serve_forever(app: Starlette, sock: socket.socket, on_ready: Callable[[str], None]) -> bool:
     """Serve until a signal. True where it started and ended well."""
+    return run_server(Server(configuration(app), app, lambda: on_ready(address(sock))), sock)
+
+
+def run_server(server: Server, sock: socket.socket) -> bool:
+    """Let a server run until a signal. True where it started and ended well."""
     _spare_the_collector()
-    server = Server(_config(app), app, lambda: on_ready(address(sock)))
     server.run(copies(sock))
     return server.started
 
@@ -208,7 +246,7 @@ def _spare_the_collector() -> None:
 async def serve_in_background(app: Starlette, sock: socket.socket) -> AsyncGenerator[None]:
     """Serve in the loop that runs, for as long as the block lasts; signals stay with the caller."""
     ready = asyncio.Event()
-    server = Server(_config(app), app, ready.set, takes_signals=False)
+    server = Server(configuration(app), app, ready.set, takes_signals=False)
     serving = asyncio.create_task(server.serve([sock]))
     waiting = asyncio.create_task(ready.wait())
     await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
@@ -220,10 +258,11 @@ async def serve_in_background(app: Starlette, sock: socket.socket) -> AsyncGener
         await serving
 
 
-def _config(app: Starlette) -> uvicorn.Config:
+def configuration(app: Starlette, http: Callable[..., asyncio.Protocol] = Protocol) -> uvicorn.Config:
+    """Return how uvicorn is set up. `http` makes the protocol of a connection."""
     return uvicorn.Config(
         app,
-        http=Protocol,
+        http=http,  # type: ignore[arg-type]  # anything that makes a protocol will do
         ws="none",
         lifespan="on",
         access_log=False,

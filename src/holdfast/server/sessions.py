@@ -354,7 +354,7 @@ async def _submit(
     model = await _model(parts, session, wanted)
     await parts.providers.find(model)
     record = RunRecord(
-        id=fresh_run_id(),
+        id=fresh_run_id(parts),
         owner=session.owner,
         session_id=session.id,
         message_id=goes_on_with.id if goes_on_with else new_id("msg"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import sys
 import tomllib
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -15,6 +16,7 @@ from ..errors import HoldfastError
 from ..providers.profiles import PROFILES, Profile, ProfileName, profile_of
 
 PREFIX = "HOLDFAST_"
+MOST_WORKERS = 32
 
 
 class SettingsError(HoldfastError):
@@ -198,6 +200,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Seconds that a detached run may spend on retries before its first word."""
     log_days: float = 30.0
     """Days after which the events of an ended run are forgotten; its text stays. 0 keeps them for good."""
+    workers: Annotated[int, msgspec.Meta(ge=0, le=MOST_WORKERS)] = 1
+    """Processes that share the work; 0 for one on each core. One has the data folder, others run what nobody keeps."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """How much the server says."""
     providers: tuple[ProviderSettings, ...] = ()
@@ -304,6 +308,15 @@ def _keyed(name: ProfileName, environ: Mapping[str, str]) -> ProviderSettings:
         base_url=elsewhere or known.base_url,
         api_key_env=known.key_env,
     )
+
+
+def processes_of(settings: Settings) -> int:
+    """Return how many processes the server is made of, or say why that cannot be."""
+    if sys.platform == "linux":
+        return settings.workers or min(len(os.sched_getaffinity(0)), MOST_WORKERS)
+    if settings.workers > 1:
+        raise SettingsError("More than one worker needs Linux. Leave `workers` at 1 here.")
+    return 1
 
 
 def data_folder(settings: Settings, environ: Mapping[str, str] = os.environ) -> pathlib.Path:
