@@ -44,6 +44,8 @@ class Connection(Protocol):
     """A client's connection: tells when it is gone, and cuts off a client who never reads."""
 
     is_lost: bool
+    takes_more: bool
+    """The body of the answer that was begun can be gone on with, and nobody has to wait for that."""
 
     def watch_loss(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` when it is gone, until the returned function is called."""
@@ -59,11 +61,6 @@ class Connection(Protocol):
 
     def begin(self, send: Send, headers: Sequence[Header]) -> bool:
         """Begin an answer of pieces now, if `send` would do nothing else. False where that has to be called."""
-        ...
-
-    @property
-    def takes_more(self) -> bool:
-        """Whether the body of the answer that has begun can be gone on with, and nobody has to wait for that."""
         ...
 
     def go_on(self, body: bytes) -> None:
@@ -102,10 +99,12 @@ class RunFrames:
         attached: bool = False,
     ) -> None:
         self._log = log
+        self.live = log if isinstance(log, Log) else None
+        """The log, where it is written in this process: then there is nothing to wait for but its next event."""
         self._render = render
         self._after = after
         self._pieces = pieces
-        self._waits = log if attached and isinstance(log, Log) else None
+        self._waits = self.live if attached else None
         self._release = self._waits.wait_for(lambda: self._after) if self._waits is not None else None
         self._rest: Iterator[bytes] = iter(())
         self.is_over = False
@@ -135,28 +134,24 @@ class RunFrames:
         self.is_over = self._log.closed
         return b""
 
-    @property
-    def is_live(self) -> bool:
-        """Whether the log is written in this process: then there is nothing to wait for but its next event."""
-        return isinstance(self._log, Log)
-
     def now(self) -> bytes:
         """Return the frames of what a live log has to say; nothing where that was trimmed."""
-        log = self._log
-        assert isinstance(log, Log)
+        log, after = self.live, self._after
+        assert log is not None
         try:
-            events = log.slice(self._after)
+            events = log.slice(after)
         except ResumeGap:
             self.is_behind = True
             return b""
         if log.closed and long_ending(events) is not None:
             self.is_behind = True
             return b""
-        if len(events) > 1:
+        if (count := len(events)) > 1:
             events = as_many_as_fit(events)
-        first, self._after = self._after + 1, self._after + len(events)
-        self.is_behind = log.closed or self._after < log.seq
-        return self._render(first, events)
+            count = len(events)
+        self._after = upto = after + count
+        self.is_behind = log.closed or upto < log.seq
+        return self._render(after + 1, events)
 
     def _rendered(self, events: Sequence[Event]) -> bytes:
         first, self._after = self._after + 1, self._after + len(events)
@@ -331,7 +326,8 @@ class EventStream(Response):
         self._wake = asyncio.Event()
         self._sending_since: float | None = None
         self._spoke_at = 0.0
-        self._direct: Connection | None = None
+        self._connection: Connection | None = None
+        self._live: RunFrames | None = None  # what is said of it in the call that brings it, if anything is
         self._error: Exception | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -358,16 +354,16 @@ class EventStream(Response):
         self._spoke_at = self._time()
         self._timer = loop.call_later(self._heartbeat / 2, self._beat, scope)
         try:
-            connection: Connection | None = scope.get(CONNECTION)
+            self._connection = connection = scope.get(CONNECTION)
             if connection is None or not connection.begin(send, self._sent_headers):
                 await send({"type": "http.response.start", "status": 200, "headers": self._sent_headers})
             try:
                 await self._say(send, self._opening)
-                is_done = await self._copy(client, send, connection)
+                is_done = await self._copy(client, send)
             except OSError:  # so another server tells that the client has left
                 raise
             except Exception as error:  # noqa: BLE001 - a second answer cannot be begun: nobody else could tell of it
-                await self._break_off(client, send, connection, error)
+                await self._break_off(client, send, error)
                 return False
             if is_done:
                 await _end(send)
@@ -377,54 +373,56 @@ class EventStream(Response):
             forget()
             self._timer.cancel()
 
-    async def _copy(self, client: Client, send: Send, connection: Connection | None) -> bool:
+    async def _copy(self, client: Client, send: Send) -> bool:
+        frames = self._frames
+        live = frames if isinstance(frames, RunFrames) and frames.live and self._connection else None
         while not client.has_left:
             self._wake.clear()
-            if body := await self._frames.next():
+            if body := await frames.next():
                 await self._say(send, body)
                 await asyncio.sleep(0)  # a long replay, whose sends never wait, leaves the loop to others
-            elif self._frames.is_over:
+            elif frames.is_over:
                 return True
             elif self._closing.has_begun:
                 await self._say(send, self._farewell)
                 return True
             else:
-                self._direct = connection if isinstance(self._frames, RunFrames) and self._frames.is_live else None
+                self._live = live
                 await self._wake.wait()
-                self._direct = None
+                self._live = None
                 if self._error is not None:
                     raise self._error
                 if self._is_quiet() and not client.has_left:
                     await self._say(send, self._sign_of_life)
         return False
 
-    async def _break_off(self, client: Client, send: Send, connection: Connection | None, error: Exception) -> None:
+    async def _break_off(self, client: Client, send: Send, error: Exception) -> None:
         """Say what went wrong, or cut the connection. Another server than ours cuts off what was not ended."""
         known = isinstance(error, HoldfastError)
         logger.error("a stream was broken off: %s", error, exc_info=None if known else error)
         if self._broken is not None:
             await self._say(send, self._broken(info_of(error)))
             await _end(send)
-        elif connection is not None and not client.has_left:
-            connection.abort()
+        elif self._connection is not None and not client.has_left:
+            self._connection.abort()
             while not client.has_left:
                 self._wake.clear()
                 await self._wake.wait()
 
     def _grew(self) -> None:
         """Send what there is while the task waits; what that cannot be done with wakes it."""
-        if self._direct is None or not self._direct.takes_more:
+        live, connection = self._live, self._connection
+        if live is None or connection is None or not connection.takes_more:
             self._wake.set()
             return
-        assert isinstance(self._frames, RunFrames)
         try:
-            if body := self._frames.now():
+            if body := live.now():
                 self._spoke_at = self._time()
-                self._direct.go_on(body)
+                connection.go_on(body)
         except Exception as error:  # noqa: BLE001 - this stream's own: whoever wrote the log has nothing to do with it
             self._error = error
             self._wake.set()
-        if self._frames.is_behind:
+        if live.is_behind:
             self._wake.set()
 
     async def _say(self, send: Send, body: bytes) -> None:

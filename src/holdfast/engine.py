@@ -40,6 +40,7 @@ from .events import (
     Source,
     Stopped,
     StoppedBy,
+    Text,
     Yielded,
     are_words,
 )
@@ -376,7 +377,8 @@ class Engine:
 
         def take(yielded: Sequence[Yielded]) -> bool:
             run._touched = loop.time()
-            if not are_words(yielded) or run._first_at is None:
+            is_word = type(yielded) is list and type(yielded[0]) is Text and len(yielded) == 1  # mostly, and no call
+            if run._first_at is None or not (is_word or are_words(yielded)):
                 self._take_in(run, yielded)
             elif run.kept or run._log.steps is not None:
                 self._append(run, yielded)  # type: ignore[arg-type]

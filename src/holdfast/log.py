@@ -44,8 +44,11 @@ class Log:
     """
 
     __slots__ = (
+        "_due",
         "_folded",
         "_heard",
+        "_newest",
+        "_newest_after",
         "_place",
         "_reasoning",
         "_size",
@@ -88,6 +91,9 @@ class Log:
         self._folded = 0
         self._size = 0
         self._place: Callable[[], int] | None = None
+        self._due = _FOLDED if limit is None else min(_FOLDED, limit + 1)
+        self._newest: Sequence[Event] = ()  # what was shown last: what nearly all who read are about to
+        self._newest_after = 0
         self._watchers: dict[Callable[[], None], None] = {}
 
     # writing
@@ -135,24 +141,32 @@ class Log:
             raise RunSettled(self.run_id)
         tape = self._tape
         tape.extend(events)
-        if self._times is None:
-            self._times = array("Q"), array("d")
-        self._times[0].append(tape.end)
-        self._times[1].append(at)
-        self._show(events, tape.end)
+        upto, times = tape.end, self._times
+        if times is None:
+            times = self._times = array("Q"), array("d")
+        times[0].append(upto)
+        times[1].append(at)
+        self._show(events, upto)
 
     def _show(self, events: Sequence[Event], upto: int) -> None:
         if type(events) is Words:
             self._heard.append(events)
         else:
             self._heard += events
-        self.seq = upto
-        if upto - self._folded >= _FOLDED:
-            self._fold()
-        if self.limit is not None and upto - self._tape.start > self.limit:
-            self._trim(self.limit)
+        self._newest, self._newest_after, self.seq = events, self.seq, upto
+        if upto >= self._due:
+            self._tidy()
         for wake in tuple(self._watchers):
             wake()
+
+    def _tidy(self) -> None:
+        """Put together what has gathered, and forget what is too much: when it is due, and not for each event."""
+        if self.seq - self._folded >= _FOLDED:
+            self._fold()
+        if self.limit is not None and self.seq - self._tape.start > self.limit:
+            self._trim(self.limit)
+        due = self._folded + _FOLDED
+        self._due = due if self.limit is None else min(due, self._tape.start + self.limit + 1)
 
     def _trim(self, limit: int) -> None:
         """Forget the older half (one by one would move the rest each time), or what there is of it to forget."""
@@ -265,6 +279,8 @@ class Log:
 
     def slice(self, after: int) -> Sequence[Event]:
         """Return the next published events after `after`, at most a slice of them."""
+        if after == self._newest_after and len(self._newest) <= _SLICE:
+            return self._newest
         if after < self._tape.start:
             raise ResumeGap(self.oldest)
         if after >= self.seq:

@@ -34,8 +34,7 @@ class Tape:
 
     def extend(self, events: Sequence[Event]) -> None:
         """Add events at the end."""
-        last = self._blocks[-1]
-        if type(last) is list and len(last) < BLOCK and type(events) is not Words:
+        if type(events) is list and type(last := self._blocks[-1]) is list and len(last) < BLOCK:
             last += events
         elif events:
             self._blocks.append(events if type(events) is Words else [*events])

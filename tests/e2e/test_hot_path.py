@@ -19,11 +19,11 @@ from tests.support.server import Server, provider
 pytestmark = pytest.mark.timeout(240)
 
 BUDGET = {
-    "a chunk that comes alone": 20,
-    "a chunk of a hundred that come together": 0.33,
-    "a chunk of a stored session that comes alone": 49,
-    "a streaming request": 370,
-    "a request without a stream": 310,
+    "a chunk that comes alone": 14,
+    "a chunk of a hundred that come together": 0.30,
+    "a chunk of a stored session that comes alone": 43,
+    "a streaming request": 365,
+    "a request without a stream": 308,
 }
 """Calls in the event loop's thread, as they are now."""
 

@@ -114,7 +114,8 @@ class Reply:
         """Take pieces of the body out of a list, or hand them over to somebody who takes them at once."""
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
-        if self._sink is None:
+        sink = self._sink
+        if sink is None:
             self._pieces.append(data)
             self._size += len(data)
             if self._size > _BUFFERED and self._connection is not None:
@@ -122,7 +123,7 @@ class Reply:
             self._wake()
             return
         try:
-            if self._sink(data):
+            if sink(data):
                 return
         except Exception as error:  # noqa: BLE001 - it belongs to whoever waits, and not to the connection
             if self._waiter is not None and not self._waiter.done():
@@ -248,11 +249,12 @@ class _Connection(asyncio.Protocol):
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._pass_on()
             self._break(NotHTTP())
-        if self._pieces and self._reply is not None:  # as `_pass_on`, which would be a call for each token
-            self._reply.add(self._pieces)
-        self._turn.reads += 1
-        if self._turn.reads > _READS:
-            self._turn.go_on(self)
+        pieces, reply, turn = self._pieces, self._reply, self._turn
+        if pieces and reply is not None:  # as `_pass_on`, which would be a call for each token
+            reply.add(pieces)
+        turn.reads += 1
+        if turn.reads > _READS:
+            turn.go_on(self)
 
     def connection_lost(self, error: Exception | None) -> None:
         """End: well, where the body was to end with the connection, and else in the middle."""

@@ -161,6 +161,11 @@ class AnswerDecoder:
 
     def feed(self, data: bytes) -> list[Sequence[Yielded]]:
         """Return the events that one more read completes; words that came together stay together."""
+        plain = self._plain
+        if self._is_between and (text := plain.text(data)) and len(text) <= self._room:
+            plain.was_useful = True
+            self._room -= len(text)
+            return [[Text(text, plain.choice)]]  # the most usual: one more token, alone
         words, data = self._read_alike(data)
         if not data:
             return [words]
@@ -642,8 +647,11 @@ class _PlainChunk:
     __slots__ = (
         "_between",
         "_closing",
+        "_first",
+        "_last",
         "_pause",
         "_skipped",
+        "_two",
         "after",
         "before",
         "choice",
@@ -666,7 +674,7 @@ class _PlainChunk:
         """Recognise nothing: no bytes start with one of no prefixes."""
         self.before: bytes | tuple[()] = ()
         self.after = self.opening = b""
-        self.start = self.stop = self.choice = 0
+        self.start = self.stop = self.choice = self._two = 0
 
     def learn(self, payload: bytes, choice: int) -> None:
         """Recognise chunks like this plain one.
@@ -686,8 +694,19 @@ class _PlainChunk:
             self.start, self.stop = len(self.before), -len(self.after)
             self.choice = choice
             self.opening, self._closing = b'data: %b"' % self.before, b'"%b\n\n' % self.after
+            self._first, self._last = len(self.opening) - 1, 1 - len(self._closing)
+            self._two = 2 * (len(self.opening) + len(self._closing))  # bytes that a second chunk would make
             # Nobody has read all of these bytes: what is no UTF-8 becomes something that is in no text.
             self._between = (self._closing + self.opening).decode("utf-8", "surrogateescape")
+
+    def text(self, data: bytes) -> str:
+        """Return the text of a chunk that is like this one and came alone; empty where it is not, or says nothing."""
+        if len(data) < self._two and data.startswith(self.opening) and data.endswith(self._closing):
+            try:
+                return _decode_text(data[self._first : self._last])
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                pass  # more than a string stands there, or less
+        return ""
 
     def texts(self, data: bytes) -> tuple[Sequence[str], int]:
         """Return the texts of the chunks up to the last that is like this one, and where that ends; 0 if one is not.

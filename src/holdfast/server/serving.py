@@ -28,12 +28,18 @@ HALF_OPEN = 20_000  # milliseconds after which a client that has vanished withou
 class Protocol(HttpToolsProtocol):
     """uvicorn's own, left where a stream can find it: a `Connection`."""
 
-    is_lost = False
+    __slots__ = ("_has_begun", "_watchers", "is_lost", "takes_more")  # beside uvicorn's own, which fill a dict
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin a connection."""
         super().connection_made(transport)
         self._watchers: dict[Callable[[], None], None] = {}
+        self._has_begun = False
+        self.is_lost = False
+        self.takes_more = False
+        """An answer that was begun here goes on, and uvicorn's own `send` would write a piece of it at once.
+
+        It is asked for each token, so it is an attribute."""
 
     def on_message_begin(self) -> None:
         """Begin a request."""
@@ -44,6 +50,7 @@ class Protocol(HttpToolsProtocol):
         """End, and tell those who wait for that."""
         super().connection_lost(exc)
         self.is_lost = True
+        self.takes_more = self._has_begun = False
         for wake in tuple(self._watchers):
             wake()
         del self.cycle, self.scope  # they know us: a cycle, which would wait for the collector
@@ -57,14 +64,20 @@ class Protocol(HttpToolsProtocol):
         """Close the connection now."""
         self.transport.abort()
 
-    @property
-    def takes_more(self) -> bool:
-        """Whether uvicorn's own `send` would write a piece of a body at once."""
-        if self.is_lost:
-            return False
-        cycle = self.cycle
-        is_going_on = cycle.response_started and not cycle.response_complete and not cycle.disconnected
-        return is_going_on and bool(cycle.chunked_encoding) and not self.flow.write_paused
+    def pause_writing(self) -> None:
+        """Hear that the client does not read as fast as it is written to."""
+        super().pause_writing()
+        self.takes_more = False
+
+    def resume_writing(self) -> None:
+        """Hear that it has read."""
+        super().resume_writing()
+        self.takes_more = self._has_begun
+
+    def on_response_complete(self) -> None:
+        """End an answer; uvicorn may begin with the next request."""
+        self.takes_more = self._has_begun = False
+        super().on_response_complete()
 
     def answer(self, send: Send, status: int, headers: Sequence[Header], body: bytes) -> bool:
         """Send a whole answer as uvicorn's own `send` does, in one write. False where it has to be sent by that."""
@@ -87,6 +100,7 @@ class Protocol(HttpToolsProtocol):
             return False
         self.cycle.response_started = self.cycle.chunked_encoding = True
         self.cycle.waiting_for_100_continue = False
+        self.takes_more = self._has_begun = True
         self.transport.write(head + b"transfer-encoding: chunked\r\n\r\n")
         return True
 

@@ -116,7 +116,7 @@ class Chunks:
         """Return the frames of the next events, by a shorter way where they are one or many and nothing but text."""
         if len(events) == 1 and type(said := events[0]) is Text and not said.choice and said.logprobs is None:
             self._has_output = True
-            return b"%b%b%b" % (self._text_head, _encode(said.text), self._text_tail)
+            return self._text_head + _encode(said.text) + self._text_tail
         if not events or (texts := plain_texts(events)) is None:
             return b"".join(self.frames(events))
         self._has_output = True
