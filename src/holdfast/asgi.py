@@ -11,11 +11,12 @@ import asyncio
 import contextlib
 import logging
 import math
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Protocol
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import msgspec
 from starlette.requests import Request
@@ -105,7 +106,7 @@ class RunFrames:
         self._after = after
         self._pieces = pieces
         self._waits = self.live if attached else None
-        self._release = self._waits.wait_for(lambda: self._after) if self._waits is not None else None
+        self._release = self._waits.wait_for(_place_of(self)) if self._waits is not None else None
         self._rest: Iterator[bytes] = iter(())
         self.is_over = False
         self.is_behind = False
@@ -159,6 +160,17 @@ class RunFrames:
             self._rest = self._pieces(self._after, last)  # alone: nothing else fits beside it
             return next(self._rest, b"")
         return self._render(first, events)
+
+
+def _place_of(frames: RunFrames) -> Callable[[], int]:
+    """Return what tells a log how far a cursor has come, without holding it: one that is never read must not stay."""
+    held = ref(frames)
+
+    def place() -> int:
+        reader = held()
+        return sys.maxsize if reader is None else reader._after
+
+    return place
 
 
 def as_many_as_fit(events: Sequence[Event]) -> Sequence[Event]:
