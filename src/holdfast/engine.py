@@ -46,7 +46,7 @@ from .events import (
 )
 from .history import Message
 from .ids import NewId, new_id
-from .judgement import StopIntent, heard, judge, storable
+from .judgement import StopIntent, heard, judge
 from .log import Log
 from .recovery import NOBODY, Clock, message_of, read_back
 from .run import LOOK_AGAIN, SPOKEN, Interrupt, Limits, Run, StoredLog
@@ -589,7 +589,7 @@ class Engine:
     def _settle_at_once(self, run: Run) -> None:
         run._log.seal()
         now = self._clock()
-        self._conclude(run, storable(self._judge(run, now)), now)
+        self._conclude(run, self._judge(run, now), now)
 
     async def _keep(self, run: Run) -> None:
         run._log.seal()
@@ -600,7 +600,7 @@ class Engine:
         if run._log.closed:
             return  # it was lost to another owner
         now = self._clock()
-        settlement = storable(self._judge(run, now))
+        settlement = self._judge(run, now)
         standing = await self._settle(run, settlement, now) if run.kept else settlement
         if standing is None:
             self._lose(run)

@@ -32,7 +32,7 @@ from .events import (
     Yielded,
     encode_event,
 )
-from .log import Log
+from .log import Log, encodable
 
 logger = logging.getLogger("holdfast")
 
@@ -125,7 +125,7 @@ def storable(said: Any) -> Any:
 
 def _mended(value: Any) -> Any:
     if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
+        return encodable(value)
     if isinstance(value, tuple):
         return tuple(map(_mended, value))
     if isinstance(value, msgspec.Struct):
@@ -143,23 +143,27 @@ def judge(
     now: float,
     refused: Sequence[str] = (),
 ) -> AnySettlement:
-    """Decide how a run ended: by what the source said of its end, else by who ended it, else by what broke."""
-    said: dict[str, Any] = {
-        "text": log.text,
-        "usage": usage_so_far(log, input_tokens),
-        "answered_by": log.answered_by,
-    }
+    """Decide how a run ended: by what the source said of its end, else by who ended it, else by what broke.
+
+    It can be stored. The text is the log's own, which always can: to look through it again would take its time, and
+    it may be long.
+    """
+    said: dict[str, Any] = {"usage": usage_so_far(log, input_tokens), "answered_by": log.answered_by}
+    ending: AnySettlement
     if 0 in finish:
-        return _as_said(finish, said)
-    if isinstance(cause, StopIntent):
-        return Stopped(**said, by=cause.by, receipt=Receipt(cause.at, closed_at, now, tuple(refused)))
-    if isinstance(cause, BudgetSpent):
-        return Stopped(**said, by="budget", receipt=Receipt(closed_at or now, closed_at, now, tuple(refused)))
-    if isinstance(cause, AnswerLost):
-        return Interrupted(**said)
-    if cause is not None:
-        return Failed(**said, error=_explain(log.run_id, cause))
-    return Failed(**said, error=ErrorInfo("source_cancelled", "The source was cancelled from outside."))
+        ending = _as_said(finish, said)
+    elif isinstance(cause, StopIntent):
+        ending = Stopped(**said, by=cause.by, receipt=Receipt(cause.at, closed_at, now, tuple(refused)))
+    elif isinstance(cause, BudgetSpent):
+        ending = Stopped(**said, by="budget", receipt=Receipt(closed_at or now, closed_at, now, tuple(refused)))
+    elif isinstance(cause, AnswerLost):
+        ending = Interrupted(**said)
+    elif cause is not None:
+        ending = Failed(**said, error=_explain(log.run_id, cause))
+    else:
+        ending = Failed(**said, error=ErrorInfo("source_cancelled", "The source was cancelled from outside."))
+    settled: AnySettlement = storable(ending)
+    return msgspec.structs.replace(settled, text=log.text)
 
 
 def usage_so_far(log: Log, input_tokens: int = 0) -> Usage:

@@ -228,10 +228,10 @@ class Log:
             else:
                 self._size += characters(msgspec.structs.astuple(said))
         if texts:
-            self._text.append("".join(texts))
+            self._text.append(encodable("".join(texts)))
             self._size += len(self._text[-1])
         if thoughts:
-            self._reasoning.append("".join(thoughts))
+            self._reasoning.append(encodable("".join(thoughts)))
             self._size += len(self._reasoning[-1])
         self._heard.clear()
         self._tape.pack(self._folded)
@@ -316,6 +316,17 @@ class Log:
     async def batch(self, after: int) -> Sequence[Event]:
         """Return what can be read now after `after`; empty where a reader has to wait or has seen the end."""
         return self.slice(after)
+
+
+def encodable(text: str) -> str:
+    """Return a text without lone surrogates: half an emoji can be neither sent nor stored."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text
 
 
 def characters(value: Any) -> int:

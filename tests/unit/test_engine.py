@@ -29,8 +29,9 @@ from holdfast import (
     Usage,
 )
 from holdfast.errors import AnswerLost, RunLimitReached, RunNotFound, ShuttingDown
-from holdfast.events import ErrorInfo, RunStarted, Snapshot, Thought, ToolDelta, ToolResult, encode_events
+from holdfast.events import ErrorInfo, RunStarted, Snapshot, Thought, ToolDelta, ToolResult, Words, encode_events
 from holdfast.ids import new_id
+from holdfast.log import Log
 from holdfast.store import RunRecord
 from holdfast.store.memory import MemoryStore
 from holdfast.store.sqlite import SqliteStore
@@ -238,6 +239,18 @@ async def test_a_lone_surrogate_ends_up_as_a_question_mark_and_hurts_nobody(tmp_
 
     assert (settlement, events) == (stored[0].settlement, stored[1])
     assert "?" in encode_events(events).decode()
+
+
+@pytest.mark.parametrize(
+    "said", [Words(["a", SURROGATE, "ö"]), [Reasoning(f"a{SURROGATE}ö")]], ids=["text", "reasoning"]
+)
+def test_the_texts_of_a_log_can_be_stored_whatever_is_in_it(said):
+    """A settlement takes them as they are: they may be long, and are not looked through a second time."""
+    log = Log("run_1")
+    log.append(said)
+    log.publish(len(said))
+
+    assert "a?ö" == log.text + log.reasoning
 
 
 # How a source may break.
