@@ -13,6 +13,7 @@ from .events import (
     Event,
     Notice,
     Reasoning,
+    RunStarted,
     Settled,
     Snapshot,
     Steered,
@@ -28,6 +29,8 @@ from .tape import Tape
 _SLICE = 512  # events handed to a reader at once, so that a long replay never holds the loop
 _FOLDED = 1024  # events whose texts are put together at once
 _OF_AN_ITEM = 64  # as many characters take the memory of one item of a list or an object
+_SHORT = frozenset({RunStarted, Usage, Settled})
+"""Events of every run that hold no text of their own: nobody has to look for it."""
 
 
 class Log:
@@ -217,7 +220,7 @@ class Log:
         texts: list[str] = []
         thoughts: list[str] = []
         for said in self._heard:
-            if isinstance(said, Words):
+            if type(said) is Words:
                 texts += said.texts
             elif type(said) is Text and not said.choice:
                 texts.append(said.text)
@@ -225,8 +228,8 @@ class Log:
                     self._size += characters(said.logprobs)
             elif type(said) is Reasoning and not said.choice:
                 thoughts.append(said.text)
-            else:
-                self._size += characters(msgspec.structs.astuple(said))
+            elif type(said) not in _SHORT:
+                self._size += characters(msgspec.structs.astuple(said))  # type: ignore[arg-type]
         if texts:
             self._text.append(encodable("".join(texts)))
             self._size += len(self._text[-1])
