@@ -791,6 +791,15 @@ async def test_doctor_names_everything_that_is_in_the_way(alone, up):
     assert "is damaged: file is not a database" in damaged.err
 
 
+async def test_doctor_tells_of_several_workers_and_what_keeps_them_idle(alone):
+    """One process counts the starts, so it starts all runs."""
+    several = await alone("doctor", HOLDFAST_WORKERS="3")
+    idle = await alone("doctor", HOLDFAST_WORKERS="3", HOLDFAST_STARTS_PER_MINUTE="5")
+
+    assert "ok    3 processes share the work" in several.out
+    assert "note  3 processes share the work" in idle.out
+
+
 async def test_doctor_says_what_is_wrong_with_the_settings(alone):
     """The file and the place in it."""
     (alone.home / "holdfast.toml").write_text("prot = 8787\n")

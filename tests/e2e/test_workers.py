@@ -196,7 +196,15 @@ async def bounded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Wor
 
 def children(pid: int) -> list[int]:
     """The processes that it has started and that have not ended."""
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    everyone = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit())
+    return [each for each in everyone if parent(each) == pid and is_alive(each)]
+
+
+def parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
 
 
 async def gone(*pids: int) -> None:
