@@ -59,7 +59,7 @@ class Said(msgspec.Struct):
 
 def heard(yielded: Yielded | Sequence[Yielded]) -> Said:
     """Return what a source yielded, or raise where any of it is not what a source may say."""
-    if isinstance(yielded, Words):
+    if type(yielded) is Words:
         return Said(yielded, [])
     events: list[Event] = []
     said = Said(events, [])
