@@ -3,6 +3,7 @@
 import asyncio
 import json
 
+import msgspec
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -16,6 +17,7 @@ from holdfast.server.serving import Protocol
 from holdfast.server.settings import ProviderSettings, Settings
 from holdfast.store.memory import MemoryStore
 from holdfast.wire import native
+from holdfast.wire.pieces import in_pieces
 from tests.requirements import requirement
 from tests.support.served import NO_HOME, Served
 from tests.support.upstream import Upstream, answer
@@ -111,3 +113,44 @@ async def test_a_long_response_ends_frame_by_frame():
     assert LONG == told[-4]["text"] == told[-3]["part"]["text"] == told[-2]["item"]["content"][0]["text"]
     assert LONG == told[-1]["response"]["output"][0]["content"][0]["text"]
     assert [frame.data for frame in frames[-2:]] == [frame.data for frame in rest]
+
+
+@requirement("sub.status")
+async def test_a_long_answer_without_streaming_is_made_in_pieces_too():
+    """A run's status repeats the text twice: made in one go, every other stream would wait for it."""
+    sizes = []
+
+    def counted(send):
+        async def sending(message):
+            sizes.append(len(message.get("body", b"")))
+            await send(message)
+
+        return sending
+
+    async with Upstream(answer(LONG)) as up:
+        described = ProviderSettings("up", base_url=up.base_url, models=("m",))
+        app = create_app(Settings(providers=(described,)), MemoryStore(), NO_HOME)
+
+        async def watched(scope, receive, send):
+            await app(scope, receive, send if scope["type"] == "lifespan" else counted(send))
+
+        async with Served(watched) as served, served.client(timeout=30) as client:
+            body = {"model": "up/m", "messages": [{"role": "user", "content": "x"}]}
+            answered = await client.post("/v1/chat/completions", body)
+            completion = await answered.json()
+            status = await client.get(f"/api/runs/{answered.headers['x-run-id']}")
+            run = await status.json()
+            stopped = await (await client.post(f"/api/runs/{run['id']}/stop", {})).json()
+
+    assert (200, "application/json") == (status.status, status.headers["content-type"])
+    assert LONG == completion["choices"][0]["message"]["content"]
+    assert LONG == run["text"] == run["settlement"]["text"]
+    assert run == stopped
+    assert sum(sizes) > 5 * len(LONG)
+    assert max(sizes) <= LARGEST
+
+
+@pytest.mark.parametrize("value", [{}, [], {"a": []}, [{}, LONG, None], {"b": {LONG[:9]: [1, LONG, 2.5]}}, "x", None])
+def test_json_in_pieces_is_the_same_json(value):
+    """However deep a long text lies, and whatever lies beside it."""
+    assert msgspec.json.encode(value) == b"".join(in_pieces(value))

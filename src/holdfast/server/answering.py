@@ -31,7 +31,7 @@ from ..log import Log
 from ..run import Run
 from ..wire import openai_chat, openai_responses, sse
 from .context import Parts
-from .errors import Json
+from .errors import json_of
 
 HOLD = 10.0
 """Seconds for which the status line waits for the first word: until then a failure can still be a real status."""
@@ -243,10 +243,11 @@ async def whole(run: Run, show: Show, refuse: Refuse) -> Response:
     """Return a settled run as the finished object, under a status that tells failure from success."""
     settled = run.settlement or await run.settled()
     if not isinstance(settled, (Failed, Interrupted)):
-        return Json(await show(run, settled), headers=answer_headers(run))
+        return json_of(await show(run, settled), settled.text, headers=answer_headers(run))
     if await is_bare(run):
         return refuse(run, settled)
-    return Json(await show(run, settled), status_code=status_of(settled), headers=not_again(run))
+    told = await show(run, settled)
+    return json_of(told, settled.text, status_code=status_of(settled), headers=not_again(run))
 
 
 class WholeAnswer(Response):

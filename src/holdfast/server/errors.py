@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 from collections.abc import Mapping
@@ -14,11 +15,12 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
-from ..asgi import CONNECTION, Connection, info_of
+from ..asgi import AT_ONCE, CONNECTION, Connection, info_of
 from ..errors import HoldfastError, ResumeGap, SessionBusy
 from ..events import ErrorInfo
 from ..ids import new_id
 from ..wire import anthropic_messages, native
+from ..wire.pieces import in_pieces
 
 logger = logging.getLogger("holdfast")
 CODES = {401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed", 413: "body_too_large"}
@@ -43,6 +45,33 @@ class Json(Response):
         connection: Connection | None = scope.get(CONNECTION)
         if connection is None or not connection.answer(send, self.status_code, self.raw_headers, bytes(self.body)):
             await super().__call__(scope, receive, send)
+
+
+class LongJson(Response):
+    """A JSON answer that is made while it is sent, piece by piece: others have their turn in between."""
+
+    def __init__(self, content: Any, status_code: int = 200, headers: Mapping[str, str] | None = None) -> None:
+        self.status_code = status_code
+        self.background = None
+        self._content = content
+        self.raw_headers = [(name.encode(), value.encode("latin-1")) for name, value in (headers or {}).items()]
+        self.raw_headers.append((b"content-type", b"application/json"))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the request."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        for piece in in_pieces(self._content):
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await asyncio.sleep(0)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def json_of(
+    content: Any, said: str, *, status_code: int = 200, headers: Mapping[str, str] | None = None
+) -> Json | LongJson:
+    """Return an answer that repeats what a run has said, in pieces where that is long."""
+    kind = Json if len(said) <= AT_ONCE else LongJson
+    return kind(content, status_code=status_code, headers=headers)
 
 
 def in_words_of(path: str, info: ErrorInfo) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from ..events import ApprovalRequested, StoppedBy
 from ..run import Run
 from ..wire import native
 from .context import Endpoint, Parts, decode, own_run, owner_of, read_body, run_headers, told, whole_number
-from .errors import Json
+from .errors import Json, json_of
 
 STOP_PATIENCE = 8.0  # seconds that a caller waits for a settlement when the store is away
 
@@ -55,7 +55,7 @@ async def list_runs(parts: Parts, request: Request) -> Response:
 async def get_run(parts: Parts, request: Request) -> Response:
     """Return a run, while it runs and after."""
     run = await own_run(parts, request)
-    return Json(await told(parts, run), headers=run_headers(run))
+    return json_of(await told(parts, run), run.text, headers=run_headers(run))
 
 
 async def read_events(parts: Parts, request: Request) -> Response:
@@ -80,7 +80,7 @@ async def stop_run(parts: Parts, request: Request) -> Response:
     """Stop a run and return it settled. The first ending stands."""
     run = await own_run(parts, request)
     await stop_within(run)
-    return Json(await told(parts, run), headers=run_headers(run))
+    return json_of(await told(parts, run), run.text, headers=run_headers(run))
 
 
 async def stop_within(run: Run, by: StoppedBy = "user") -> None:
@@ -124,7 +124,7 @@ async def decide(parts: Parts, request: Request) -> Response:
     except CannotSteer:
         raise StaleApproval(approval_id) from None
     await desk.decide(approval_id, desks.Decision(wanted.decision, wanted.note, wanted.scope))
-    return Json(await told(parts, run), headers=run_headers(run))
+    return json_of(await told(parts, run), run.text, headers=run_headers(run))
 
 
 def _check_scope(run: Run, wanted: Decision) -> None:

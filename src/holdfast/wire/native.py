@@ -28,10 +28,9 @@ from ..history import Figures, Message, Session, outcome
 from ..steps import Step
 from ..store import FeedEntry, RunRecord
 from . import sse
+from .pieces import in_pieces
 
 _encode = msgspec.json.Encoder().encode
-_NO_TEXT = b'"text":""'
-_PIECE = 64 * 1024
 _NO_PRICES: Mapping[str, Price] = {}
 
 
@@ -241,13 +240,11 @@ def frames(run_id: str) -> Callable[[int, Sequence[Event]], bytes]:
 
 def settled_pieces(run_id: str, seq: int, event: Settled) -> Iterator[bytes]:
     """Yield the frame of a run's last event, in pieces that are made one by one: a long text is in none as a whole."""
-    shown = settlement(event.settlement)
-    said, shown["text"] = event.settlement.text, ""
-    before, after = _encode({"type": "run.settled", "settlement": shown}).split(_NO_TEXT)
-    yield b'id: %d\nevent: run.settled\ndata: {"run":%b,"seq":%d,%b"text":"' % (seq, _encode(run_id), seq, before[1:])
-    for start in range(0, len(said), _PIECE):
-        yield _encode(said[start : start + _PIECE])[1:-1]
-    yield b'"%b\n\n' % after
+    told = {"run": run_id, "seq": seq, "type": "run.settled", "settlement": settlement(event.settlement)}
+    pieces = in_pieces(told)
+    yield b"id: %d\nevent: run.settled\ndata: %b" % (seq, next(pieces))
+    yield from pieces
+    yield b"\n\n"
 
 
 def feed_frame(entry: FeedEntry, seq: int, told: dict[str, Any], session_id: str = "") -> bytes:
