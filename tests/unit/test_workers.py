@@ -28,7 +28,9 @@ OF_WORKER = marked(RUN, 1)
 def both():
     """The board as two processes see it."""
     file = new_board()
-    yield Board(file, 0, 2), Board(file, 1, 2)
+    owner, worker = Board(file, 0, 2), Board(file, 1, 2)
+    owner.come_up()
+    yield owner, worker
     os.close(file)
 
 
@@ -193,6 +195,21 @@ async def test_near_the_limit_and_where_starts_are_counted_only_the_owner_starts
 
     assert (True, False) == (before, small.is_anyones(asked))
     assert Head(OWNER, 12) == counting.head(head(ASKS, "content-length: 12"))
+
+
+async def test_a_process_that_ends_and_a_server_that_does_start_nothing(both, tmp_path):
+    """A worker that was asked to end leaves new runs to the owner; where all of them end, the owner refuses them."""
+    asked = b'{"model": "up/m"}'
+    owner, worker = (whose(board, tmp_path) for board in both)
+    before = worker.is_anyones(asked)
+    both[1].come_up()
+    up = worker.is_anyones(asked)
+    both[1].go_down()
+    down = worker.is_anyones(asked)
+    both[0].begin_to_end()
+
+    assert (False, True, False) == (before, up, down)
+    assert not owner.is_anyones(asked)
 
 
 # The boxes.

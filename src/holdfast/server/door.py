@@ -55,6 +55,7 @@ class Door(Protocol):
         self._rest: int | None = 0  # bytes of a request that are still to come; None where nobody knows how many
         self._was_dealt = handed is not None and handed.was_dealt
         self._has_left = False
+        self._moves_out = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin a connection, with what another process has read of it."""
@@ -95,15 +96,19 @@ class Door(Protocol):
     def on_response_complete(self) -> None:
         """End an answer, and look at what was sent ahead."""
         super().on_response_complete()
-        if self._read:
+        if self._moves_out:
+            self.shutdown()
+        elif self._read:
             self.loop.call_soon(self._look)
 
     def shutdown(self) -> None:
-        """Give an idle connection to the owner, who may go on for longer; one that is answered ends with its answer."""
-        if self._is_free and self._house.board.me != OWNER:
-            self._hand_over(OWNER)
-        else:
+        """End with the process; but a worker's connection is given to the owner, which may go on, after its answer."""
+        if self._house.board.me == OWNER:
             super().shutdown()
+            return
+        self._moves_out = True
+        if self._is_free:
+            self._hand_over(OWNER)
 
     @property
     def _is_free(self) -> bool:

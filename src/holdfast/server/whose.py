@@ -83,8 +83,10 @@ class Whose:
             self._look_at_settings()
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, SettingsError):
             return False  # the owner says what is wrong
-        if asked.session_id is not None or asked.background not in (None, False) or self._board.is_ending:
+        if asked.session_id is not None or asked.background not in (None, False):
             return False
+        if self._board.is_ending or not self._board.is_up(self._board.me):
+            return False  # the owner refuses it, or goes on without this process
         return self._is_upstream(asked.model) and self._board.runs + ROOM <= self._settings.max_runs
 
     def _look_at_settings(self) -> None:
