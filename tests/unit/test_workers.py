@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import socket
 import sys
 
@@ -244,6 +245,31 @@ async def test_connections_arrive_in_order_with_what_was_read_though_there_is_no
         handed.connection.close()
         ours.close()
     for end in box:
+        end.close()
+
+
+@requirement("workers.hand-over")
+@pytest.mark.parametrize("size", [10, 300_000])
+async def test_a_connection_that_finds_no_room_among_the_open_files_is_closed(both, size, caplog):
+    """Its client sees that, instead of waiting for a request that was lost on the way."""
+    (box,) = new_boxes(1)
+    ours, theirs = socket.socketpair()
+    Outbox(box.put).send(theirs.fileno(), b"x" * size, was_dealt=False)
+    theirs.close()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    least = os.dup(0)
+    os.close(least)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (least + (size > 1000), hard))  # none is free, or one of the two
+    try:
+        inbox = Inbox(box.take, both[0], 0, lambda handed: pytest.fail("half of it is nothing"))
+        inbox._receive()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    inbox.close()
+
+    assert b"" == ours.recv(9)
+    assert "too many files are open" in caplog.text
+    for end in (ours, *box):
         end.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import mmap
 import os
@@ -15,9 +16,9 @@ from .board import Board
 
 logger = logging.getLogger("holdfast")
 
-_IN_ONE = 48 * 1024  # bytes that go with the connection; more of them go in a memory of their own
+_IN_ONE = 16 * 1024  # bytes that go with the connection; more of them go in a memory of their own
 _AT_ONCE = 32  # connections that are taken in one turn of the loop
-_DEALT = b"\1"
+_DEALT, _ALSO_MEMORY = 1, 2  # what the first byte says
 
 
 class Handed(NamedTuple):
@@ -58,7 +59,10 @@ class Outbox:
             return
         if not self._waiting:
             asyncio.get_running_loop().add_writer(self._put.fileno(), self._go_on)
-        self._waiting.append((os.dup(connection), read, was_dealt))
+        try:
+            self._waiting.append((os.dup(connection), read, was_dealt))
+        except OSError as error:
+            _log_lost(error)
 
     def _go_on(self) -> None:
         while self._waiting:
@@ -70,22 +74,28 @@ class Outbox:
 
 def _put(put: socket.socket, connection: int, read: bytes, was_dealt: bool) -> bool:
     """Put a connection into a box. False where there is no room."""
-    head = _DEALT if was_dealt else b"\0"
+    dealt = _DEALT if was_dealt else 0
     try:
         if len(read) <= _IN_ONE:
-            socket.send_fds(put, [head, read], [connection])
+            socket.send_fds(put, [bytes([dealt]), read], [connection])
             return True
         memory = _in_memory(read)
         try:
-            socket.send_fds(put, [head], [connection, memory])
+            socket.send_fds(put, [bytes([dealt | _ALSO_MEMORY])], [connection, memory])
             return True
         finally:
             os.close(memory)
     except (BlockingIOError, InterruptedError):
         return False
     except OSError as error:
-        logger.error("a connection could not be handed over, and is closed: %s", error)
+        if error.errno == errno.ETOOMANYREFS:
+            return False  # as many are on their way as may be
+        _log_lost(error)
         return True
+
+
+def _log_lost(why: object) -> None:
+    logger.error("a connection could not be handed over, and is closed: %s", why)
 
 
 class Inbox:
@@ -115,10 +125,13 @@ class Inbox:
 
 def _taken(take: socket.socket) -> Handed | None:
     said, files, _, _ = socket.recv_fds(take, _IN_ONE + 1, 2, socket.MSG_CMSG_CLOEXEC)
-    if not files:
+    if len(files) != (2 if said[0] & _ALSO_MEMORY else 1):
+        _log_lost("too many files are open")
+        for file in files:
+            os.close(file)
         return None
-    read = _content(files[1]) if len(files) > 1 else said[1:]
-    return Handed(socket.socket(fileno=files[0]), read, said[:1] == _DEALT)
+    read = _content(files[1]) if said[0] & _ALSO_MEMORY else said[1:]
+    return Handed(socket.socket(fileno=files[0]), read, bool(said[0] & _DEALT))
 
 
 def _in_memory(read: bytes) -> int:
