@@ -22,6 +22,7 @@ from .events import (
     ToolCall,
     Usage,
     Words,
+    encode_event,
 )
 from .steps import Steps
 from .tape import Tape
@@ -204,13 +205,13 @@ class Log:
         for event in events:
             if type(event) is Text and self.steps is None:
                 continue
-            if isinstance(event, Usage):
+            if type(event) is Usage:
                 self.usage = event
-            elif isinstance(event, ToolCall):
+            elif type(event) is ToolCall:
                 self.tool_calls.append(event)
-            elif isinstance(event, Notice) and event.model:
+            elif type(event) is Notice and event.model:
                 self.answered_by = event.model
-            elif isinstance(event, (StepStarted, Steered)) and self.steps is None:
+            elif self.steps is None and type(event) in (StepStarted, Steered):
                 self.steps = Steps()
             if self.steps is not None:
                 self.steps.take_in(event)
@@ -333,13 +334,9 @@ def encodable(text: str) -> str:
 
 
 def characters(value: Any) -> int:
-    """Return how many characters take the memory of a value: those of its texts, and some for each item."""
-    size, left = 0, [value]
-    while left:
-        item = left.pop()
-        if isinstance(item, str):
-            size += len(item)
-        elif isinstance(item, (dict, list, tuple)):
-            size += _OF_AN_ITEM * len(item)
-            left += item.values() if isinstance(item, dict) else item
-    return size
+    """Return how many characters take the memory of a value: those of its JSON, and some for each item in it."""
+    try:
+        text = encode_event(value)
+    except UnicodeEncodeError:  # half an emoji
+        text = ascii(value).encode()
+    return len(text) + _OF_AN_ITEM * (text.count(b",") + text.count(b"[") + text.count(b"{"))
