@@ -169,10 +169,12 @@ def test_the_short_way_through_plain_chunks_reads_what_the_long_way_reads(runs, 
     """Chunks are recognised by the bytes around their text; that must never be a guess."""
     chunks = [text("first"), *(in_some_order(content, *shape) for shape, said in runs for content in said)]
     separators = (", ", ": ") if spaces else (",", ":")
-    body = b"".join(f"data: {json.dumps(c, ensure_ascii=False, separators=separators)}\n\n".encode() for c in chunks)
+    reads = [f"data: {json.dumps(c, ensure_ascii=False, separators=separators)}\n\n".encode() for c in chunks]
+    body = b"".join(reads)
     events, error = decode(body + DONE, think=False)
 
     assert error is None
+    assert (events, error) == decode(*reads, DONE, think=False), "each of them alone is read by the shortest way"
     for choice, deltas in in_the_plainest_way(body).items():
         assert deltas == [event.text for event in events if isinstance(event, Text) and event.choice == choice]
 
@@ -515,6 +517,16 @@ def test_logprobs_of_an_odd_shape_are_left_out(odd):
     assert [("a", None), ("b", None)] == [(event.text, event.logprobs) for event in events[:2]]
 
 
+@pytest.mark.parametrize("unreadable", [b'"\xff"', b"1e999"])
+@pytest.mark.parametrize("think", [False, True])
+def test_logprobs_that_cannot_be_read_are_left_out(unreadable, think):
+    """A byte or a number that nobody can make sense of takes neither the words beside it nor the answer away."""
+    odd = b'data: {"choices":[{"index":0,"delta":{"content":"b"},"logprobs":{"content":[{"token":%b}]}}]}\n\n'
+    events, error = decode(frame(text("a")) + odd % unreadable + stream(chunk(finish="stop")), think=think)
+
+    assert ([Text("a"), Text("b"), Finish("stop")], None) == (events, error)
+
+
 ONE, TWO = ToolCall("a", "f", "{}"), ToolCall("b", "g", "{}")
 NULL_FUNCTION = chunk({"tool_calls": [{"index": 0, "id": "a", "function": None}]})
 
@@ -685,6 +697,15 @@ def test_a_word_that_is_too_large_is_a_failure_among_others_like_it_too(cuts):
     large = frame(text("x" * 2000))
     pieces = [large[start:stop] for start, stop in pairwise((0, *cuts, len(large)))]
     events, error = decode(*alike, *pieces, max_event=1000)
+
+    assert "01234" == said(events)
+    assert "up sent an event of more than 1000 bytes." == str(error)
+
+
+def test_a_word_that_comes_alone_has_the_same_limit():
+    """Where most of a chunk is padding, another text makes it too large although it is not twice as long."""
+    alike = [frame(text(f"{number}", padding="x" * 700)) for number in range(5)]
+    events, error = decode(*alike, frame(text("y" * 300, padding="x" * 700)), max_event=1000)
 
     assert "01234" == said(events)
     assert "up sent an event of more than 1000 bytes." == str(error)

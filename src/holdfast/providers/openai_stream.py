@@ -150,7 +150,7 @@ class AnswerDecoder:
         self._usage: Usage | None = None
         self._shown_usage: Usage | None = None
         self._halves: Halves | None = None  # there is one once half a surrogate pair may have been seen
-        self._plain = _PlainChunk()
+        self._plain = _PlainChunk(max_event)
         self._is_between = False  # whether all that came was read as plain chunks, and nothing waits for its end
         self._is_speaking = not think  # visible text has begun: most of what follows is that, and nothing else
 
@@ -649,6 +649,7 @@ class _PlainChunk:
         "_closing",
         "_first",
         "_last",
+        "_longest",
         "_pause",
         "_skipped",
         "_two",
@@ -665,8 +666,9 @@ class _PlainChunk:
     _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
     _LONGEST_PAUSE = 1024
 
-    def __init__(self) -> None:
+    def __init__(self, longest: int) -> None:
         self.was_useful = False
+        self._longest = longest
         self._pause = self._skipped = 0
         self.forget()
 
@@ -695,7 +697,8 @@ class _PlainChunk:
             self.choice = choice
             self.opening, self._closing = b'data: %b"' % self.before, b'"%b\n\n' % self.after
             self._first, self._last = len(self.opening) - 1, 1 - len(self._closing)
-            self._two = 2 * (len(self.opening) + len(self._closing))  # bytes that a second chunk would make
+            # What is as long as two may be two, or one that is too large.
+            self._two = min(2 * (len(self.opening) + len(self._closing)), self._longest)
             # Nobody has read all of these bytes: what is no UTF-8 becomes something that is in no text.
             self._between = (self._closing + self.opening).decode("utf-8", "surrogateescape")
 
@@ -782,7 +785,10 @@ def _decoded(logprobs: msgspec.Raw) -> Any:
     """Return logprobs as an object, so that they are the same before and after they were stored; odd ones are none."""
     if len(logprobs) <= len("null"):
         return None
-    decoded = msgspec.json.decode(logprobs)
+    try:
+        decoded = msgspec.json.decode(logprobs)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None  # nobody has read these bytes before
     sound = isinstance(decoded, dict) and isinstance(decoded.get("content"), list | None)
     return decoded if sound else None
 
