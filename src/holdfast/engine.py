@@ -480,6 +480,7 @@ class Engine:
     async def _caught_up(self, run: Run) -> None:
         """Wait for the store, or for the client that an attached run lives by: nothing is lost that it has not seen."""
         await _until(run._log, lambda: run._log.has_room() and run._log.seq >= run._log.appended)
+        run._touched = asyncio.get_running_loop().time()  # from here on it is the source that is waited for
 
     # stopping
 

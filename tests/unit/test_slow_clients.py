@@ -139,3 +139,32 @@ def test_a_run_that_waits_for_its_client_is_stopped_at_once(by):
             await reading
 
     in_virtual_time(world)
+
+
+class Thoughtful(Speaker):
+    """A source that takes some time for each word, once it was let go on."""
+
+    async def one_by_one(self):
+        async for word in super().one_by_one():
+            if self.said > LOG:
+                await asyncio.sleep(0.75 * LIMITS.idle)
+            if self.said > 3 * LOG:
+                return
+            yield word
+
+
+@requirement("sub.attached-waits")
+@pytest.mark.parametrize("seconds", [5.0, 5.25, 5.5, 5.75])
+def test_the_idle_limit_counts_from_when_a_source_may_go_on(seconds):
+    """While it waits for its run's client it cannot say anything, and what it does then takes its own time."""
+
+    async def world():
+        async with Engine(limits=LIMITS) as engine:
+            speaker = Thoughtful()
+            run = await engine.start(speaker.one_by_one(), lifetime="attached")
+            client = SlowClient(run, seconds)
+            await client.read(speaker)
+
+            assert isinstance(await run.settled(), Completed)
+
+    in_virtual_time(world)
