@@ -757,6 +757,14 @@ async def test_what_an_ended_run_has_said_besides_its_text_counts_too(more):
             await engine.open(before.id)
 
 
+async def test_what_cannot_be_weighed_keeps_no_run_from_its_end():
+    """A source of one's own may put anything beside a word; nobody has looked at it before."""
+    async with Engine() as engine:
+        run = await engine.start(source(Text("x", logprobs={"content": [object()]}), "y"))
+
+        assert "xy" == (await ended(run)).text
+
+
 async def test_an_ended_run_holds_on_to_nothing_of_its_source():
     """Its error's traceback would hold every frame, and with it the request and the connection."""
 
