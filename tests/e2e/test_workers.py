@@ -426,6 +426,27 @@ async def test_a_request_whose_length_is_not_told_is_answered(world):
 
 
 @requirement("workers.hand-over")
+@pytest.mark.parametrize("ahead", [10_000, 40, -7], ids=["all of it", "half a head", "half a body"])
+async def test_what_follows_a_request_whose_length_is_not_told_is_looked_at_too(world, ahead):
+    """It may be another process's: a session that is made by a process without the store would be lost."""
+    model = f"ahead {ahead}"
+    for place in (OWNER, WORKER):
+        run_id, answer = await world.stream(WORKER, model)
+        head = f"POST /api/runs/{run_id}/stop HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: chunked\r\n\r\n"
+        named = request("POST", "/api/sessions", {"title": model})
+        async with world.line(place) as line:
+            await line.write(head.encode() + b"2\r\n{}\r\n0\r\n\r\n" + named[:ahead])
+            stopped = await line.answer()
+            await line.write(named[ahead:])
+            session = await line.answer()
+            run = await line.ask("GET", f"/api/runs/{run_id}")
+
+        assert (200, 201, 200) == (stopped.status, session.status, run.status)
+        assert model == (await world.api.get(f"/api/sessions/{session.json()['id']}"))["title"]
+        await answer.body()
+
+
+@requirement("workers.hand-over")
 @pytest.mark.parametrize("sent", [b"GET /health HTTP/1.1\nhost: x\n\n", b"\0\1\2\r\n\r\n", b"x" * 100_000])
 async def test_what_is_no_request_is_refused_and_not_waited_for(world, sent):
     """Whoever reads it first."""
@@ -435,6 +456,30 @@ async def test_what_is_no_request_is_refused_and_not_waited_for(world, sent):
             answer = await line.answer()
 
         assert 400 == answer.status
+
+
+@requirement("workers.hand-over")
+async def test_a_client_that_sends_ahead_without_end_is_not_read_without_end(world):
+    """What it sends while it is answered waits at its own side, also after a hand-over: nobody's memory is filled."""
+    run_id, answer = await world.stream(WORKER, "goes on")
+    world.up.models["flood"] = gated("flood")
+    wanted = [
+        request("POST", "/v1/chat/completions", chat("up/flood", stream=True)),
+        request("GET", f"/api/runs/{run_id}/events"),
+    ]
+    async with world.line(OWNER) as line:
+        await line.write(b"".join(wanted) + request("GET", "/health") * 4000)
+        async with asyncio.timeout(PATIENCE):
+            while not world.calls("flood"):  # noqa: ASYNC110 - asked by another process
+                await asyncio.sleep(0.02)
+        world.up.open("flood")
+        await line.answer()
+        flood = asyncio.create_task(line.write(b" " * 64 * 1024 * 1024))
+        was_read, _ = await asyncio.wait({flood}, timeout=1.0)
+        flood.cancel()
+    answer.leave()
+
+    assert not was_read
 
 
 @requirement("workers.hand-over")
@@ -540,6 +585,26 @@ async def test_every_process_asks_for_the_key(tmp_path):
                 await line.__aexit__()
 
 
+@requirement("workers.limits")
+async def test_few_wait_for_their_body_before_they_are_asked_for_the_key(tmp_path):
+    """Whose a request is may be told by its body; but what strangers send is not kept in memory without end."""
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 1048576\r\n\r\n{"
+    async with serving(tmp_path, 'api_key = "hf-of-workers"') as world:
+        lines = [await Line(world.server).__aenter__() for _ in range(100)]
+        for line in lines:
+            await line.write(head)
+        answers = [asyncio.create_task(line.answer()) for line in lines]
+        async with asyncio.timeout(PATIENCE):
+            while sum(answer.done() for answer in answers) < 100 - 2 * 32:  # noqa: ASYNC110 - of another process
+                await asyncio.sleep(0.02)
+        statuses = {answer.result().status for answer in answers if answer.done()}
+        for answer, line in zip(answers, lines, strict=True):
+            answer.cancel()
+            await line.__aexit__()
+
+        assert {401} == statuses
+
+
 # Life and death.
 
 
@@ -610,6 +675,28 @@ async def test_all_processes_end_together_and_well(tmp_path, number):
         await gone(*workers)
 
         assert all('"finish_reason":"cancelled"' in text and "so far" in text for text in texts)
+        assert 0 == ended.code
+        assert "Traceback" not in world.server.log_text()
+
+
+@requirement("workers.killed")
+async def test_a_signal_to_all_processes_leaves_runs_their_time_and_a_second_one_takes_it(tmp_path):
+    """Some who end a server tell each of its processes: a worker hears of it twice, and that is no hurry."""
+    async with serving(tmp_path, "drain = 60.0") as world:
+        _, answer = await world.stream(WORKER, "drains")
+        os.killpg(world.server.pid, signal.SIGTERM)
+        async with asyncio.timeout(PATIENCE):
+            while (await world.client.get("/ready")).status != 503:  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.02)
+        reading = asyncio.create_task(answer.text())
+        ended_early, _ = await asyncio.wait({reading}, timeout=0.5)
+        os.killpg(world.server.pid, signal.SIGTERM)
+        async with asyncio.timeout(PATIENCE):
+            text = await reading
+        ended = await world.server._ended(time.monotonic(), PATIENCE)
+
+        assert not ended_early
+        assert '"finish_reason":"cancelled"' in text
         assert 0 == ended.code
         assert "Traceback" not in world.server.log_text()
 

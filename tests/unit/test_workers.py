@@ -19,6 +19,7 @@ if sys.platform != "linux":
 from holdfast.server import board as boards
 from holdfast.server.board import Board, new_board
 from holdfast.server.boxes import Handed, Inbox, Outbox, new_boxes
+from holdfast.server.crew import Orders
 from holdfast.server.whose import LONGEST_BODY, OWNER, Head, Whose
 
 RUN = new_id("run")
@@ -142,6 +143,7 @@ ASKS = "POST /v1/chat/completions"
         (head(f"POST /api/runs/{OF_WORKER}/stop"), Head(1, 0)),
         (head(f"GET /v1/chat/completions/chatcmpl-{OF_WORKER[4:]}?stream=true"), Head(1, 0)),
         (head(f"GET /v1/messages/msg_{OF_WORKER}"), Head(1, 0)),
+        (b"\r\n" + head(f"GET /api/runs/{OF_WORKER}"), Head(1, 0)),
         (head(f"GET /api/runs/{marked(RUN, 7)}"), Head(OWNER, 0)),
         (head(f"GET /api/sessions?query=/{OF_WORKER}/"), Head(OWNER, 0)),
         (b"nonsense", Head(OWNER, 0)),
@@ -233,10 +235,14 @@ async def test_connections_arrive_in_order_with_what_was_read_though_there_is_no
         out.send(theirs.fileno(), b"%d " % number + b"x" * size, was_dealt=number % 2 == 0)
         theirs.close()
         ours.sendall(b"more")
+    waited = not out.is_empty.is_set()
     inbox = Inbox(box.take, both[0], 0, welcome)
     async with asyncio.timeout(30):
+        await out.is_empty.wait()  # before a process that has sent them may end
         await all_there.wait()
     inbox.close()
+
+    assert waited
 
     assert [b"%d " % number + b"x" * size for number in range(len(pairs))] == [handed.read for handed in arrived]
     assert [True, False] == [handed.was_dealt for handed in arrived[:2]]
@@ -274,6 +280,17 @@ async def test_a_connection_that_finds_no_room_among_the_open_files_is_closed(bo
 
 
 # Settings.
+
+
+def test_a_worker_is_told_all_settings_as_they_are():
+    """Numbers without end too, and keys of any letters: one that it cannot read would keep it from starting."""
+    settings = Settings(
+        deadline=float("inf"), idle_limit=float("-inf"), api_key='é\n"\u2028', providers=(ProviderSettings("up"),)
+    )
+    orders = Orders(settings, {"deadline": "flag"}, True, 1, 2, 3, 4, [5, 6], 7)
+
+    assert orders == Orders.of(orders.line())
+    assert orders.line().index(b"\n") == len(orders.line()) - 1
 
 
 def test_workers_are_as_many_as_wanted_or_as_there_are_cores(monkeypatch):

@@ -52,6 +52,9 @@ class Outbox:
     def __init__(self, put: socket.socket) -> None:
         self._put = put
         self._waiting: deque[tuple[int, bytes, bool]] = deque()
+        self.is_empty = asyncio.Event()
+        """Nothing waits here."""
+        self.is_empty.set()
 
     def send(self, connection: int, read: bytes, was_dealt: bool) -> None:
         """Send a connection. From then on it is out of the sender's hands, who may close it at once."""
@@ -61,6 +64,7 @@ class Outbox:
             asyncio.get_running_loop().add_writer(self._put.fileno(), self._go_on)
         try:
             self._waiting.append((os.dup(connection), read, was_dealt))
+            self.is_empty.clear()
         except OSError as error:
             _log_lost(error)
 
@@ -70,6 +74,7 @@ class Outbox:
                 return
             os.close(self._waiting.popleft()[0])
         asyncio.get_running_loop().remove_writer(self._put.fileno())
+        self.is_empty.set()
 
 
 def _put(put: socket.socket, connection: int, read: bytes, was_dealt: bool) -> bool:

@@ -7,6 +7,7 @@ what nobody keeps (`whose.py`). The owner starts them, and starts them again; th
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import logging
 import os
@@ -15,6 +16,7 @@ import socket
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
+from types import FrameType
 from typing import NamedTuple
 
 import msgspec
@@ -37,6 +39,11 @@ LONG = 30.0
 """Seconds after which a worker has lived long."""
 LAST_WORDS = 6.0
 """Seconds that a worker has to end, once its runs may drain no longer; then it is killed."""
+LONGEST_CLEARANCE = 2.0
+"""Seconds that others have to take what a worker hands over while it ends."""
+HURRY = signal.SIGUSR1
+"""Says that nobody is to drain any longer. A second SIGTERM does not: whoever ends all processes at once sends one to a
+worker, and so does its owner."""
 
 
 class Orders(msgspec.Struct, frozen=True):
@@ -51,6 +58,15 @@ class Orders(msgspec.Struct, frozen=True):
     board: int
     puts: list[int]
     take: int
+
+    def line(self) -> bytes:
+        """Return it as one line. It is no JSON, which has no word for the infinite numbers that a setting may have."""
+        return base64.b64encode(msgspec.msgpack.encode(self)) + b"\n"
+
+    @classmethod
+    def of(cls, line: bytes) -> Orders:
+        """Return what a line tells."""
+        return msgspec.msgpack.decode(base64.b64decode(line), type=cls)
 
 
 class Shared(NamedTuple):
@@ -151,7 +167,7 @@ class Workers:
 
     def hurry(self) -> None:
         """A second signal cuts their draining short."""
-        self._signal(signal.SIGTERM)
+        self._signal(HURRY)
 
     async def end(self) -> None:
         """Wait until all workers have ended; one that does not is killed."""
@@ -216,10 +232,11 @@ class Workers:
         try:
             assert process.stdin is not None
             with contextlib.suppress(ConnectionError):
-                process.stdin.write(msgspec.json.encode(orders) + b"\n")
+                process.stdin.write(orders.line())
                 await process.stdin.drain()
             if self._ends.is_set():
-                self._signal(signal.SIGTERM)
+                with contextlib.suppress(ProcessLookupError):
+                    process.send_signal(signal.SIGTERM)
             return await process.wait()
         finally:
             del self._going_on[worker]
@@ -263,17 +280,34 @@ class Owner:
 class WorkerServer(Server):
     """Ends when its owner says so: Ctrl-C, which reaches all processes, is for the owner to take."""
 
+    ways: Sequence[Outbox] = ()
+    """The ways out of this process."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End when the connections that were handed over last are out of this process, too."""
+        await super().shutdown(sockets)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LONGEST_CLEARANCE):
+                for way in self.ways:
+                    await way.is_empty.wait()
+
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Take only the owner's signal."""
+        """Take only the owner's signals."""
         signal.signal(signal.SIGTERM, self.handle_exit)
+        signal.signal(HURRY, self.handle_exit)
         yield
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to end, or end at once."""
+        if sig == HURRY or not self.should_exit:
+            super().handle_exit(sig, frame)
 
 
 def work(life: int) -> bool:
     """Be a worker: read the orders from a pipe, and serve until the owner says so, or is gone."""
     with open(life, "rb", buffering=0, closefd=False) as pipe:
-        orders = msgspec.json.decode(pipe.readline(), type=Orders)
+        orders = Orders.of(pipe.readline())
     logging.basicConfig(
         level=orders.settings.log_level.upper(),
         format=f"%(asctime)s %(levelname)s worker {orders.process}: %(message)s",
@@ -283,7 +317,7 @@ def work(life: int) -> bool:
     puts = [socket.socket(fileno=put) for put in orders.puts]
     house = _house(app.state.parts, board, puts, orders.has_agents)
     server = WorkerServer(configuration(app, partial(Door, house=house)), app, lambda: None)
-    server.others = Owner(orders, board, life)
+    server.others, server.ways = Owner(orders, board, life), house.ways
     listening = socket.socket(fileno=orders.listening)
     listening.setblocking(False)  # its copies are made to be as it is, and with them it is in all processes
     return run_server(server, listening)

@@ -23,6 +23,8 @@ AHEAD = 64 * 1024
 """Bytes that a client may send ahead while it is answered."""
 FLUSH, LONGEST_FLUSH = 0.002, 20.0
 """Seconds until the next look at an answer that a client is slow to take: twice as many each time."""
+MOST_HELD = 32 * 1024 * 1024
+"""Bytes of bodies that one process waits for to learn whose they are: nobody has looked at their senders' keys yet."""
 UNEVEN = 2
 """Connections by which another process must have fewer for a new one to be passed on to it."""
 
@@ -34,6 +36,8 @@ class House:
         self.board = board
         self.whose = whose
         self.ways = ways
+        self.held = 0
+        """Bytes of the bodies that are waited for."""
 
     def lightest(self) -> int:
         """Return the process that has clearly the least to do; this one where there is none."""
@@ -64,21 +68,27 @@ class Door(Protocol):
         if self._handed is not None:
             handed, self._handed = self._handed, None
             self.data_received(handed.read)
+            if self.flow.read_paused:
+                self.loop.call_soon(self._pause_again)  # a loop begins to read after this, whatever was said
+
+    def _pause_again(self) -> None:
+        if self.flow.read_paused and not self.transport.is_closing():
+            self.transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
         super().connection_lost(exc)
         if not self._has_left:
             self._house.board.connect(-1)
+        self._hold_no_longer()
         self._read.clear()
 
     def data_received(self, data: bytes) -> None:
         """Take in what has come: the rest of a request that was let in, or something new."""
         self._unset_keepalive_if_required()
         if self._rest is None:
-            super().data_received(data)
-            return
-        if self._rest:
+            data = self._let_in_lines(data)
+        elif self._rest:
             rest, data = data[: self._rest], data[self._rest :]
             self._rest -= len(rest)
             super().data_received(rest)
@@ -145,7 +155,10 @@ class Door(Protocol):
             self._was_dealt = True
             return me
         if len(self._read) < upto:
+            if house.held + upto > MOST_HELD:
+                return OWNER
             self._needs = upto
+            house.held += upto
             return None
         if not house.whose.is_anyones(self._read[start:upto]):
             return OWNER
@@ -154,15 +167,38 @@ class Door(Protocol):
 
     def _let_in(self, upto: int | None) -> None:
         """Let a request in, as far as it has come."""
-        self._needs = 0
-        self._rest = None if upto is None else max(0, upto - len(self._read))
+        self._hold_no_longer()
         read = bytes(self._read if upto is None else self._read[:upto])
         del self._read[: len(read)]
-        super().data_received(read)
+        if upto is None:
+            self._rest = None
+            self._read += self._let_in_lines(read)
+        else:
+            self._rest = upto - len(read)
+            super().data_received(read)
+
+    def _hold_no_longer(self) -> None:
+        self._house.held -= self._needs
+        self._needs = 0
+
+    def _let_in_lines(self, data: bytes) -> bytes:
+        """Let in what belongs to a request of unknown length, and return what follows it: another's, maybe.
+
+        Only the parser knows where it ends, and it does not say; but that is the end of a line.
+        """
+        start = 0
+        while self._rest is None and start < len(data):
+            end = data.find(b"\n", start) + 1 or len(data)
+            super().data_received(data[start:end])
+            start = end
+            if self.transport.is_closing():
+                return b""
+        return data[start:]
 
     def _hand_over(self, process: int) -> None:
         """Hand the connection over, with all that has come and was not let in."""
         self._has_left = True
+        self._hold_no_longer()
         self.flow.pause_reading()
         self._house.board.connect(-1)
         self._house.board.send(process)

@@ -185,8 +185,16 @@ class Server(uvicorn.Server):
         if ending.cancelled():
             await end(parts, drain=0.0)
         if self.others is not None:
-            await self.others.end()
+            await self._end_of(self.others)
         await super().shutdown(sockets)
+
+    async def _end_of(self, others: Others) -> None:
+        """Wait for the other processes, which may have more to settle than this one. They can be hurried, too."""
+        ending = asyncio.create_task(others.end())
+        while not (await asyncio.wait({ending}, timeout=0.1))[0]:
+            if self._in_a_hurry:
+                others.hurry()
+        await ending
 
     def _hurry(self, ending: asyncio.Task[None]) -> None:
         ending.cancel()

@@ -65,7 +65,8 @@ class Whose:
         self._page = board.page
 
     def head(self, head: bytes) -> Head:
-        """Tell what a head tells. It ends with the end of its last line."""
+        """Tell what a head tells. It ends with the end of its last line, and may begin with empty ones."""
+        head = head.lstrip(b"\r\n")
         told = {name.lower(): value.strip() for name, value in _TELLING.findall(head)}
         length = _length(told)
         if _ANYONE.match(head) and told.keys() <= {b"content-length"} and length is not None:
