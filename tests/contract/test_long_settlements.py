@@ -17,7 +17,7 @@ from holdfast.server.serving import Protocol
 from holdfast.server.settings import ProviderSettings, Settings
 from holdfast.store.memory import MemoryStore
 from holdfast.wire import native
-from holdfast.wire.pieces import in_pieces
+from holdfast.wire.pieces import PIECE, in_pieces
 from tests.requirements import requirement
 from tests.support.served import NO_HOME, Served
 from tests.support.upstream import Upstream, answer
@@ -46,6 +46,19 @@ def test_the_pieces_are_the_frame(settlement, text):
 
     assert native.frames("run_1")(7, [settled]) == b"".join(pieces)
     assert max(map(len, pieces)) <= LARGEST
+
+
+@requirement("sub.after-end")
+def test_no_piece_is_empty_although_the_one_before_the_last_is_just_full():
+    """An empty one is taken for the end: the frame would lack its last line, and the settlement be told to nobody."""
+    short = native.frames("run_1")(7, [Settled(Completed(text="xyz"))])
+    after_text = len(short.partition(b"xyz")[2].rstrip())
+    settled = Settled(Completed(text="x" * (2 * PIECE - after_text)))
+
+    pieces = list(native.settled_pieces("run_1", 7, settled))
+
+    assert [PIECE, 2] == [*map(len, pieces)][1:]
+    assert native.frames("run_1")(7, [settled]) == b"".join(pieces)
 
 
 async def said(text, size=1000):

@@ -14,14 +14,16 @@ _encode = msgspec.json.Encoder().encode
 
 
 def in_pieces(value: Any) -> Iterator[bytes]:
-    """Yield a value's JSON, which is made from one piece to the next: no piece has more than some of a long text."""
+    """Yield a value's JSON, which is made from one piece to the next: none is empty or has more than some of a long
+    text."""
     piece = bytearray()
     for part in _parts(value):
         piece += part
         if len(piece) >= PIECE:
             yield bytes(piece)
             piece.clear()
-    yield bytes(piece)
+    if piece:
+        yield bytes(piece)
 
 
 def _parts(value: Any) -> Iterator[bytes]:
