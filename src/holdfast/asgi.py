@@ -118,8 +118,10 @@ class RunFrames:
 
         def leave() -> None:
             unwatch()
-            if self._release is not None:
+            if self._release is not None and self._waits is not None:
                 self._release()
+                if self._waits.is_full:  # not at once: a run that ends with its client is to be told so first
+                    asyncio.get_running_loop().call_soon(self._waits.make_room)
 
         return leave
 

@@ -299,7 +299,7 @@ class Log:
         self._place = place
 
         def release() -> None:
-            self._place = None  # a source that waits is not woken: its run ends with its client
+            self._place = None  # a source that waits is not woken by that, but by `make_room`
 
         return release
 

@@ -8,7 +8,7 @@ import pytest
 from starlette.requests import Request
 
 from holdfast import Completed, Engine, Limits, Stopped, Text
-from holdfast.asgi import EventStream, events
+from holdfast.asgi import Closing, EventStream, events
 from tests.requirements import requirement
 from tests.simulation.loop import SeededLoop
 from tests.support.http import FrameParser
@@ -44,7 +44,7 @@ class Speaker:
 class SlowClient:
     """Reads a run's events, and takes some seconds for each piece that it is sent."""
 
-    def __init__(self, run, seconds):
+    def __init__(self, run, seconds, closing=None):
         self._seconds = seconds
         self._parser = FrameParser()
         self.left = asyncio.Event()
@@ -52,7 +52,7 @@ class SlowClient:
         self.ahead = 0
         """How many events the source was ahead of it, at the most."""
         request = Request({"type": "http", "query_string": b"", "headers": []})
-        self.stream: EventStream = events(run, request, send_timeout=60.0)
+        self.stream: EventStream = events(run, request, closing, send_timeout=60.0)
 
     async def read(self, speaker=None):
         async def send(message):
@@ -166,5 +166,26 @@ def test_the_idle_limit_counts_from_when_a_source_may_go_on(seconds):
             await client.read(speaker)
 
             assert isinstance(await run.settled(), Completed)
+
+    in_virtual_time(world)
+
+
+@requirement("sub.attached-waits")
+def test_a_run_whose_client_was_sent_off_waits_no_longer():
+    """The client has not left: it was told to come back. Nobody would ever wake the source, and no limit end it."""
+
+    async def world():
+        async with Engine(limits=LIMITS) as engine:
+            speaker, closing = Speaker(), Closing()
+            run = await engine.start(speaker.in_a_flow(), lifetime="attached")
+            client = SlowClient(run, 5.0, closing)
+            reading = asyncio.create_task(client.read(speaker))
+            await asyncio.sleep(1.0)
+            assert LOG + 1 >= speaker.said
+            closing.begin()
+            await reading
+
+            assert "run.settled" not in [frame.event for frame in client.frames]
+            assert isinstance(await asyncio.wait_for(run.settled(), 10.0), Completed)
 
     in_virtual_time(world)
