@@ -65,7 +65,7 @@ def heard(yielded: Yielded | Sequence[Yielded]) -> Said:
     said = Said(events, [])
     for item in yielded if isinstance(yielded, (list, tuple)) else (yielded,):
         kind = type(item)
-        if kind is Text and type(item.text) is str and item.text.isascii() and item.text:
+        if kind is Text and type(item.text) is str and item.text.isascii() and item.text and _is_text_alone(item):
             events.append(item)
         elif kind is Finish:
             said.finish.append(_checked(item))
@@ -82,12 +82,20 @@ def _event(item: Any) -> Event | None:
     """Return what is logged of something that a source yielded; None where it is nothing."""
     if isinstance(item, str):
         item = Text(item)
-    if isinstance(item, (Text, Reasoning)) and isinstance(item.text, str):
+    is_text = isinstance(item, (Text, Reasoning)) and isinstance(item.text, str)
+    if is_text and not item.text:
+        return None
+    if is_text and _is_text_alone(item):
         event: Event = item if item.text.isascii() else storable(item)
-        return event if item.text else None
+        return event
     if type(item) not in _MAY_YIELD and not isinstance(item, Thought):
         raise TypeError(f"a source may yield events and strings, not {type(item).__name__}")
     return None if isinstance(item, Thought) else storable(_checked(item))
+
+
+def _is_text_alone(item: Any) -> bool:
+    """Tell that nothing stands beside a text which has to be looked at: what cannot be stored would halt the store."""
+    return type(item.choice) is int and (isinstance(item, Reasoning) or item.logprobs is None)
 
 
 def _checked(item: Any) -> Any:
@@ -115,19 +123,25 @@ def _converted(item: Any) -> Any:
 
 
 def storable(said: Any) -> Any:
-    """Return an event or a settlement without lone surrogates: half an emoji can be neither sent nor stored."""
+    """Return an event or a settlement without lone surrogates: half an emoji can be neither sent nor stored.
+
+    What cannot be stored for another reason raises.
+    """
     try:
         encode_event(said)
     except UnicodeEncodeError:
-        return _mended(said)
+        said = _mended(said)
+        encode_event(said)
     return said
 
 
 def _mended(value: Any) -> Any:
     if isinstance(value, str):
         return encodable(value)
-    if isinstance(value, tuple):
-        return tuple(map(_mended, value))
+    if isinstance(value, (tuple, list)):
+        return type(value)(map(_mended, value))
+    if isinstance(value, dict):
+        return {_mended(name): _mended(field) for name, field in value.items()}
     if isinstance(value, msgspec.Struct):
         return type(value)(**{name: _mended(field) for name, field in msgspec.structs.asdict(value).items()})
     return value

@@ -167,8 +167,13 @@ NOT_EVENTS = [
     Text(b"bytes"),
     Text(5),
     Text(None),
+    Text("a", choice="first"),
+    Text("a", logprobs=object()),
+    Text("ä", logprobs={"content": [object()]}),
     Reasoning(b"bytes"),
+    Reasoning("a", choice="first"),
     ToolCall("call_1", "add", {"a": 1}),
+    ToolResult("call_1", "a", content=({"data": object()},)),
     Usage("many", 5),
 ]
 
@@ -212,13 +217,16 @@ async def test_what_is_no_source_at_all_is_a_failed_run(engine, keep, not_a_sour
     "items",
     [
         [f"a{SURROGATE}"],
+        [Text("a", logprobs={"content": [{SURROGATE: SURROGATE}]})],
+        [Text("ä", logprobs={"content": [{"token": SURROGATE}]})],
         [Reasoning(f"a{SURROGATE}")],
+        [ToolResult("call_1", "a", content=({"text": [SURROGATE]},))],
         [ToolCall("call_1", "add", f"{SURROGATE}")],
         ["a", Finish(f"odd{SURROGATE}")],
         ["a", Finish("error", error=ErrorInfo("broken", f"{SURROGATE}", param=f"{SURROGATE}"))],
         ["a", SourceFailed(f"{SURROGATE}")],
     ],
-    ids=["text", "reasoning", "arguments", "finish reason", "finish error", "exception"],
+    ids=["text", "logprobs", "both", "reasoning", "content", "arguments", "finish reason", "finish error", "exception"],
 )
 async def test_a_lone_surrogate_ends_up_as_a_question_mark_and_hurts_nobody(tmp_path, items):
     """It comes in from JSON escapes, and breaks `.encode()` wherever it gets to: the run must still settle."""
@@ -757,12 +765,14 @@ async def test_what_an_ended_run_has_said_besides_its_text_counts_too(more):
             await engine.open(before.id)
 
 
-async def test_what_cannot_be_weighed_keeps_no_run_from_its_end():
-    """A source of one's own may put anything beside a word; nobody has looked at it before."""
+async def test_what_cannot_be_weighed_is_remembered_all_the_same():
+    """A request that somebody else's code has made may hold anything; nobody has looked at it before."""
     async with Engine() as engine:
-        run = await engine.start(source(Text("x", logprobs={"content": [object()]}), "y"))
+        asked = RunRecord(id=new_id("run"), request={"tools": [object()]})
+        run = await engine.submit(asked, source=source("x"), keep=False)
+        await ended(run)
 
-        assert "xy" == (await ended(run)).text
+        assert run is await engine.open(run.id)
 
 
 async def test_an_ended_run_holds_on_to_nothing_of_its_source():
