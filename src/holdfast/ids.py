@@ -36,7 +36,8 @@ def mark_of(characters: str) -> int:
 
 
 _stock: list[tuple[int, str]] = []
-os.register_at_fork(after_in_child=_stock.clear)  # or two processes would give out the same
+if hasattr(os, "register_at_fork"):  # which Windows has no use for
+    os.register_at_fork(after_in_child=_stock.clear)  # or two processes would give out the same
 
 
 def _random() -> tuple[int, str]:

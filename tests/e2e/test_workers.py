@@ -435,7 +435,7 @@ async def test_what_follows_a_request_whose_length_is_not_told_is_looked_at_too(
         head = f"POST /api/runs/{run_id}/stop HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: chunked\r\n\r\n"
         named = request("POST", "/api/sessions", {"title": model})
         async with world.line(place) as line:
-            await line.write(head.encode() + b"2\r\n{}\r\n0\r\n\r\n" + named[:ahead])
+            await line.write(head.encode() + b"6\r\n{\r\n\r\n}\r\n0\r\n\r\n" + named[:ahead])
             stopped = await line.answer()
             await line.write(named[ahead:])
             session = await line.answer()

@@ -4,6 +4,7 @@ import asyncio
 import os
 import resource
 import socket
+import subprocess
 import sys
 
 import pytest
@@ -44,6 +45,15 @@ def test_an_id_tells_its_process_and_that_of_the_owner_is_as_ever():
     assert RUN == marked(RUN, 0)
     assert [0, 1, 31] == [mark_of(marked(RUN, process).removeprefix("run_")) for process in (0, 1, 31)]
     assert [0, 0, 0] == [mark_of(text) for text in ("", OF_WORKER[4:] + "1", OF_WORKER[4:-1] + "u")]
+
+
+def test_ids_are_made_where_a_process_cannot_be_copied():
+    """On Windows there is no fork, and nothing to forget after one."""
+    script = "import os; del os.fork, os.register_at_fork; from holdfast.ids import new_id; print(len(new_id('run')))"
+
+    made = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+
+    assert (str(len(RUN)), "") == (made.stdout.strip(), made.stderr)
 
 
 # The board.

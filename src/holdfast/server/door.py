@@ -57,6 +57,7 @@ class Door(Protocol):
         self._read = bytearray()  # what has come and was not let in
         self._needs = 0  # how much of it has to be there before anything can be said of it
         self._rest: int | None = 0  # bytes of a request that are still to come; None where nobody knows how many
+        self._last = b""  # the last bytes of what was let in of such a request
         self._was_dealt = handed is not None and handed.was_dealt
         self._has_left = False
         self._moves_out = False
@@ -87,7 +88,7 @@ class Door(Protocol):
         """Take in what has come: the rest of a request that was let in, or something new."""
         self._unset_keepalive_if_required()
         if self._rest is None:
-            data = self._let_in_lines(data)
+            data = self._let_in_unmeasured(data)
         elif self._rest:
             rest, data = data[: self._rest], data[self._rest :]
             self._rest -= len(rest)
@@ -171,8 +172,8 @@ class Door(Protocol):
         read = bytes(self._read if upto is None else self._read[:upto])
         del self._read[: len(read)]
         if upto is None:
-            self._rest = None
-            self._read += self._let_in_lines(read)
+            self._rest, self._last = None, b""
+            self._read += self._let_in_unmeasured(read)
         else:
             self._rest = upto - len(read)
             super().data_received(read)
@@ -181,19 +182,21 @@ class Door(Protocol):
         self._house.held -= self._needs
         self._needs = 0
 
-    def _let_in_lines(self, data: bytes) -> bytes:
+    def _let_in_unmeasured(self, data: bytes) -> bytes:
         """Let in what belongs to a request of unknown length, and return what follows it: another's, maybe.
 
-        Only the parser knows where it ends, and it does not say; but that is the end of a line.
+        Only the parser knows where it ends, and it does not say; but that is always the end of an empty line.
         """
-        start = 0
-        while self._rest is None and start < len(data):
-            end = data.find(b"\n", start) + 1 or len(data)
+        seen, before = self._last + data, len(self._last)
+        end = 0
+        while self._rest is None and end < len(data):
+            start, at = end, seen.find(b"\r\n\r\n", max(0, before + end - 3))
+            end = len(data) if at < 0 else at + 4 - before
             super().data_received(data[start:end])
-            start = end
             if self.transport.is_closing():
                 return b""
-        return data[start:]
+        self._last = seen[-3:]
+        return data[end:]
 
     def _hand_over(self, process: int) -> None:
         """Hand the connection over, with all that has come and was not let in."""
