@@ -311,7 +311,11 @@ def test_what_the_upstream_says_is_redacted():
 
 @pytest.mark.parametrize(
     "garbage",
-    ["{'choices': []}", '{"choices": [', "null", "1", '"text"', "[]", '{"choices": "x"}', "{}{}", "hello there"],
+    [
+        *("{'choices': []}", '{"choices": [', "null", "1", '"text"', "[]", '{"choices": "x"}', "{}{}", "hello there"),
+        r'{"choices": [{"index": "\ud83d", "delta": {"content": "lost"}}]}',
+        r'{"\ud83d": 1, "choices": []}',
+    ],
 )
 def test_a_chunk_that_cannot_be_read_is_a_failure(garbage):
     """To skip it would lose text, and nobody would know."""
@@ -614,6 +618,8 @@ def test_usage_so_far_is_reported_when_the_answer_breaks():
         ({}, []),
         ({"prompt_tokens": 3.0, "completion_tokens": -1, "x": {}}, [Usage(3, 0)]),
         ({"prompt_tokens": "3", "completion_tokens": 10**40}, [Usage(3, 2**53)]),
+        ({"prompt_tokens": 3, "completion_tokens": float("nan")}, [Usage(3, 0)]),
+        ({"prompt_tokens": 3, "completion_tokens": float("inf")}, [Usage(3, 2**53)]),
     ],
 )
 def test_usage_that_makes_no_sense_is_ignored_or_made_sensible(usage, shown):

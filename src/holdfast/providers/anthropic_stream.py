@@ -370,5 +370,5 @@ def _decode(payload: bytes) -> _Event:
         raise ValueError("something that is not JSON")
     try:
         return msgspec.convert(value, _Event, strict=False)
-    except (msgspec.ValidationError, RecursionError):
+    except (msgspec.ValidationError, UnicodeEncodeError, RecursionError):
         raise ValueError("JSON that is no part of an answer") from None

@@ -762,7 +762,7 @@ def _decode_loosely(payload: bytes) -> _Chunk:
         raise _Unreadable("something that is not JSON") from None
     try:
         return msgspec.convert(value, _Chunk, strict=False)
-    except (msgspec.ValidationError, RecursionError):
+    except (msgspec.ValidationError, UnicodeEncodeError, RecursionError):
         raise _Unreadable("JSON that is no part of an answer") from None
 
 
@@ -805,4 +805,4 @@ def _detail(details: Any, name: str) -> int:
 
 def count(tokens: int | float | None) -> int:
     """Return a number of tokens that makes sense, whatever an upstream says."""
-    return min(max(0, int(tokens or 0)), _MOST_TOKENS)
+    return int(min(tokens, _MOST_TOKENS)) if tokens and tokens > 0 else 0  # NaN is not more than 0 either
