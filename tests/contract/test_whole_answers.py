@@ -103,6 +103,31 @@ async def test_a_bug_is_an_error_like_any_other(connection):
     assert b"secret" not in body
 
 
+H2C = (
+    "Connection: Upgrade, HTTP2-Settings",
+    "HTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA",
+    "Upgrade: h2c",
+)
+
+
+@pytest.mark.parametrize("sent_at_once", [True, False])
+async def test_a_client_that_would_rather_speak_http_2_is_answered_in_http_1(connection, sent_at_once):
+    """Java's own client offers it with each request, and sends the body all the same: it must not be lost."""
+    reader, writer = connection
+    body = b'{"title":"From Java"}'
+    head = asking("/api/sessions", *H2C, f"Content-Length: {len(body)}", method="POST")
+    writer.write(head + body if sent_at_once else head)
+    if not sent_at_once:
+        await writer.drain()
+        writer.write(body)
+    writer.write(asking("/health"))
+
+    status, _, answered = await answer(reader)
+    after, _, _ = await answer(reader)
+
+    assert (201, "From Java", 200) == (status, json.loads(answered)["title"], after)
+
+
 class BrokenFrames:
     """Has a bug after its first frame."""
 

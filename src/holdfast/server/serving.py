@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import re
 import socket
 import typing
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
@@ -23,6 +24,7 @@ from .settings import Settings, SettingsError
 ACCEPTED_AT_ONCE = 16
 """Connections that are accepted in one turn of the loop."""
 HALF_OPEN = 20_000  # milliseconds after which a client that has vanished without a word is taken for gone
+_OFFER = re.compile(rb"\r\nupgrade[ \t]*:[ \t]*h2c[ \t]*(?=\r\n|\Z)", re.IGNORECASE)
 
 
 class Protocol(HttpToolsProtocol):
@@ -40,6 +42,13 @@ class Protocol(HttpToolsProtocol):
         """An answer that was begun here goes on, and uvicorn's own `send` would write a piece of it at once.
 
         It is asked for each token, so it is an attribute."""
+
+    def data_received(self, data: bytes) -> None:
+        """Take in what has come, but for the offer to speak HTTP/2: the parser would take what follows for that."""
+        if b"h2c" in data and b"\r\n\r\n" in data:
+            head, end, rest = data.partition(b"\r\n\r\n")
+            data = _OFFER.sub(b"", head) + end + rest
+        super().data_received(data)
 
     def on_message_begin(self) -> None:
         """Begin a request."""
