@@ -298,10 +298,12 @@ class Words(Sequence[Text]):
     Most who handle a burst of tokens need no more than its texts.
     """
 
-    __slots__ = ("texts",)
+    __slots__ = ("are_simple", "texts")
 
-    def __init__(self, texts: Sequence[str]) -> None:
+    def __init__(self, texts: Sequence[str], *, are_simple: bool = False) -> None:
         self.texts = texts
+        self.are_simple = are_simple
+        """Whoever made them knows that JSON has all of them as they are."""
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -313,7 +315,9 @@ class Words(Sequence[Text]):
     def __getitem__(self, place: slice) -> Words: ...
 
     def __getitem__(self, place: int | slice) -> Text | Words:
-        return Words(self.texts[place]) if isinstance(place, slice) else Text(self.texts[place])
+        if isinstance(place, slice):
+            return Words(self.texts[place], are_simple=self.are_simple)
+        return Text(self.texts[place])
 
     def __iter__(self) -> Iterator[Text]:
         return map(Text, self.texts)
@@ -341,11 +345,16 @@ def needs_no_escape(text: str) -> bool:
     return len(encode_event(text)) == len(text.encode()) + 2
 
 
+def need_no_escape(events: Sequence[Event], texts: Sequence[str]) -> bool:
+    """Tell whether JSON has the texts of these events as they are."""
+    return (type(events) is Words and events.are_simple) or needs_no_escape("".join(texts))
+
+
 def encode_events(events: Sequence[Event]) -> bytes:
     """Return events as a JSON array, and words by a shorter way: each is its text alone."""
     if type(events) is not Words:
         return encode_event(events)
-    if not needs_no_escape("".join(events.texts)):
+    if not need_no_escape(events, events.texts):
         return encode_event(events.texts)
     return b'["%b"]' % '","'.join(events.texts).encode() if events.texts else b"[]"
 

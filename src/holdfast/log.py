@@ -236,8 +236,8 @@ class Log:
             self._reasoning.append(encodable("".join(thoughts)))
             self._size += len(self._reasoning[-1])
         self._heard.clear()
-        self._tape.pack(self._folded)
         self._folded = self.seq
+        self._tape.pack(self.seq)
 
     # reading
 

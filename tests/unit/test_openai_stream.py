@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import ProviderBroke, ProviderError
-from holdfast.events import Finish, Reasoning, Text, ToolCall, ToolDelta, Usage
+from holdfast.events import Finish, Reasoning, Text, ToolCall, ToolDelta, Usage, Words, needs_no_escape
 from holdfast.providers.openai_stream import AnswerDecoder
 from tests.requirements import requirement
 
@@ -177,6 +177,8 @@ def test_the_short_way_through_plain_chunks_reads_what_the_long_way_reads(runs, 
     assert (events, error) == decode(*reads, DONE, think=False), "each of them alone is read by the shortest way"
     for choice, deltas in in_the_plainest_way(body).items():
         assert deltas == [event.text for event in events if isinstance(event, Text) and event.choice == choice]
+    for together in AnswerDecoder("up", think=False).feed(body):
+        assert not isinstance(together, Words) or not together.are_simple or needs_no_escape("".join(together.texts))
 
 
 @pytest.mark.parametrize(

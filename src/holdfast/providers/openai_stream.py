@@ -230,7 +230,7 @@ class AnswerDecoder:
         self._is_between = not rest
         if plain.choice:
             return [Text(text, plain.choice) for text in texts], rest
-        return Words(texts) if len(texts) >= _MANY else [*map(Text, texts)], rest
+        return Words(texts, are_simple=True) if len(texts) >= _MANY else [*map(Text, texts)], rest
 
     def _read(self, frames: Iterable[ServerSentEvent], events: list[Yielded]) -> None:
         plain = self._plain

@@ -21,7 +21,7 @@ from ..events import (
     Stopped,
     Text,
     Usage,
-    needs_no_escape,
+    need_no_escape,
     plain_texts,
 )
 from ..history import Figures, Message, Session, outcome
@@ -215,7 +215,7 @@ def frames(run_id: str) -> Callable[[int, Sequence[Event]], bytes]:
     ]
 
     def render(first: int, events: Sequence[Event]) -> bytes:
-        if len(events) > 1 and (texts := plain_texts(events)) is not None and needs_no_escape("".join(texts)):
+        if len(events) > 1 and (texts := plain_texts(events)) is not None and need_no_escape(events, texts):
             return words(first, texts)
         parts: list[bytes] = []
         for seq, event in enumerate(events, first):

@@ -23,7 +23,7 @@ from ..events import (
     Text,
     ToolDelta,
     Usage,
-    needs_no_escape,
+    need_no_escape,
     plain_texts,
 )
 from ..history import outcome
@@ -120,7 +120,7 @@ class Chunks:
         if not events or (texts := plain_texts(events)) is None:
             return b"".join(self.frames(events))
         self._has_output = True
-        if needs_no_escape("".join(texts)):
+        if need_no_escape(events, texts):
             return b'%b"%b"%b' % (self._text_head, self._between_texts.join(texts).encode(), self._text_tail)
         return self._text_head + self._between.join(map(_encode, texts)) + self._text_tail
 
