@@ -23,7 +23,7 @@ from holdfast.server.boxes import Handed, Inbox, Outbox, new_boxes
 from holdfast.server.crew import Orders
 from holdfast.server.whose import LONGEST_BODY, OWNER, Head, Whose
 
-RUN = new_id("run")
+RUN = "run_00d1wk94abpv73eab1d9shgcccx92wqpr9nm"  # the same in all processes that run these tests
 OF_WORKER = marked(RUN, 1)
 
 
@@ -43,6 +43,7 @@ def both():
 def test_an_id_tells_its_process_and_that_of_the_owner_is_as_ever():
     """What was stored before there were workers has no mark, and is the owner's."""
     assert RUN == marked(RUN, 0)
+    assert len(RUN) == len(new_id("run"))
     assert [0, 1, 31] == [mark_of(marked(RUN, process).removeprefix("run_")) for process in (0, 1, 31)]
     assert [0, 0, 0] == [mark_of(text) for text in ("", OF_WORKER[4:] + "1", OF_WORKER[4:-1] + "u")]
 
