@@ -345,7 +345,7 @@ def needs_no_escape(text: str) -> bool:
     return len(encode_event(text)) == len(text.encode()) + 2
 
 
-def need_no_escape(events: Sequence[Event], texts: Sequence[str]) -> bool:
+def stand_as_they_are(events: Sequence[Event], texts: Sequence[str]) -> bool:
     """Tell whether JSON has the texts of these events as they are."""
     return (type(events) is Words and events.are_simple) or needs_no_escape("".join(texts))
 
@@ -354,7 +354,7 @@ def encode_events(events: Sequence[Event]) -> bytes:
     """Return events as a JSON array, and words by a shorter way: each is its text alone."""
     if type(events) is not Words:
         return encode_event(events)
-    if not need_no_escape(events, events.texts):
+    if not stand_as_they_are(events, events.texts):
         return encode_event(events.texts)
     return b'["%b"]' % '","'.join(events.texts).encode() if events.texts else b"[]"
 

@@ -21,8 +21,8 @@ from ..events import (
     Stopped,
     Text,
     Usage,
-    need_no_escape,
     plain_texts,
+    stand_as_they_are,
 )
 from ..history import Figures, Message, Session, outcome
 from ..steps import Step
@@ -204,7 +204,7 @@ def body(event: Event) -> tuple[bytes, bytes]:
 def frames(run_id: str) -> Callable[[int, Sequence[Event]], bytes]:
     """Return what renders a run's events, the first of which has the number `first`."""
     prefix = b'{"run":%b,"seq":' % _encode(run_id)
-    parts = [
+    frame = [
         "id: ",
         "",
         f"\nevent: text.delta\ndata: {prefix.decode()}",
@@ -215,7 +215,7 @@ def frames(run_id: str) -> Callable[[int, Sequence[Event]], bytes]:
     ]
 
     def render(first: int, events: Sequence[Event]) -> bytes:
-        if len(events) > 1 and (texts := plain_texts(events)) is not None and need_no_escape(events, texts):
+        if len(events) > 1 and (texts := plain_texts(events)) is not None and stand_as_they_are(events, texts):
             return words(first, texts)
         parts: list[bytes] = []
         for seq, event in enumerate(events, first):
@@ -230,10 +230,10 @@ def frames(run_id: str) -> Callable[[int, Sequence[Event]], bytes]:
     def words(first: int, texts: Sequence[str]) -> bytes:
         """Put many frames of text together at once."""
         numbers = [*map(str, range(first, first + len(texts)))]
-        frames = parts * len(texts)
-        frames[1::7] = frames[3::7] = numbers
-        frames[5::7] = texts
-        return "".join(frames).encode()
+        parts = frame * len(texts)
+        parts[1::7] = parts[3::7] = numbers
+        parts[5::7] = texts
+        return "".join(parts).encode()
 
     return render
 

@@ -23,8 +23,8 @@ from ..events import (
     Text,
     ToolDelta,
     Usage,
-    need_no_escape,
     plain_texts,
+    stand_as_they_are,
 )
 from ..history import outcome
 from . import native, sse
@@ -120,7 +120,7 @@ class Chunks:
         if not events or (texts := plain_texts(events)) is None:
             return b"".join(self.frames(events))
         self._has_output = True
-        if need_no_escape(events, texts):
+        if stand_as_they_are(events, texts):
             return b'%b"%b"%b' % (self._text_head, self._between_texts.join(texts).encode(), self._text_tail)
         return self._text_head + self._between.join(map(_encode, texts)) + self._text_tail
 
