@@ -3,12 +3,13 @@
 
 PYTHON ?= python3
 # Schedules that `make simulate` tries.
-N ?= 20000
+N ?= 1000000
 # Extra arguments: make test ARGS="-k stop", make serve ARGS="--port 9000".
 ARGS ?=
 
 BIN := .venv/bin
 NODE := tests/e2e/node
+AGENTS := tests/e2e/coding_agents
 WEB := web
 
 # uv is quick; pip stands in where only pip has been told of a mirror.
@@ -20,7 +21,7 @@ compile = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-dev serve test check format simulate bench bench-peers web screenshots lock clean
+.PHONY: help setup setup-dev serve test test-all check format simulate bench bench-peers web screenshots lock clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
@@ -28,13 +29,16 @@ help: ## list these targets
 
 setup: .venv/.setup ## install the server into .venv
 
-setup-dev: .venv/.setup-dev $(NODE)/node_modules/.setup $(WEB)/node_modules/.setup .venv/.browser ## install what tests and checks need too
+setup-dev: .venv/.setup-dev $(NODE)/node_modules/.setup $(WEB)/node_modules/.setup .venv/.programs ## install what tests and checks need too
 
 serve: setup ## start the server; HOLDFAST_* variables and ARGS are passed on
 	@exec $(BIN)/holdfast serve $(ARGS)
 
-test: setup-dev ## run the tests
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
+test: setup-dev ## run the tests, as CI does
+	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile $(ARGS)
+
+test-all: export HOLDFAST_TEST_ALL = 1
+test-all: $(AGENTS)/node_modules/.setup test ## run the long tests too, and every generated case
 
 check: setup-dev ## check format, lint and types
 	$(BIN)/ruff format --check .
@@ -50,7 +54,7 @@ format: setup-dev ## format, and fix what can be fixed
 	cd $(WEB) && PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent format
 
 simulate: setup-dev ## try N schedules of the engine under faults
-	$(BIN)/python -m tests.simulation --schedules $(N) $(ARGS)
+	$(BIN)/python -m tests.simulation --schedules $(N) --jobs "$$(getconf _NPROCESSORS_ONLN)" $(ARGS)
 
 bench: setup-dev ## measure
 	$(BIN)/python -m bench $(ARGS)
@@ -59,6 +63,7 @@ bench-peers: setup-dev ## install the peers and measure them beside us
 	$(BIN)/python -m bench.beside $(ARGS)
 
 web: setup-dev ## build the browser UI into the package
+	$(BIN)/python scripts/web_types.py
 	cd $(WEB) && PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent build
 
 screenshots: setup-dev ## take the pictures of the browser UI for the documents
@@ -70,14 +75,14 @@ lock: setup-dev ## resolve every dependency again, to the newest versions
 	$(call compile,pyproject.toml --extra local --constraints requirements/server.txt --output-file requirements/local.txt)
 	$(call compile,pyproject.toml --extra mcp --constraints requirements/server.txt --output-file requirements/mcp.txt)
 	$(call compile,pyproject.toml --extra server --extra mcp --group dev --constraints requirements/server.txt --constraints requirements/mcp.txt --output-file requirements/dev.txt)
-	cd $(NODE) && PATH="$(CURDIR)/$(BIN):$$PATH" npm install openai@latest @anthropic-ai/sdk@latest @ag-ui/client@latest @modelcontextprotocol/server-everything@latest @modelcontextprotocol/server-filesystem@latest ai@latest @ai-sdk/react@latest @ai-sdk/workflow@latest react@latest react-test-renderer@latest zod@latest axe-core@latest --save-exact --package-lock-only \
+	cd $(NODE) && PATH="$(CURDIR)/$(BIN):$$PATH" npm install openai@latest @anthropic-ai/sdk@latest @ag-ui/client@latest @modelcontextprotocol/server-everything@latest @modelcontextprotocol/server-filesystem@latest ai@latest @ai-sdk/openai@latest @ai-sdk/react@latest @ai-sdk/workflow@latest react@latest react-test-renderer@latest zod@latest axe-core@latest --save-exact --package-lock-only \
 		--omit-lockfile-registry-resolved --no-audit --no-fund
 	cd $(WEB) && PATH="$(CURDIR)/$(BIN):$$PATH" npm update --package-lock-only --omit-lockfile-registry-resolved \
 		--no-audit --no-fund
 
 clean: ## remove what make and the tools made
-	rm -rf .venv dist htmlcov .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache $(NODE)/node_modules $(WEB)/node_modules bench/.build bench/.peers
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf .venv dist htmlcov .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache $(NODE)/node_modules $(AGENTS)/node_modules $(WEB)/node_modules bench/.build bench/.peers
+	find src lab tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp for each step: a second `make setup` does nothing.
 
@@ -97,19 +102,25 @@ clean: ## remove what make and the tools made
 	@$(call install,--no-deps --no-build-isolation --editable .)
 	@touch $@
 
-.venv/.setup-dev: .venv/.setup requirements/dev.txt
+.venv/.setup-dev: .venv/.setup requirements/dev.txt lab/pyproject.toml
 	@echo "Installing what tests and checks need ..."
 	@$(call install,--require-hashes -r requirements/dev.txt)
+	@$(call install,--no-deps --no-build-isolation --editable ./lab)
 	@touch $@
 
-# Where none can be had the tests of the browser UI are skipped, and say so.
-.venv/.browser: .venv/.setup-dev
-	@$(BIN)/python -m tests.browser.chromium
+# A browser and two reverse proxies. Tests that need one that cannot be had are skipped, with the reason.
+.venv/.programs: .venv/.setup-dev tests/support/programs.py
+	@$(BIN)/python -m tests.support.programs
 	@touch $@
 
 $(NODE)/node_modules/.setup: .venv/.setup-dev $(NODE)/package-lock.json
 	@cd $(NODE) && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --silent --no-audit --no-fund
 	@touch $@
+
+# Published programs, for the long tests only. Those that do not install are skipped.
+$(AGENTS)/node_modules/.setup: .venv/.setup-dev $(AGENTS)/package-lock.json
+	@cd $(AGENTS) && PATH="$(CURDIR)/$(BIN):$$PATH" npm install --no-save --silent --no-audit --no-fund || true
+	@mkdir -p $(@D) && touch $@
 
 # Not `npm ci`: it insists on the lock's naming the tools of every platform, and registries lag behind for some of them.
 $(WEB)/node_modules/.setup: .venv/.setup-dev $(WEB)/package-lock.json

@@ -17,9 +17,9 @@ from typing import Any, Self
 
 from playwright.async_api import async_playwright
 
-from tests.browser.chromium import find
 from tests.browser.tab import Tab
 from tests.support.native import Native
+from tests.support.programs import CHROMIUM
 from tests.support.server import Server, provider
 from tests.support.upstream import Done, Exchange, Finish, Headers, Role, Step, Upstream, UsageChunk
 
@@ -153,7 +153,7 @@ async def measured(tokens: int, per_second: float, messages: int) -> dict[str, A
     with tempfile.TemporaryDirectory() as folder:
         async with Upstream() as up, Server(Path(folder), [provider(up.base_url)]) as server, server.client() as client:
             async with async_playwright() as playwright:
-                path = find(playwright.chromium.executable_path)
+                path = CHROMIUM.find(Path(playwright.chromium.executable_path))
                 browser = await playwright.chromium.launch(executable_path=path)
                 answered = Tab(await browser.new_page(base_url=server.url))
                 figures = await long_answer(answered, up, tokens, per_second)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import aims, compared, plot, report, workers
+from bench import aims, compared, plot, report
 from bench.machine import ROOT
 from bench.scenarios import SCENARIOS
 
@@ -19,7 +19,7 @@ DOCUMENT = ROOT / "docs" / "performance.md"
 IMAGES = ROOT / "docs" / "images" / "performance"
 PART = re.compile(r"(<!-- bench: (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 NOTHING = "Not measured yet.\n"
-KINDS = {"bench": (), "scale": ("curve-", "scale-"), "peers": ("peers",), "workers": ("workers",)}
+KINDS = {"bench": (), "scale": ("curve-", "scale-"), "peers": ("peers",)}
 """The kinds of results, and how the names of the parts that are written from each begin; the rest are scenarios."""
 
 Results = dict[str, Any]
@@ -55,11 +55,8 @@ def _part(name: str, results: dict[str, Results]) -> str:
         return _machine(results[kind])
     if name == "aims":
         return aims.table(results)
-    if name == "workers-commits":
-        return workers.commit_table(results[kind]["commits"]) if "commits" in results[kind] else NOTHING
     if kind in TOGETHER:
-        tabled = compared.table if kind == "peers" else workers.table
-        return f"{_picture(name, TOGETHER[kind][0])}\n{tabled(results[kind])}"
+        return f"{_picture(name, TOGETHER[kind][0])}\n{compared.table(results[kind])}"
     if kind == "scale":
         curve = results[kind]["curves"].get(name.removeprefix("curve-"))
         return _curve(name, curve) if curve and curve["points"] else NOTHING
@@ -176,16 +173,6 @@ TOGETHER: dict[str, tuple[str, str, list[tuple[str, str, str]]]] = {
             ("16 streams flat out: chunks/s", "flat", "chunks_per_second"),
             ("requests without a stream: requests/s", "json", "requests_per_second"),
             ("one stream: first token p50, µs", "ttft", "ttft_p50_us"),
-        ],
-    ),
-    "workers": (
-        "One process and two, on two cores that they share with the load",
-        workers.Two.name,
-        [
-            ("16 streams flat out: chunks/s", "flat", "chunks_per_second"),
-            ("requests without a stream: requests/s", "json", "requests_per_second"),
-            ("16 runs flat out in stored sessions: chunks/s", "stored", "chunks_per_second"),
-            ("200 streams of 50/s: CPU s for 1M chunks", "paced", "cpu_s_per_1m_chunks"),
         ],
     ),
 }

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from holdfast.events import Completed, encode_settlement
-from holdfast.store import rules
-from holdfast.store.sqlite_file import locate, prepare
-from holdfast.store.sqlite_rows import indexed
+from holdfast.store import semantics as rules
+from holdfast.store.sqlite.file import locate, prepare
+from holdfast.store.sqlite.search import indexed
 
 MESSAGES_EACH = 100
 OWNER = "local"

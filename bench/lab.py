@@ -19,9 +19,9 @@ from bench import machine
 from bench.instruments import Failed
 from bench.peers import PEERS, LiteLLM, SglangRouter, VllmRouter
 from bench.targets import TARGETS, Target
-from holdfast.lab import SERVERS, WIRES, Finding, Http, Lab, Upstream, judge, trouble
-from holdfast.lab.process import NotStarted
-from holdfast.lab.report import Report
+from holdfast_lab import SERVERS, WIRES, Finding, Http, Lab, Upstream, judge, trouble
+from holdfast_lab.process import NotStarted
+from holdfast_lab.report import Report
 
 RESULTS = Path(__file__).parent / "results"
 PAGE = machine.ROOT / "docs" / "lab.md"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from html import escape
+
+from holdfast.markup import Markup, picture, tag
 
 Short = Callable[[float], str]
 
@@ -41,17 +42,8 @@ class Line:
     points: list[tuple[float, float]]
 
 
-def _svg(width: int, height: int, title: str, says: str, parts: Sequence[str]) -> str:
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" role="img" '
-        f'aria-labelledby="title what">\n<title id="title">{escape(title)}</title>\n'
-        f'<desc id="what">{escape(says)}</desc>\n'
-        f"<style>{STYLE}</style>\n" + "\n".join(parts) + "\n</svg>\n"
-    )
-
-
-def _text(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}" text-anchor="{anchor}">{escape(text)}</text>'
+def _text(x: float, y: float, text: str, kind: str | None = None, anchor: str = "start") -> Markup:
+    return tag("text", text, x=x, y=y, class_=kind, text_anchor=anchor)
 
 
 # ---- bars ----
@@ -71,13 +63,13 @@ def bars(title: str, groups: list[Group], short: Short, ours: str = "holdfast") 
             kind = "c0" if name == ours else "rest"
             parts += [
                 _text(_NAMES - 8, y + 15, name, anchor="end"),
-                f'<rect x="{_NAMES}" y="{y:.1f}" width="{length:.1f}" height="{_BAR}" rx="3" class="bar {kind}"/>',
+                tag("rect", x=_NAMES, y=y, width=length, height=_BAR, rx=3, class_=f"bar {kind}"),
                 _text(_NAMES + length + 8, y + 15, short(value)),
             ]
             y += _BAR + 6
         y += 8
     says = "; ".join(f"{group.name}: " + ", ".join(f"{n} {short(v)}" for n, v in group.bars) for group in groups)
-    return _svg(_WIDTH, int(y + 8), title, says, parts)
+    return str(picture(_WIDTH, int(y + 8), title, says, STYLE, *parts))
 
 
 # ---- lines ----
@@ -97,13 +89,13 @@ def curves(title: str, unit: str, lines: list[Line], short: Short) -> str:
     for number, (line, end) in enumerate(zip(lines, ends, strict=True)):
         places = [(across.at(x), up.at(y)) for x, y in line.points if y > 0]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-        parts.append(f'<polyline points="{path}" class="line c{number}"/>')
-        parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" class="dot c{number}"/>' for x, y in places]
+        parts.append(tag("polyline", points=path, class_=f"line c{number}"))
+        parts += [tag("circle", cx=x, cy=y, r=3.5, class_=f"dot c{number}") for x, y in places]
         parts.append(_text(_WIDTH - _RIGHT + 12, end + 4, line.name, f"name c{number}"))
     says = "; ".join(
         f"{line.name}: " + ", ".join(f"{short(y)} at {short(x)}" for x, y in line.points) for line in lines
     )
-    return _svg(_WIDTH, _HEIGHT, title, f"By {unit}. {says}", parts)
+    return str(picture(_WIDTH, _HEIGHT, title, f"By {unit}. {says}", STYLE, *parts))
 
 
 class _Axis:
@@ -122,15 +114,15 @@ def _decades(values: list[float]) -> range:
     return range(low, max(high, low + 1) + 1)
 
 
-def _grid(across: _Axis, up: _Axis, short: Short) -> list[str]:
+def _grid(across: _Axis, up: _Axis, short: Short) -> list[Markup]:
     parts = []
     for decade in across.decades:
         x = across.at(10.0**decade)
-        parts.append(f'<line x1="{x:.1f}" y1="{_TOP}" x2="{x:.1f}" y2="{_HEIGHT - _BOTTOM}" class="grid"/>')
+        parts.append(tag("line", x1=x, y1=_TOP, x2=x, y2=_HEIGHT - _BOTTOM, class_="grid"))
         parts.append(_text(x, _HEIGHT - _BOTTOM + 18, short(10.0**decade), "quiet", "middle"))
     for decade in up.decades:
         y = up.at(10.0**decade)
-        parts.append(f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{_WIDTH - _RIGHT}" y2="{y:.1f}" class="grid"/>')
+        parts.append(tag("line", x1=_LEFT, y1=y, x2=_WIDTH - _RIGHT, y2=y, class_="grid"))
         parts.append(_text(_LEFT - 8, y + 4, short(10.0**decade), "quiet", "end"))
     return parts
 

@@ -33,6 +33,6 @@ async def read(run_id: str, request: Request) -> Response:
 
 
 @app.post("/runs/{run_id}/stop")
-async def stop(run_id: str) -> dict[str, str]:
-    settlement = await (await engine.open(run_id)).stop(by="user")
-    return {"outcome": type(settlement).__name__.lower(), "text": settlement.text}
+async def stop(run_id: str) -> dict[str, str | bool]:
+    settlement, by_this_call = await (await engine.open(run_id)).stop(by="user")
+    return {"outcome": settlement.outcome, "text": settlement.text, "stopped_now": by_this_call}

@@ -6,25 +6,25 @@ Run it as `python llama_cpp_client.py http://127.0.0.1:8787 scripted/lorem:200:5
 import asyncio
 import sys
 
-import aiohttp
+import httpx2
 
 
 async def start(base_url: str, conversation: str, model: str, question: str) -> None:
     """Start an answer under a name, and leave at once: it goes on."""
     body = {"model": model, "stream": True, "messages": [{"role": "user", "content": question}]}
-    async with aiohttp.ClientSession() as http:
-        named = {"X-Conversation-Id": conversation}
-        async with http.post(f"{base_url}/v1/chat/completions", json=body, headers=named) as answer:
+    named = {"X-Conversation-Id": conversation}
+    async with httpx2.AsyncClient(headers=named) as http:
+        async with http.stream("POST", f"{base_url}/v1/chat/completions", json=body) as answer:
             answer.raise_for_status()
 
 
 async def read_on(base_url: str, conversation: str, seen: bytearray) -> None:
     """Append the rest of an answer to what was seen of it. Call it again after a cut: it goes on at that byte."""
-    async with aiohttp.ClientSession() as http:
-        where = {"conv_id": conversation, "from": str(len(seen))}
-        async with http.get(f"{base_url}/v1/stream", params=where) as answer:
+    where = {"conv_id": conversation, "from": str(len(seen))}
+    async with httpx2.AsyncClient(timeout=None) as http:
+        async with http.stream("GET", f"{base_url}/v1/stream", params=where) as answer:
             answer.raise_for_status()
-            async for piece in answer.content.iter_any():
+            async for piece in answer.aiter_raw():
                 seen += piece
 
 

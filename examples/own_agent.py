@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 
-from holdfast.agent import AgentRequest
+from holdfast.agents import AgentRequest
 from holdfast.events import Text, ToolCall, ToolResult
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.server import settings
-from holdfast.server.settings import PREFIX, SCALARS
+from holdfast.server.config import settings
+from holdfast.server.config.settings import PREFIX, SCALARS
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 BEGIN = "<!-- the table is written by scripts/docs_settings.py -->"

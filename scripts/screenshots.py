@@ -1,6 +1,7 @@
 """Pictures of every view for the documents: light and dark, on a desk and on a phone. `make screenshots` runs it."""
 
 import asyncio
+import base64
 import sys
 import tempfile
 from pathlib import Path
@@ -11,15 +12,16 @@ sys.path.insert(0, str(ROOT))
 
 from playwright.async_api import Browser, async_playwright, expect  # noqa: E402
 
-from tests.browser.chromium import find  # noqa: E402
 from tests.browser.tab import Tab  # noqa: E402
 from tests.support.native import Native  # noqa: E402
+from tests.support.programs import CHROMIUM  # noqa: E402
 from tests.support.server import Server, provider  # noqa: E402
 from tests.support.upstream import (  # noqa: E402
     Cut,
     Delta,
     Done,
     Finish,
+    Gate,
     Hang,
     Headers,
     Pause,
@@ -57,13 +59,29 @@ def tide(hour: float) -> float:
     return 2.1 * math.cos(2 * math.pi * hour / 12.42)
 ```
 """
+AGENT = """
+[[agents]]
+name = "helper"
+model = "scripted/steps"
+tools = ["files", "shell"]
+folder = "."
+
+[prices]
+"sea/tide-large" = { input = 0.5, output = 2.0 }
+"""
+WORK = """files_list {"path": "."}
+shell {"command": "set -e\\nfor hour in 0 6 12 18; do\\n  ./tide --hour $hour >> table.csv\\ndone\\nsort -n table.csv"}
+Done."""
 SHORT = "Because the earth turns beneath **two** bulges of water: one on the side of the moon, one on the far side."
 LONG = "The moon draws the near side harder than the far one. Seen from the middle, that stretches the sea both ways."
 
 
 async def make_sessions(api: Native, up: Upstream) -> dict[str, str]:
     """What the pictures show: an answer of every kind, one that failed, one that goes on, and a few titles more."""
-    paths = {"empty": "/", "settings": "/settings"}
+    paths = {"empty": "/", "settings": "/settings", "runs": "/runs"}
+    agent = await api.new_session(model="agent/helper", title="A table of the tides")
+    await api.start(agent, WORK, "agent/helper")
+    paths["approval"] = f"/s/{agent}"
     for title in ("A recipe for bouillabaisse", "Names for a small boat", "مواعيد المد والجزر"):
         up.enqueue(answer("Gladly."))
         await say(api, title)
@@ -100,7 +118,7 @@ async def compare(tab: Tab, up: Upstream) -> None:
     }
     await tab.open("/compare")
     for model in ("sea/tide-large", "sea/tide-small", "sea/tide-old"):
-        await tab.page.get_by_role("button", name="Add a model").click()
+        await tab.page.get_by_role("button", name="Add model").click()
         await tab.page.get_by_label("Search models").fill(model)
         await tab.page.get_by_label("Search models").press("Enter")
     await tab.page.get_by_label("Prompt for all models").fill(QUESTION)
@@ -127,25 +145,103 @@ async def take_all(browser: Browser, url: str, paths: dict[str, str], up: Upstre
             ending = size + ("-dark" if scheme == "dark" else "")
             for view, path in paths.items():
                 await tab.open(path)
-                if view in ("chat", "failed", "going-on"):
+                if view in ("chat", "failed", "going-on", "approval"):
                     await expect(tab.last_answer).to_be_visible()
+                if view == "approval":
+                    await expect(tab.page.locator(".approval")).to_be_visible()
                 await take(tab, f"{view}{ending}")
             await compare(tab, up)
             await take(tab, f"compare{ending}")
             await context.close()
 
 
+# The first picture of the README: one chat, before and after its tab is closed and its server is killed.
+
+STORY = (
+    ("You ask, and close the tab.", "1"),
+    ("You come back: the response continued without you.", "2"),
+    ("<code>kill -9</code>, and a restart: every word is kept, and it is not passed off as complete.", "3"),
+)
+TOLD = LONG + " "
+MORE = (
+    "So there are two bulges:\n\n"
+    "1. Near: the moon pulls the water away.\n"
+    "2. Far: it pulls the earth away.\n\n"
+    "A harbour passes"
+)
+SHEET = """<!doctype html><meta charset="utf-8"><style>
+body { margin: 0; padding: 24px; display: grid; grid-template-columns: repeat(3, 1fr); gap: 24px; color: %(ink)s;
+       background: %(paper)s; font: 17px/1.4 system-ui, sans-serif; width: 1252px }
+figure { margin: 0; display: flex; flex-direction: column; gap: 12px }
+figcaption { min-height: 4.4em } b { margin-right: .5em } code { font-size: .95em }
+img { width: 400px; border-radius: 12px; border: 1px solid %(line)s }
+</style>%(figures)s"""
+COLOURS = {
+    "light": {"ink": "#1d1d1b", "paper": "#ffffff", "line": "#d8d4cc"},
+    "dark": {"ink": "#e6e6e3", "paper": "#0d1117", "line": "#2d3335"},
+}
+
+
+async def tell_story(browser: Browser) -> None:
+    """Take the story in each colour scheme: in order, on a server that is killed."""
+    for scheme, colours in COLOURS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            async with Upstream() as up:
+                up.models["tide-large"] = [Headers(), Role(), Delta(TOLD), Gate("more"), Delta(MORE), Hang()]
+                async with Server(Path(folder), [provider(up.base_url, name="sea", models=["tide-large"])]) as server:
+                    shots = await _story_of(browser, server, up, scheme)
+        figures = "".join(
+            f"<figure><figcaption><b>{number}</b>{caption}</figcaption>"
+            f'<img src="data:image/png;base64,{base64.b64encode(shot).decode()}"></figure>'
+            for (caption, number), shot in zip(STORY, shots, strict=True)
+        )
+        page = await browser.new_page(viewport={"width": 1300, "height": 400})
+        await page.set_content(SHEET % {**colours, "figures": figures})
+        name = "story" + ("-dark" if scheme == "dark" else "")
+        await page.locator("body").screenshot(path=IMAGES / f"{name}.png")
+        await page.close()
+        print(f"docs/images/{name}.png")
+
+
+async def _story_of(browser: Browser, server: Server, up: Upstream, scheme: Any) -> list[bytes]:
+    size = {"width": 400, "height": 730}
+    context = await browser.new_context(
+        base_url=server.url, color_scheme=scheme, reduced_motion="reduce", locale="en-GB", viewport=size
+    )
+    first = Tab(await context.new_page())
+    await first.open("/")
+    await first.say("Why are there two tides a day?")
+    await expect(first.live).to_contain_text(LONG)
+    shots = [await first.page.screenshot(animations="disabled")]
+    path = first.page.url.removeprefix(server.url)
+    await first.page.close()
+    up.open("more")
+    second = Tab(await context.new_page())
+    await second.open(path)
+    await expect(second.live).to_contain_text("A harbour passes")
+    shots.append(await second.page.screenshot(animations="disabled"))
+    await server.kill9()
+    await server.restart()
+    await second.sees_ending("interrupted")
+    await expect(second.away).to_have_count(0)
+    shots.append(await second.page.screenshot(animations="disabled"))
+    await context.close()
+    return shots
+
+
 async def main() -> None:
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         async with Upstream() as up:
-            providers = [provider(up.base_url, name="sea", models=["tide-large", "tide-small", "tide-old"])]
-            async with Server(Path(folder), providers) as server, server.client(timeout=30) as client:
+            sea = provider(up.base_url, name="sea", models=["tide-large", "tide-small", "tide-old"])
+            providers = [sea, {"name": "scripted", "dialect": "scripted"}]
+            async with Server(Path(folder), providers, config=AGENT) as server, server.client(timeout=30) as client:
                 paths = await make_sessions(Native(client), up)
                 async with async_playwright() as playwright:
-                    path = find(playwright.chromium.executable_path)
+                    path = CHROMIUM.find(Path(playwright.chromium.executable_path))
                     browser = await playwright.chromium.launch(executable_path=path)
                     await take_all(browser, server.url, paths, up)
+                    await tell_story(browser)
                     await browser.close()
 
 

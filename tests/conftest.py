@@ -1,24 +1,22 @@
-"""What every test gets: the requirement marker, and an error where our code blocks the event loop.
+"""What every test gets: the requirement marker, and an error where our code blocks the event loop."""
 
-What only some get: a second try, where processes that are not ours to schedule take part.
-"""
-
+import os
+import sys
 from collections.abc import Generator, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
 from hypothesis import settings
 
+from tests.support.long import EVERYTHING
+
+# A run starts Python more than a thousand times. Without cached bytecode each start compiles all that it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # How long an example takes says nothing on a busy machine; pytest-timeout catches what hangs.
 settings.register_profile("holdfast", deadline=None)
 settings.load_profile("holdfast")
-
-SECOND_TRY = ("browser", "e2e", "faults")
-"""Suites that drive other processes: a browser, node, other people's servers. A machine can starve those for a while.
-In every other suite a test that fails once has found something."""
-LIMIT = pytest.StashKey[Any]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,32 +32,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "requirement(*ids): the promises of tests/requirements.py that the test proves")
+    config.addinivalue_line("markers", "long(reason): only `make test-all` runs it (docs/testing.md says what is long)")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.option.usepdb:
-        return  # who debugs wants the first failure
-    here = Path(__file__).parent
-    for item in items:
-        if item.path.is_relative_to(here) and item.path.relative_to(here).parts[0] in SECOND_TRY:
-            item.add_marker(pytest.mark.flaky(reruns=1))
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> None:
-    item.stash[LIMIT] = settings
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A second try has as long as the first: pytest-timeout takes its timer away at the first failure."""
-    if getattr(item, "execution_count", 1) > 1 and LIMIT in item.stash:
-        item.config.hook.pytest_timeout_set_timer(item=item, settings=item.stash[LIMIT])
+    """Leave the long tests to `make test-all`."""
+    long = [item for item in items if item.get_closest_marker("long")]
+    if not EVERYTHING and long:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """What a test that failed has left in an upstream that others share is not for the next one, or its second try."""
+    """What a test that failed has left in an upstream that others share is not for the next one."""
     report = yield
     if report.when == "call" and report.failed:
         for value in (getattr(item, "funcargs", None) or {}).values():

@@ -21,6 +21,15 @@ REQUIREMENTS: dict[str, str] = {
         "`data:`."
     ),
     "start.id-at-once": "A detached start answers with a run id in under 1 s while U is silent.",
+    "start.first-address": "U is reached at the first of its addresses that answers; silent ones delay little.",
+    "start.proxy": (
+        "U is reached through the proxy that its provider or the environment names, and directly where NO_PROXY or "
+        "loopback says so. A proxy that refuses, hangs or dies is named in the error."
+    ),
+    "start.own-tls": (
+        "U's certificate is checked against `ca_file` alone where that is set, and U is shown `cert`. A file that "
+        "cannot be used is refused at the start. An error of a certificate says what to set."
+    ),
     "start.early-failure-status": (
         "U's 400, 401, 404, 429, 500 or refused connection before any text is a real HTTP status, streaming or not."
     ),
@@ -30,6 +39,10 @@ REQUIREMENTS: dict[str, str] = {
     ),
     "start.idempotent": (
         "The same Idempotency-Key gives the same run and calls U once; another body gets 409; across a restart too."
+    ),
+    "start.own-key": (
+        "A program finds a run by a key of its own. Starts at the same time with one key give one run, stored or not, "
+        "and close the other sources; owners do not share keys."
     ),
     "start.reasoning-apart": (
         "Reasoning fields and a leading <think> block arrive as reasoning, never as content, tags split across "
@@ -43,6 +56,7 @@ REQUIREMENTS: dict[str, str] = {
     "sub.replay-then-live": "A late subscriber is replayed what was, then follows live.",
     "sub.same-for-all": "A hundred subscribers see the same events in one order.",
     "sub.resume-exact": "After n comes n+1.",
+    "sub.event-source-ends": "A client that has seen the settlement gets 204, at which an EventSource stops asking.",
     "sub.after-end": "Subscribing to a settled run replays it and closes.",
     "sub.unknown-404": "An unknown run is 404.",
     "sub.atomic-attach": "Ten thousand attaches racing appends: no gap, no repeat.",
@@ -58,6 +72,19 @@ REQUIREMENTS: dict[str, str] = {
     "sub.slow-reader-bounded": (
         "A reader that never reads costs bounded memory, never slows the run, and can resume to the end."
     ),
+    # embedding
+    "embed.nothing-read": (
+        "`create_app()` has what it is given: no settings file, environment variable or data folder of the user, and "
+        "no model server that is looked for."
+    ),
+    "embed.mounted": "An app that is mounted under any prefix needs the same keys as without one.",
+    "embed.no-key-local": "An app without keys answers only requests that came to a loopback address.",
+    "embed.frames": (
+        "An event stream may have frames of the program's own. They resume as ours do. A frame that cannot be written "
+        "is told, and so is the end."
+    ),
+    "embed.page": "The documented page resumes by EventSource after a reload, a cut and a restart, and stops its run.",
+    "embed.outcome": "Every settlement has its outcome as a word, the same in Python as on the wire.",
     # stop
     "stop.prompt": "A stopped run settles in under 1 s, while U streams and while U is silent.",
     "stop.closes-upstream": "U sees its connection closed in under 1 s.",
@@ -68,6 +95,7 @@ REQUIREMENTS: dict[str, str] = {
     "stop.races-end": "A stop racing the end gives complete or partial, never both, and the event agrees with history.",
     "stop.twice": "A second stop changes nothing and gets the same answer.",
     "stop.fifty-at-once": "Fifty stops at once give one settlement.",
+    "stop.by-this-call": "Of all calls that stop a run, only the one that ended it is told that it did.",
     "stop.stale": "An old run id never touches the new run.",
     "stop.queued": "A queued run can be stopped before it starts.",
     "stop.ignoring-source": "A source that swallows cancellation is abandoned after a grace period and fenced off.",
@@ -95,31 +123,93 @@ REQUIREMENTS: dict[str, str] = {
     "mcp.tools": "An agent has the tools of an MCP server, by stdio and HTTP; it is connected when needed, and shared.",
     "mcp.stop": "A stop or a time-out cancels a call by the protocol's own notification; its progress is shown.",
     "mcp.death": "A server's death in mid-call is told as it is: it may have run; the next call has a new connection.",
+    "mcp.limit": (
+        "A message of an MCP server that is longer than 8 MB fails the call that waits for it and ends the connection; "
+        "nobody else waits."
+    ),
     "mcp.shutdown": "The end of Holdfast leaves no process of an MCP server.",
     "mcp.secrets": "What a server was given as environment or headers is not shown in errors.",
     # agents that others wrote
     "byo.every-wire": "A published async generator is a model on every surface, with the same text and the same truth.",
+    "byo.kinds": "An agent may be an async generator, a coroutine that is handed emit, or blocking code in a thread.",
+    "byo.client": "A published agent is told its client's own session name, and whether the client streams.",
+    "byo.stop-hook": "A stop hook is called once with the reason of the stop, also when an attached client leaves.",
     "byo.stop": "A stop, or the client's leaving, cancels a published agent in its own task; what it had said is kept.",
     "byo.frameworks": "Agents of pydantic-ai, OpenAI's Agents SDK and LangGraph are published as they are.",
+    # which model
+    "model.default": (
+        "A request that names no model, on any wire, is answered by the default model, and the answer says which; with "
+        "one agent and no provider that was set up, that is the agent."
+    ),
+    "model.bare-name": (
+        "An agent answers under its bare name; a bare name leads to a real provider before a demo one, and beside a "
+        "real provider never to a demo one."
+    ),
+    "model.demo-marked": "Demo models are marked in every list, and left out beside a real provider unless asked for.",
+    "model.default-set": "A default model that is set may be an agent, and has to be there.",
+    "model.found-default": (
+        "A server found on this machine is never the default of a server that needs a key, and never takes over a "
+        "default that is in use; one of another user of the machine is not taken in."
+    ),
+    # thinking
+    "think.every-source": (
+        "A leading <think> block is reasoning whoever wrote it: providers of every dialect, agents, generators of "
+        "strings, panes. It is in no partial, and no model is shown it again."
+    ),
+    "think.switch": "A source, an agent or a provider that means the tags says so, and keeps them.",
     # truth, on every surface, streaming and not
     "truth.completed": "An answer that ended by itself is completed.",
     "truth.length": "An answer cut at the length limit says so.",
     "truth.content-filter": "An answer cut by a content filter says so.",
     "truth.raise": "A source that raises is a failure.",
     "truth.failed-result": "A source that says it failed is a failure.",
+    "truth.last-word": (
+        "The last word of a source counts, and a failure wins: one that says it finished and then raises, or says that "
+        "it failed, has failed; one that is stopped while it goes on after its finish is stopped."
+    ),
+    "truth.logged": "Every exception of a source is in the log, with its run and without secrets.",
     "truth.in-band-error": "An error inside U's stream is a failure.",
     "truth.cut": "A cut connection is a failure.",
     "truth.eof": "An end without a finish reason is no success.",
     "truth.stall": "Silence beyond the idle limit is a failure.",
     "truth.deadline": "A run beyond its deadline is a failure.",
     "truth.no-error-text-in-content": "No error text is ever content.",
+    "truth.asked-once": "A request that an upstream may have read is not sent again: the run fails, and says why.",
+    "net.compressed": (
+        "No compression is asked of an upstream. gzip and deflate are decoded all the same, within the limits of an "
+        "answer; another encoding is refused by name."
+    ),
+    "net.redirects": (
+        "A redirect of a model list is followed on the same origin; elsewhere it is told, and no key is sent there."
+    ),
+    "net.errors": "An upstream that cannot be reached is told with what failed, and the setting to look at.",
+    "net.gateways": (
+        "Each provider can have headers, parameters of the URL, a header for its key and a path of its own, Azure's "
+        "deployments too; secrets in them are in no error."
+    ),
+    "upstream.contract": (
+        "A provider of any dialect tells an answer exactly, ends it in one way, raises what is no end, and closes its "
+        "upstream on a stop: one public suite checks every kind of provider."
+    ),
+    "upstream.kinds": (
+        "A package adds a kind of provider by an entry point; a kind or an option that is not there is refused by name."
+    ),
+    "truth.whole-answer": "A refusal and a call of any kind reach the client; what cannot be passed on is a failure.",
     "truth.redacted": "No upstream secret is in an error.",
+    "truth.clients-see-failure": (
+        "A stream that failed after output raises in OpenAI's clients for Python and JavaScript and in the AI SDK, on "
+        "chat completions and on responses."
+    ),
     # responses
     "resp.events": (
         "Every event of a response comes in OpenAI's order with its own sequence_number from 0, and what is fetched "
         "is what the last event had."
     ),
     "resp.asked": "Input items, tools and parameters reach the model in a chat's words, and nothing else does.",
+    "resp.tools": (
+        "Tools of any model: functions of a namespace and custom tools come back as they were declared; tools that "
+        "OpenAI runs are left out; pictures in outputs are shown to the model."
+    ),
     "resp.refused": "What OpenAI has and we do not is refused with a 400 that names it; nothing is started.",
     "resp.chain": (
         "A response is shown what was said in the stored ones before it, calls and partials too, and not their "
@@ -146,6 +236,14 @@ REQUIREMENTS: dict[str, str] = {
     "hist.regenerate-edit-fork": "Regenerating, editing and forking keep what was.",
     "hist.delete-during-run": "A session deleted during its run stays deleted.",
     "hist.session-id": "A session id keeps the conversation.",
+    "hist.pictures": (
+        "A picture of a message is kept once by its hash, until the last session that has it is deleted. Sessions and "
+        "feeds refer to it; models, exports, imports and forks have it as it was sent."
+    ),
+    "safe.pictures": (
+        "A picture is served to the owner of a session that has it, as a picture and nothing else; a hash opens none."
+    ),
+    "hist.search-hit": "A search names for each session a message with the words, and its sentence, the words marked.",
     "hist.no-sharing": "The same first message without a session id shares nothing.",
     # llama.cpp's resumable dialect
     "llama.byte-exact": (
@@ -172,24 +270,17 @@ REQUIREMENTS: dict[str, str] = {
     "crash.no-repeat": "No tool call is repeated by itself.",
     "crash.sigterm": "On SIGTERM new starts get 503 with Retry-After; runs drain, or settle with their partial.",
     "crash.store-away": "With the store gone for 30 s runs go on, settle late, and settle once.",
+    "crash.store-fails": "A store that raises an unexpected error fails the runs it cannot save, and no run hangs.",
     "crash.disk-full": "A full disk is a clear failure; nothing acknowledged is lost.",
-    "workers.any": (
-        "With several workers, what nobody keeps is carried by all of them; any run is seen, resumed and stopped, and "
-        "what is stored is there, through any of them."
-    ),
-    "workers.hand-over": (
-        "A connection goes to the process whose request it carries: each request is executed once and answered in its "
-        "order, whole, and a client that leaves meanwhile leaves nothing behind."
-    ),
-    "workers.limits": "Limits, settings and keys count over all workers.",
-    "workers.killed": (
-        "A killed worker takes only its own runs along and comes back; no server, killed or ended, leaves one behind."
-    ),
     "nodes.any": "Stop, status and resume work through any node.",
     "nodes.fence": "A paused owner that wakes cannot write.",
     "nodes.takeover": "A dead node's runs are taken over in under 20 s.",
     # compare
     "cmp.panes": "Two to eight panes run at their own pace; one stops without the others.",
+    "cmp.detached": (
+        "Detached panes continue when their client leaves, and can be watched from the first word; onlookers hold none."
+    ),
+    "cmp.rerun": "Panes that did not complete are run again together; those that completed are not asked again.",
     "cmp.stop-all": "All panes stop at once.",
     "cmp.blind": "No byte names a model before the vote.",
     "cmp.vote-once": "A comparison takes one vote.",
@@ -212,12 +303,60 @@ REQUIREMENTS: dict[str, str] = {
         "Anthropic's clients get blocks, stop reasons and errors as from Anthropic; only what was delivered ends in "
         "message_stop, and leaving stops the run."
     ),
+    "wire.anthropic-cache": (
+        "Marks of Anthropic's prompt cache reach its own models where they were put, and usage tells what was "
+        "read from the cache and written to it."
+    ),
+    "wire.no-silent-drop": (
+        "Each field of a request, at any depth and on every wire, reaches the model, or the answer is the same without "
+        "it, or it is refused with a 400 that names it; for every kind of upstream."
+    ),
+    "resp.compact": (
+        "A conversation can be made shorter by its model, and goes on from the summary; half a summary is refused. Its "
+        "tokens can be estimated."
+    ),
+    "resp.schema": "Every object and event of responses is valid by the types of OpenAI's SDK, but for what is listed.",
+    "model.alias": "An alias in the settings is a model's name on every wire, and is listed.",
+    "wire.usage": "What an upstream counted of cached and reasoning tokens is told on every wire, in its own words.",
+    "wire.ollama": (
+        "Programs that speak only Ollama's API chat, generate and list models here; a failure is an error to them, and "
+        "never done."
+    ),
+    "wire.completions": (
+        "A prompt is completed by an upstream of OpenAI's dialect as it is, by every other model as a chat, on the "
+        "same runs; what a chat cannot do is refused by name."
+    ),
+    "wire.pass-through": (
+        "Calls of OpenAI's API that are no chats are handed to the provider of the model, with its key and its errors; "
+        "what is not there is 404 and says what is."
+    ),
+    "wire.thread": (
+        "A conversation that Anthropic's clients leave to the server is whole for the model in every turn; one that is "
+        "gone is refused with the code on which they send it again."
+    ),
+    "wire.own-data": (
+        "What only one dialect has (signatures, citations, annotations, blocks of a provider's own tools, the stop "
+        "sequence) reaches the clients of that dialect."
+    ),
+    "wire.orphan-result": (
+        "A tool result for which no call waits in the conversation is 400 on chat completions, responses and messages, "
+        "and no model is asked."
+    ),
+    "wire.no-useless-retry": (
+        "Every 4xx but 408 and 429 tells the SDKs not to retry, on every wire; an upstream that refuses our key is a "
+        "status that no client retries."
+    ),
     # settings
     "set.change": "What is set while the server runs counts for the next run, as a whole, and cuts off no run.",
+    "set.test": "A provider can be asked for its models before it is saved; its key goes nowhere else.",
     "set.pinned": "What a flag, the environment or the file sets is not changed elsewhere, and it is said where.",
     "set.secrets": "A key that was set is never shown again, and goes to no other address.",
     "set.admin": "Only an admin changes the settings.",
     "set.found": "A local server that starts later is found; one that went away is told as away.",
+    "wire.strict-templates": (
+        "An upstream that insists on turns gets one system message at the start; a later one is a user's message "
+        "in its place. Only OpenAI is sent the role developer."
+    ),
     "wire.deterministic": "What was seen of a stream and what is resumed after it are the whole, wherever it was cut.",
     "wire.watch-any": "A run that was started on one wire can be watched on every other and stopped on a third.",
     "wire.ag-ui": (
@@ -226,16 +365,122 @@ REQUIREMENTS: dict[str, str] = {
     ),
     # limits and safety
     "safe.key": "Without the key: 401.",
+    "safe.routes": "Every route declares who may call it: anyone, a key, or a key with admin rights. Nobody else can.",
+    "safe.key-needed": "Once a key was needed, one is needed until the process ends, also if the last is revoked.",
+    "safe.revoked": (
+        "A revoked key opens nothing a second later: requests are 401, open answers of every wire end, and attached "
+        "runs are stopped by `revoked`. Detached runs go on."
+    ),
+    "safe.key-rights": "Rights belong to a key. No key can be made under the name of an owner that the settings have.",
+    "safe.keys-made": (
+        "Keys are made and revoked by any process while the server runs, also by root for another user's server; of "
+        "many at once none is lost. A file of an earlier version is read once, or the server does not start."
+    ),
+    "safe.keys-unreadable": "Keys that cannot be read for 10 s open nothing: 503, also at `/ready`, and in the log.",
+    "safe.wrong-keys": (
+        "Wrong keys are logged by address, without the key, and answered slowly after ten in a minute; right ones from "
+        "the same address are not. Beyond loopback a key has at least 16 characters."
+    ),
+    "safe.background": (
+        "A background task that fails is logged, tried again, and named by `/ready` until it has succeeded."
+    ),
     "safe.bind": "No open bind without a key.",
     "safe.origin": "A foreign Origin is refused.",
     "safe.host": "A foreign Host is refused.",
     "safe.owner-404": "What belongs to someone else is 404.",
+    "safe.agent-users": (
+        "An agent that a caller may not use is on no list and 404 wherever a model can be named; one that can write or "
+        "run something is for admins unless the settings name others; a run that starts later has its owner's rights."
+    ),
+    "safe.agent-owners": (
+        "What an agent's files hold, and what an MCP server keeps, of one owner is not shown to another, unless the "
+        "settings say that they share it."
+    ),
+    "safe.tool-environment": (
+        "Processes of tools have an allow-list of the server's environment and what the settings name; those that the "
+        "server starts for itself have an allow-list too; other processes of the server's user cannot read its own."
+    ),
+    "safe.grant-saved": "An approval for longer than once is answered with 200 only when its grant is saved.",
     "safe.post-only": "Nothing changes by GET.",
+    "safe.one-request": (
+        "Where a request ends is decided by its length alone: no header that offers another protocol, no header inside "
+        "a body or a trailer, and no way to cut the bytes makes one request two, or a part of another."
+    ),
+    "safe.head-limit": "The head or the trailers of a request above 64 KiB: 431, and what follows is not looked at.",
+    "safe.head-time": "A head that does not arrive in time: 408 and closed; a connection that says nothing is closed.",
+    "safe.body-pace": "A body that does not arrive at a pace: 408 and closed; nothing was started.",
+    "safe.connection-limit": (
+        "Connections above the limit, of all and of one address, are refused; those that are open go on as before, and "
+        "the server never runs out of files for them."
+    ),
+    "api.compressed": (
+        "Answers under /api longer than a packet are sent as gzip to a client that takes it; event streams never."
+    ),
+    "safe.private-answers": (
+        "No answer of the API but a picture may be cached; none is taken for another type, or embedded by another site."
+    ),
+    "safe.ready": "/ready finds out at once that the store cannot write; it tells runs only where no key is needed.",
     "safe.run-limit": "Above the limit of runs: 429 with Retry-After.",
     "safe.body-limit": "A body above the limit is refused before it is read.",
+    "safe.body-values": (
+        "A body with millions of values is refused before objects are made of it, and large bodies take turns with "
+        "other requests; a long text is one value, whatever characters it has."
+    ),
+    "safe.lists-short": (
+        "Lists carry no system prompts, no parameters and no long texts. The system prompt and the parameters of a "
+        "session have a limit."
+    ),
+    "safe.patterns": (
+        "The patterns of a batch have a limited length, and a limited time to be compiled; work that a client asks for "
+        "delays no stop, and no answer to others."
+    ),
+    "safe.retention": "Ended runs outside of sessions are deleted after `retention_days`; 0 means at once, not never.",
+    "safe.answer-limit": "U's answer may have 64 MB of text, and an event of it 8 MB: more is a failure that says so.",
+    "safe.upstream-headers": "U's headers, trailers and chunk extensions have a limit; a trailer is no header.",
+    "safe.proxy-secret": "The user and password of a proxy reach the proxy alone: no log, error, answer or page.",
     "safe.sse-injection": "Newlines in data, id or event forge no frame.",
     "safe.markdown": "Markdown runs no script and loads no remote image without consent.",
+    "safe.page-time": "The page reads any text in time that grows with its length and no faster, and loses none of it.",
     "safe.redos": "The think splitter and the parsers take linear time.",
+    "safe.settings-file": (
+        "A settings file counts only if it was named or nobody else can write it; one in the current folder for "
+        "`serve` alone, which names it first."
+    ),
+    "safe.data-folder": (
+        "No link in the data folder is followed. A folder that belongs to another user, or that others can write to, "
+        "is refused, with what to do. What root makes there belongs to the folder's owner."
+    ),
+    "safe.one-server": "A second server never starts on a data folder, also if the lock file was deleted.",
+    "safe.restore": "A database that is empty or lost its file is refused: a failed restore never starts empty.",
+    "safe.key-address": (
+        "The command line sends a key only to an address that was named, or through the socket in the user's own data "
+        "folder; never to whoever listens on a port, nor after a redirect."
+    ),
+    "safe.terminal": (
+        "No text of a model, a server, an upstream or a setting reaches the terminal with a control character, or with "
+        "one that turns the direction; JSON escapes them."
+    ),
+    "safe.log": "No text of others can look like an entry of the server's log, or hold a control character there.",
+    "safe.history-file": "The chat's history file can be read by its user only, and is not written through a link.",
+    "safe.whole-call": (
+        "A call can be allowed only when all of it was shown, in the terminal and in the browser, with every invisible "
+        "character as an escape."
+    ),
+    "cli.misspelt": "A variable that is nearly the name of a setting is refused, with the name that was meant.",
+    "model.default-providers": (
+        "A provider in the settings file takes away neither the demo providers nor those of keys in the environment, "
+        "unless `default_providers` is false."
+    ),
+    "cli.run-alone": "`holdfast run` keeps a session only if it is asked to; the run itself is kept.",
+    "store.backup": (
+        "`holdfast backup` of a running server holds chats, runs, keys, settings and agents' files, and `holdfast "
+        "restore` brings all of them back. What is no backup is refused and leaves no database."
+    ),
+    "cli.short-ids": (
+        "Every command takes the unambiguous beginning of an id of the caller's own things. An ambiguous one is "
+        "refused with the candidates, and nothing is done."
+    ),
+    "safe.own-server": "A server that a command brings along has no port: nobody else on the machine can use it.",
     "safe.secrets": "No key in logs, errors, exports or the page.",
     # the browser
     "ui.page": "The page answers at all its addresses, without a key, under a strict policy, from its own files only.",
@@ -243,6 +488,10 @@ REQUIREMENTS: dict[str, str] = {
     "ui.browser-chat": (
         "In a real browser: the page's text is the log's; stop, reload, tabs in step, a killed server and a lost "
         "network lose and repeat no word."
+    ),
+    "ui.browser-pictures": (
+        "A photo of a phone is made small before it is sent. A session fetches its pictures when they are looked at, "
+        "once; 8 photos and 2,000 messages open with the bytes of 1.5 s at 10 Mbit/s."
     ),
     "ui.browser-sessions": (
         "In a real browser: sessions are renamed, pinned, searched, exported to the letter; deleted with a way back."
@@ -261,6 +510,14 @@ REQUIREMENTS: dict[str, str] = {
     "ui.browser-inspector": "In a real browser: a run's story, its receipt, its events and its replay are its log.",
     "ui.browser-settings": "In a real browser: keys are written and never shown; what is pinned cannot be changed.",
     "ui.browser-agents": "In a real browser: an agent's calls, approvals and steering stand in their place, always.",
+    "ui.browser-approvals": (
+        "In a real browser: a call is readable before it is allowed, a chat that waits for approval says so "
+        "everywhere, and what was allowed can be revoked."
+    ),
+    "ui.browser-everyday": (
+        "In a real browser: nothing covers a button, nobody's words are put into the user's mouth, and what one does "
+        "every day is one press away."
+    ),
     "ui.browser-language": "In a real browser: the page speaks the language that was chosen, in its own direction.",
     "ui.words": "Every language of the page has every word, and no word of the page stands anywhere else.",
     "ui.browser-smooth": "In a real browser: a long answer and a long session are drawn without blocking the page.",

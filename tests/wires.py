@@ -5,8 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.events import Event
-from holdfast.server.answering import Rendering
-from holdfast.wire import ag_ui, ai_sdk, anthropic_messages, native, openai_chat, openai_responses
+from holdfast.log.segment import segment_of
+from holdfast.server.dialects.run_responses import Rendering
+from holdfast.wires import ag_ui, ai_sdk, native
+from holdfast.wires.anthropic import messages as anthropic_messages
+from holdfast.wires.openai import chat as openai_chat
+from holdfast.wires.openai import responses as openai_responses
 from tests.support.http import Frame, FrameParser
 
 RUN, MODEL, CREATED = "run_0", "up/m", 1_700_000_000.0
@@ -58,7 +62,7 @@ class _Native:
     def frames(self, events: Sequence[Event]) -> list[bytes]:
         render, first = native.frames(RUN), self._seq + 1
         self._seq += len(events)
-        return [render(seq, [event]) for seq, event in enumerate(events, first)]
+        return [render(seq, segment_of([event])) for seq, event in enumerate(events, first)]
 
 
 def _read_native(frames: list[Frame]) -> Reading:
@@ -86,7 +90,7 @@ def _read_chat(frames: list[Frame]) -> Reading:
     last = next((chunk for chunk in chunks if "holdfast" in chunk), {})
     reason = next((choice["finish_reason"] for choice in choices if choice["finish_reason"]), None)
     return Reading(
-        text="".join(choice["delta"].get("content") or "" for choice in choices),
+        text="".join(choice["delta"].get("content") or choice["delta"].get("refusal") or "" for choice in choices),
         reasoning="".join(choice["delta"].get("reasoning") or "" for choice in choices),
         outcome=last["holdfast"]["outcome"] if last else None,
         success=reason in ("stop", "tool_calls", "function_call") and not any("error" in chunk for chunk in chunks),
@@ -102,14 +106,15 @@ def _read_responses(frames: list[Frame]) -> Reading:
     events = [frame.json() for frame in frames]
     assert list(range(len(events))) == [event["sequence_number"] for event in events]
     last = events[-1]["response"]
-    deltas = {
-        kind: "".join(event["delta"] for event in events if event["type"] == f"response.{kind}.delta")
-        for kind in ("output_text", "reasoning_text")
-    }
+
+    def deltas(*kinds: str) -> str:
+        types = {f"response.{kind}.delta" for kind in kinds}
+        return "".join(event["delta"] for event in events if event["type"] in types)
+
     extras = {name for name in ("incomplete_details", "error", "holdfast") if last.get(name)}
     return Reading(
-        text=deltas["output_text"],
-        reasoning=deltas["reasoning_text"],
+        text=deltas("output_text", "refusal"),
+        reasoning=deltas("reasoning_text"),
         outcome=last["holdfast"]["outcome"] if "holdfast" in last else None,
         success=events[-1]["type"] == "response.completed",
         words={last["status"], *extras},
@@ -227,7 +232,7 @@ WIRES = [
     ),
     Wire(
         "responses",
-        lambda: openai_responses.Frames(openai_responses.Response(RUN, MODEL, CREATED, {})),
+        lambda: openai_responses.ResponseFrames(openai_responses.Response(RUN, MODEL, CREATED, {})),
         lambda run: f"/v1/responses/{openai_responses.response_id(run)}?stream=true",
         _read_responses,
     ),
@@ -243,5 +248,5 @@ WIRES = [
         lambda run: f"/ag-ui/{run}?protocolVersion=1.0",
         _read_ag_ui,
     ),
-    Wire("the AI SDK", lambda: ai_sdk.Parts(RUN), lambda run: f"/api/chat/{run}/stream", _read_ai_sdk),
+    Wire("the AI SDK", lambda: ai_sdk.PartStream(RUN), lambda run: f"/api/chat/{run}/stream", _read_ai_sdk),
 ]

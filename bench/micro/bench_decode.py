@@ -10,8 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
-from holdfast.providers.sse import SSEDecoder
-from holdfast.reasoning import ThinkSplitter
+from holdfast.log.reasoning import ThinkSplitter
+from holdfast.upstreams.sse import SSEDecoder
 
 READ = 64 * 1024
 ROUNDS = 7

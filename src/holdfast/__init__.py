@@ -4,22 +4,25 @@ engine = Engine()
 run = await engine.start(my_generator())
 async for seq, event in run.read(after=0):
     ...
-settlement = await run.stop(by="user")
+settlement, by_this_call = await run.stop(by="user")
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .engine import Engine
+    from .engine.engine import Engine
+    from .engine.run import Limits, Run, StopResult
     from .errors import HoldfastError, SourceFailed
     from .events import (
+        AnswerBegins,
         Completed,
         Event,
         Failed,
         Finish,
         Interrupted,
         Notice,
+        Outcome,
         Reasoning,
         Settled,
         Settlement,
@@ -31,13 +34,15 @@ if TYPE_CHECKING:
         Truncated,
         Usage,
     )
-    from .run import Limits, Run
+    from .server.app import create_app
+    from .server.config.settings import ProviderSettings, Settings
     from .store import Store
     from .store.opening import open_store
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AnswerBegins",
     "Completed",
     "Engine",
     "Event",
@@ -47,12 +52,16 @@ __all__ = [
     "Interrupted",
     "Limits",
     "Notice",
+    "Outcome",
+    "ProviderSettings",
     "Reasoning",
     "Run",
+    "Settings",
     "Settled",
     "Settlement",
     "Source",
     "SourceFailed",
+    "StopResult",
     "Stopped",
     "Store",
     "Text",
@@ -60,21 +69,24 @@ __all__ = [
     "ToolResult",
     "Truncated",
     "Usage",
+    "create_app",
     "open_store",
 ]
 
 _AT = {
-    "engine": ("Engine",),
+    "engine.engine": ("Engine",),
     "errors": ("HoldfastError", "SourceFailed"),
-    "run": ("Limits", "Run"),
+    "engine.run": ("Limits", "Run", "StopResult"),
     "store": ("Store",),
     "store.opening": ("open_store",),
+    "server.app": ("create_app",),
+    "server.config.settings": ("ProviderSettings", "Settings"),
 }
 _PLACES = {name: module for module, names in _AT.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for, when it is asked for: a command line that prints its help needs no engine."""
+    """Import a name when it is first used: the engine needs nothing of the server, `--help` nothing of the engine."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f".{_PLACES.get(name, 'events')}", __name__), name)

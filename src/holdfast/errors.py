@@ -3,6 +3,7 @@ Every error that this package raises on purpose.
 
 * HoldfastError                  500  internal_error
   + BadRequest                   400  invalid_request      the request makes no sense as it stands
+  + KeyRevoked                   401  unauthorized         the key was revoked while its request went on
   + NotFound                     404  not_found
     - RunNotFound                404  run_not_found        no such run, or it is not yours
     - SessionNotFound            404  session_not_found
@@ -16,16 +17,20 @@ Every error that this package raises on purpose.
     - StaleDocument              409  stale_document       someone else has changed the document meanwhile
     - StaleApproval              409  stale_approval       the approval was decided, or its run has ended
     - CannotSteer                409  cannot_steer         the run takes no message now
+    - KeyExists                  409  key_exists           an API key in force has that name
   + ResumeGap                    410  resume_gap           the log no longer reaches back that far
   + RunLimitReached              429  run_limit            too many runs at once
   + StoreUnavailable             503  store_unavailable    the store did not answer; it may come back
+  + StoreFailed                  500  store_failed         the store cannot save what a run has said
   + ShuttingDown                 503  shutting_down        the server is about to end
   + SourceFailed                 502  source_failed        a source says that it failed
     - ProviderError              502  upstream_error       the upstream failed
       . ProviderRefused          ...  upstream_…           it answered with an error status
+        ~ Unsupported            400  unsupported          the request cannot be said to it, or its answer not to us
       . ProviderBroke            502  upstream_broke       its stream ended without saying why
         ~ AnswerLost             502  answer_lost          what was to be gone on with is gone
       . ProviderUnreachable      502  upstream_unreachable no connection could be made
+    - SourceCancelled            500  source_cancelled     something outside Holdfast cancelled it
     - SourceStalled              504  upstream_stalled     silent for longer than the idle limit
     - DeadlineExceeded           504  deadline_exceeded    the run took longer than it may
   + StaleEpoch                   409  stale_epoch          someone else owns the run now (internal)
@@ -72,8 +77,19 @@ class BadRequest(HoldfastError):
         self.status = status
 
 
+class KeyRevoked(HoldfastError):
+    """The key was revoked while its request went on."""
+
+    code = "unauthorized"
+    status = 401
+    type = "authentication_error"
+
+    def __init__(self) -> None:
+        super().__init__("The key of this request was revoked.")
+
+
 class NotFound(HoldfastError):
-    """There is no such thing, or it belongs to someone else: the two look alike on purpose."""
+    """It does not exist, or belongs to another owner: both look the same on purpose."""
 
     code = "not_found"
     status = 404
@@ -86,7 +102,7 @@ class RunNotFound(NotFound):
     code = "run_not_found"
 
     def __init__(self, run_id: str) -> None:
-        super().__init__(f"There is no run {run_id!r}.")
+        super().__init__(f"No run {run_id!r}.")
 
 
 class SessionNotFound(NotFound):
@@ -95,7 +111,7 @@ class SessionNotFound(NotFound):
     code = "session_not_found"
 
     def __init__(self, session_id: str) -> None:
-        super().__init__(f"There is no session {session_id!r}.")
+        super().__init__(f"No session {session_id!r}.")
 
 
 class MessageNotFound(NotFound):
@@ -104,7 +120,7 @@ class MessageNotFound(NotFound):
     code = "message_not_found"
 
     def __init__(self, message_id: str) -> None:
-        super().__init__(f"There is no message {message_id!r} in this session.")
+        super().__init__(f"No message {message_id!r} in this session.")
 
 
 class ModelNotFound(NotFound):
@@ -115,7 +131,7 @@ class ModelNotFound(NotFound):
 
 
 class Conflict(HoldfastError):
-    """The request was fine, but something else stands in its way."""
+    """The request is valid, but conflicts with the current state."""
 
     code = "conflict"
     status = 409
@@ -128,7 +144,7 @@ class RunSettled(Conflict):
     code = "run_settled"
 
     def __init__(self, run_id: str) -> None:
-        super().__init__(f"Run {run_id} has already settled.")
+        super().__init__(f"Run {run_id} has already ended.")
 
 
 class SessionBusy(Conflict):
@@ -144,7 +160,7 @@ class SessionBusy(Conflict):
 
 
 class StaleView(Conflict):
-    """The session has moved on since the caller looked at it."""
+    """The session has changed since the caller read it."""
 
     code = "stale_view"
 
@@ -176,13 +192,22 @@ class StaleApproval(Conflict):
     code = "stale_approval"
 
     def __init__(self, approval_id: str) -> None:
-        super().__init__(f"Approval {approval_id} waits for no answer any more.")
+        super().__init__(f"Approval {approval_id} was already decided, or its run has ended.")
 
 
 class CannotSteer(Conflict):
-    """The run takes no message now, and the message says why."""
+    """The run accepts no message now; the error says why."""
 
     code = "cannot_steer"
+
+
+class KeyExists(Conflict):
+    """An API key in force has that name."""
+
+    code = "key_exists"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"The key {name!r} already exists. Revoke it first, or choose another name.")
 
 
 class ResumeGap(HoldfastError):
@@ -200,14 +225,14 @@ class ResumeGap(HoldfastError):
 
 
 class RunLimitReached(HoldfastError):
-    """More runs are going on than the limit allows."""
+    """The limit of concurrent runs is reached."""
 
     code = "run_limit"
     status = 429
     type = "rate_limit_error"
 
     def __init__(self, limit: int, retry_after: float = 1.0) -> None:
-        super().__init__(f"{limit} runs are going on already, which is the limit. Try again shortly.")
+        super().__init__(f"Limit of {limit} concurrent runs reached. Try again shortly.")
         self.retry_after = retry_after
 
 
@@ -217,6 +242,15 @@ class StoreUnavailable(HoldfastError):
     code = "store_unavailable"
     status = 503
     retry_after = 2.0
+
+
+class StoreFailed(HoldfastError):
+    """The store raised an error that it should not raise: what the run has said since cannot be saved."""
+
+    code = "store_failed"
+
+    def __init__(self) -> None:
+        super().__init__("The text of this run could not be saved. See the server's log.")
 
 
 class ShuttingDown(HoldfastError):
@@ -231,7 +265,7 @@ class ShuttingDown(HoldfastError):
 
 
 class SourceFailed(HoldfastError):
-    """A source says that it failed. Sources raise this, or a subclass, to choose the words."""
+    """A source failed. Sources raise this, or a subclass, with their message."""
 
     code = "source_failed"
     status = 502
@@ -241,10 +275,25 @@ class SourceFailed(HoldfastError):
         self.code = code or self.code
 
 
+class SourceCancelled(SourceFailed):
+    """Something outside of Holdfast cancelled the source."""
+
+    code = "source_cancelled"
+    status = 500
+
+    def __init__(self) -> None:
+        super().__init__("The source was cancelled by another part of the program.")
+
+
 class ProviderError(SourceFailed):
     """The upstream failed."""
 
     code = "upstream_error"
+
+
+FAILED_DEPENDENCY = 424
+"""The status if the upstream refuses our key, or failed after output: not the request's fault, and clients do not retry
+it."""
 
 
 class ProviderRefused(ProviderError):
@@ -254,12 +303,23 @@ class ProviderRefused(ProviderError):
         super().__init__(message, code=code)
         self.status = status
         self.retry_after = retry_after
-        if status < 500:
+        if status < 500 and status != FAILED_DEPENDENCY:
             self.type = "rate_limit_error" if status == 429 else "invalid_request_error"
 
 
+class Unsupported(ProviderRefused):
+    """The request asks for something that the upstream's dialect lacks, or whose answer could not be passed on."""
+
+    code = "unsupported"
+    status = 400
+
+    def __init__(self, message: str, param: str) -> None:
+        super().__init__(message, code=self.code, status=self.status)
+        self.param = param
+
+
 class ProviderBroke(ProviderError):
-    """The upstream's stream ended without saying why, or made no sense."""
+    """The upstream's stream ended without a reason, or was invalid."""
 
     code = "upstream_broke"
 
@@ -271,7 +331,7 @@ class ProviderUnreachable(ProviderError):
 
 
 class AnswerLost(ProviderBroke):
-    """An answer that was to be gone on with after a restart is no longer there, or not the one that was seen."""
+    """An answer that was to be continued after a restart is gone, or is not the one that was seen."""
 
     code = "answer_lost"
 
@@ -287,7 +347,7 @@ class SourceStalled(SourceFailed):
 
 
 class DeadlineExceeded(SourceFailed):
-    """The run took longer than it may."""
+    """The run exceeded its deadline."""
 
     code = "deadline_exceeded"
     status = 504
@@ -297,14 +357,14 @@ class DeadlineExceeded(SourceFailed):
 
 
 class BudgetSpent(Exception):
-    """A source has used up what it may. Sources raise this, and their run is stopped by `budget`, not failed."""
+    """A source has used its budget. Sources raise this, and their run is stopped by `budget`, not failed."""
 
 
 class StaleEpoch(HoldfastError):
-    """Someone else owns the run now: what this writer says no longer counts."""
+    """Another process owns the run now: writes of this one are refused."""
 
     code = "stale_epoch"
     status = 409
 
     def __init__(self, run_id: str) -> None:
-        super().__init__(f"Run {run_id} has another owner now.")
+        super().__init__(f"Run {run_id} now belongs to another process.")

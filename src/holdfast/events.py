@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal, Protocol, TypeAlias, overload
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 import msgspec
 
-StoppedBy = Literal["user", "disconnect", "replaced", "budget", "shutdown"]
+StoppedBy = Literal["user", "disconnect", "replaced", "budget", "shutdown", "revoked"]
+
+Outcome = Literal["completed", "truncated", "stopped", "failed", "interrupted"]
+"""How a run ended, as a word."""
+
+CallKind = Literal["function", "custom", "function_call"]
+"""What a model called: a function, a custom tool, which takes any text, or a function in OpenAI's older way."""
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="usage"):
@@ -17,9 +23,11 @@ class Usage(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="usage"
     output_tokens: int = 0
     source: Literal["provider", "estimated"] = "provider"
     cached_tokens: int = 0
-    """Of the input, what the provider says it had read before, and..."""
+    """Of the input, what the provider read from its prompt cache."""
     reasoning_tokens: int = 0
-    """...of the output, what it says were thoughts."""
+    """Of the output, what the provider counted as reasoning."""
+    cache_write_tokens: int = 0
+    """Of the input, what the provider wrote to its prompt cache."""
 
     @property
     def total_tokens(self) -> int:
@@ -52,8 +60,12 @@ class Receipt(msgspec.Struct, frozen=True):
 
 
 class Settlement(msgspec.Struct, frozen=True, kw_only=True, tag_field="outcome"):
-    """How a run ended: exactly one of the five classes below. `text` is all of the visible text."""
+    """How a run ended: exactly one of the five classes below. `text` is all of the visible text.
 
+    `outcome` is the class as a word. A type checker narrows by it: with `"failed"` there is an `error`.
+    """
+
+    outcome: ClassVar[Outcome]
     text: str = ""
     usage: Usage = Usage(source="estimated")
     finish_reason: str | None = None
@@ -61,18 +73,26 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True, tag_field="outcome")
     """One for each choice, where a request asked for several."""
     answered_by: str | None = None
     """The model that answered, where it was not the one that was asked."""
+    stop_sequence: str | None = None
+    """The stop sequence that ended the answer, if the upstream told which one."""
 
 
 class Completed(Settlement, frozen=True, kw_only=True, tag="completed"):
     """The source ended, and said why."""
 
+    outcome: ClassVar[Literal["completed"]] = "completed"
+
 
 class Truncated(Settlement, frozen=True, kw_only=True, tag="truncated"):
     """It hit a limit or a filter."""
 
+    outcome: ClassVar[Literal["truncated"]] = "truncated"
+
 
 class Stopped(Settlement, frozen=True, kw_only=True, tag="stopped"):
     """Someone stopped it."""
+
+    outcome: ClassVar[Literal["stopped"]] = "stopped"
 
     by: StoppedBy
     receipt: Receipt | None = None
@@ -81,11 +101,15 @@ class Stopped(Settlement, frozen=True, kw_only=True, tag="stopped"):
 class Failed(Settlement, frozen=True, kw_only=True, tag="failed"):
     """The source raised, or the upstream broke, lied or fell silent."""
 
+    outcome: ClassVar[Literal["failed"]] = "failed"
+
     error: ErrorInfo
 
 
 class Interrupted(Settlement, frozen=True, kw_only=True, tag="interrupted"):
     """Its server died, and nobody could continue it."""
+
+    outcome: ClassVar[Literal["interrupted"]] = "interrupted"
 
     error: ErrorInfo = ErrorInfo(
         code="server_died",
@@ -108,11 +132,15 @@ class RunStarted(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_
 
 
 class Text(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="text.delta"):
-    """Visible text. `choice` counts the answers where a request asked for several."""
+    """Visible text. `choice` counts the answers where a request asked for several.
+
+    `refusal` is true if the model gives the reason why it does not answer, and its provider keeps that apart.
+    """
 
     text: str
     choice: int = 0
     logprobs: Any = None
+    refusal: bool = False
 
 
 class Reasoning(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="reasoning.delta"):
@@ -130,10 +158,11 @@ class ToolDelta(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_f
     name: str = ""
     arguments: str = ""
     choice: int = 0
+    kind: CallKind = "function"
 
 
 class ToolCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="tool.call"):
-    """A whole tool call; `arguments` is the JSON text that the model wrote.
+    """A whole tool call; `arguments` is the JSON text that the model wrote, or any text if it is a custom tool's.
 
     An agent calls its `own` tools itself: such a call is not for the client to answer.
     """
@@ -143,14 +172,16 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fi
     arguments: str
     choice: int = 0
     own: bool = False
+    kind: CallKind = "function"
 
 
 class ToolProgress(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="tool.progress"):
-    """A long tool tells how far it is."""
+    """How far a long tool is: its last line, the share that is done, and its output since the report before."""
 
     id: str
     message: str = ""
     fraction: float | None = None
+    output: str = ""
 
 
 class ToolResult(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="tool.result"):
@@ -175,6 +206,8 @@ class ApprovalRequested(msgspec.Struct, frozen=True, gc=False, tag_field="type",
     arguments: str
     call: str = ""
     expires_at: float | None = None
+    preview: str = ""
+    """What the call would change, as a unified diff of whole files; empty if the tool has none."""
 
 
 class ApprovalDecided(
@@ -218,6 +251,17 @@ class Notice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fiel
     model: str = ""
 
 
+class ProviderData(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="provider.data"):
+    """Part of an answer that exists in one dialect alone: a citation, a signature, a block of a provider's own tool.
+
+    Clients of that dialect get `data` as it came. On all other wires it is left out.
+    """
+
+    dialect: Literal["anthropic", "openai"]
+    data: dict[str, Any]
+    choice: int = 0
+
+
 class Snapshot(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="snapshot"):
     """All that was visible up to a seq: what a reader gets instead of events that were trimmed."""
 
@@ -246,10 +290,14 @@ Event: TypeAlias = (
     | Steered
     | Usage
     | Notice
+    | ProviderData
     | Snapshot
     | Settled
 )
 """One numbered fact in a run's log."""
+
+SPOKEN = frozenset({Text, Reasoning, ToolDelta, ToolCall, ProviderData})
+"""Events that are part of an answer: with the first of them a model has begun to answer."""
 
 
 class Finish(msgspec.Struct, frozen=True, gc=False):
@@ -258,6 +306,70 @@ class Finish(msgspec.Struct, frozen=True, gc=False):
     reason: str
     choice: int = 0
     error: ErrorInfo | None = None
+    stop_sequence: str | None = None
+
+
+FINISH_REASONS: dict[str, tuple[Literal["completed", "truncated", "failed"], str]] = {
+    "stop": ("completed", "stop"),
+    "end_turn": ("completed", "stop"),
+    "stop_sequence": ("completed", "stop"),
+    "tool_calls": ("completed", "tool_calls"),
+    "tool_use": ("completed", "tool_calls"),
+    "function_call": ("completed", "function_call"),
+    "length": ("truncated", "length"),
+    "max_tokens": ("truncated", "length"),
+    "max_steps": ("truncated", "length"),
+    "model_context_window_exceeded": ("truncated", "length"),
+    "pause_turn": ("truncated", "length"),  # Anthropic's own tools took too many steps: there is more to say
+    "content_filter": ("truncated", "content_filter"),
+    "safety": ("truncated", "content_filter"),
+    "refusal": ("truncated", "content_filter"),
+    "max_output_tokens": ("truncated", "length"),
+    "content_filtered": ("truncated", "content_filter"),  # Bedrock's, and the next three
+    "guardrail_intervened": ("truncated", "content_filter"),
+    "malformed_model_output": ("failed", "error"),
+    "malformed_tool_use": ("failed", "error"),
+    # Gemini's
+    "STOP": ("completed", "stop"),
+    "MAX_TOKENS": ("truncated", "length"),
+    "TOO_MANY_TOOL_CALLS": ("truncated", "length"),
+    "SAFETY": ("truncated", "content_filter"),
+    "RECITATION": ("truncated", "content_filter"),
+    "LANGUAGE": ("truncated", "content_filter"),
+    "BLOCKLIST": ("truncated", "content_filter"),
+    "PROHIBITED_CONTENT": ("truncated", "content_filter"),
+    "SPII": ("truncated", "content_filter"),
+    "IMAGE_SAFETY": ("truncated", "content_filter"),
+    "IMAGE_PROHIBITED_CONTENT": ("truncated", "content_filter"),
+    "IMAGE_RECITATION": ("truncated", "content_filter"),
+    "MALFORMED_FUNCTION_CALL": ("failed", "error"),
+    "UNEXPECTED_TOOL_CALL": ("failed", "error"),
+    "MISSING_THOUGHT_SIGNATURE": ("failed", "error"),
+    "MALFORMED_RESPONSE": ("failed", "error"),
+    "NO_IMAGE": ("failed", "error"),
+    "IMAGE_OTHER": ("failed", "error"),
+    "OTHER": ("failed", "error"),
+    "FINISH_REASON_UNSPECIFIED": ("failed", "error"),
+    "error": ("failed", "error"),
+    "failed": ("failed", "error"),
+    "abort": ("failed", "error"),
+    "insufficient_system_resource": ("failed", "error"),
+}
+"""Words of upstreams for the end of an answer: what it amounts to, and OpenAI's word for it.
+
+This is the one table of them. A word that is not in it ends a whole answer, and is `stop` in OpenAI's words.
+"""
+
+TRUNCATED = frozenset(word for word, (outcome, _) in FINISH_REASONS.items() if outcome == "truncated")
+"""Reasons of a `Finish` by which an answer was cut off: the last thing in it may be incomplete."""
+
+FAILED = frozenset(word for word, (outcome, _) in FINISH_REASONS.items() if outcome == "failed")
+"""Reasons of a `Finish` by which a source says that it failed."""
+
+
+def openai_reason(word: str, otherwise: str = "stop") -> str:
+    """Return OpenAI's word for the end of an answer."""
+    return FINISH_REASONS[word][1] if word in FINISH_REASONS else otherwise
 
 
 class Thought(msgspec.Struct, frozen=True):
@@ -269,102 +381,67 @@ class Thought(msgspec.Struct, frozen=True):
     block: dict[str, Any]
 
 
-Yielded: TypeAlias = Event | Finish | Thought | str
+class AnswerBegins(msgspec.Struct, frozen=True, gc=False):
+    """A source says that a model's answer begins, and how its thinking is told. It is not logged.
 
-
-class Flow(Protocol):
-    """Events that are handed over in the call that brings them, so that no task wakes for a token.
-
-    Only the server's own sources yield one, to an engine that is known to read them.
+    With `think` a leading `<think>…</think>` is reasoning, as it is for every source that says nothing of it. Without,
+    such tags are text: the source means them, or has told the two apart itself.
     """
 
-    is_over: bool
-    """Nothing more will come: whoever yielded it goes on."""
-    has_said: bool
-    """Whether anything came."""
+    think: bool = True
 
-    async def pour(self, take: Callable[[Sequence[Yielded]], bool]) -> None:
-        """Hand over what comes, until `take` says that it is enough for now, or until it is over."""
+
+Yielded: TypeAlias = Event | Finish | Thought | AnswerBegins | str
+
+
+SourceIterator: TypeAlias = AsyncIterator[Yielded | Sequence[Yielded]]
+"""An async generator of events, plain strings (they become `Text`), or several at once if they arrived together."""
+
+
+class Outlet(Protocol):
+    """Where a push source puts its events."""
+
+    def emit(self, events: Sequence[Yielded]) -> bool:
+        """Take events that arrived together. False: enough for now, `await room()` before the next."""
+        ...
+
+    async def room(self) -> None:
+        """Wait until the store, or the client of an attached run, has caught up."""
         ...
 
 
-Source: TypeAlias = AsyncIterator[Yielded | Sequence[Yielded]]
-"""What a run consumes: events, plain strings (they become `Text`), or several at once where they arrived together."""
+async def put(out: Outlet, events: Sequence[Yielded]) -> None:
+    """Emit events, and wait for room if that was enough for now."""
+    if not out.emit(events):
+        await out.room()
 
 
-class Words(Sequence[Text]):
-    """Visible text of the first answer, in pieces that came together: they become events when somebody looks.
+PushSource: TypeAlias = Callable[[Outlet], Awaitable[None]]
+"""A source that emits its events in the call that brings them, so that no task wakes for a token."""
 
-    Most who handle a burst of tokens need no more than its texts.
-    """
-
-    __slots__ = ("are_simple", "texts")
-
-    def __init__(self, texts: Sequence[str], *, are_simple: bool = False) -> None:
-        self.texts = texts
-        self.are_simple = are_simple
-        """Whoever made them knows that JSON has all of them as they are."""
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    @overload
-    def __getitem__(self, place: int) -> Text: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> Words: ...
-
-    def __getitem__(self, place: int | slice) -> Text | Words:
-        if isinstance(place, slice):
-            return Words(self.texts[place], are_simple=self.are_simple)
-        return Text(self.texts[place])
-
-    def __iter__(self) -> Iterator[Text]:
-        return map(Text, self.texts)
+Source: TypeAlias = SourceIterator | PushSource
+"""What a run consumes."""
 
 
-def are_words(events: Iterable[object]) -> bool:
-    """Tell whether all of these are visible text, in one pass that the interpreter has no part in."""
-    return type(events) is Words or {*map(type, events)} == _WORDS
+async def push_all(items: SourceIterator, out: Outlet) -> None:
+    """Emit all that an iterator yields, at the pace of the outlet."""
+    async for item in items:
+        if not out.emit(item if isinstance(item, (list, tuple)) else (item,)):
+            await out.room()
 
 
-_WORDS = {Text}
+def from_iterator(items: SourceIterator) -> PushSource:
+    """Make a push source of an async iterator. The task that iterates a generator also closes it."""
 
+    async def push(out: Outlet) -> None:
+        try:
+            await push_all(items, out)
+        finally:
+            if (close := getattr(items, "aclose", None)) is not None:
+                await close()
 
-def plain_texts(events: Sequence[Yielded]) -> Sequence[str] | None:
-    """Return the texts of events that are visible text of the first answer and say nothing else; None for others."""
-    if type(events) is Words:
-        return events.texts
-    if are_words(events) and not [True for said in events if said.choice or said.logprobs is not None]:  # type: ignore[union-attr]
-        return [said.text for said in events]  # type: ignore[union-attr]
-    return None
-
-
-def needs_no_escape(text: str) -> bool:
-    """Tell whether JSON has a text as it is, between two quotation marks."""
-    return len(encode_event(text)) == len(text.encode()) + 2
-
-
-def stand_as_they_are(events: Sequence[Event], texts: Sequence[str]) -> bool:
-    """Tell whether JSON has the texts of these events as they are."""
-    return (type(events) is Words and events.are_simple) or needs_no_escape("".join(texts))
-
-
-def encode_events(events: Sequence[Event]) -> bytes:
-    """Return events as a JSON array, and words by a shorter way: each is its text alone."""
-    if type(events) is not Words:
-        return encode_event(events)
-    if not stand_as_they_are(events, events.texts):
-        return encode_event(events.texts)
-    return b'["%b"]' % '","'.join(events.texts).encode() if events.texts else b"[]"
-
-
-def decode_events(body: bytes) -> Sequence[Event]:
-    """Return what was encoded."""
-    return Words(_decode_texts(body)) if body.startswith(b'["') else _decode_events(body)
+    return push
 
 
 encode_event = encode_settlement = msgspec.json.Encoder().encode
-_decode_events = msgspec.json.Decoder(list[Event]).decode
-_decode_texts = msgspec.json.Decoder(list[str]).decode
 decode_settlement = msgspec.json.Decoder(AnySettlement).decode

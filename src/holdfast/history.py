@@ -1,34 +1,82 @@
-"""Sessions, turns and messages, and what of them a model is shown."""
+"""Sessions and messages, and the messages that a model gets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 
-from .events import AnySettlement, Completed, Event, Failed, Interrupted, Settled, Settlement, Stopped, Text, ToolCall
-from .log import Log
-from .steps import Step
+from .events import (
+    AnySettlement,
+    Completed,
+    Event,
+    Failed,
+    Interrupted,
+    Settled,
+    Settlement,
+    Stopped,
+    Text,
+    ToolCall,
+    Usage,
+)
+from .log.log import Log
+from .log.steps import Step
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """What an answer took, as the engine saw it: measured once, so that every reader is told the same."""
+    """The times and tokens of an answer, measured once by the engine."""
 
     input_tokens: int
     output_tokens: int
     usage_source: str
     ttft_ms: float | None = None
-    """From the start of the run to the first of its text, reasoning or tool call."""
+    """Time from the start of the run to the first text, reasoning or tool call."""
     duration_ms: float | None = None
     tokens_per_second: float | None = None
-    """Output tokens over the time from the first to the last; None where all came at once, and for agents."""
+    """Output tokens over the time from the first to the last; None if all came at once, and for agents."""
+
+
+SHORTEST = 0.05
+"""Minimum seconds from the first token to the last for a speed: below, the answer came at once."""
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """The times of a run's start, first output, last output and end, in seconds of the loop's clock."""
+
+    started: float
+    first: float | None
+    last: float
+    ended: float
+    has_pace: bool = True
+    """Whether all of the time from the first to the last token was output. An agent also calls tools."""
+
+    def figures(self, usage: Usage) -> Figures:
+        """Return the times, and the speed from a count of the tokens."""
+        spoken = 0.0 if self.first is None else self.last - self.first
+        has_pace = self.has_pace and spoken >= SHORTEST
+        return Figures(
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            usage_source=usage.source,
+            ttft_ms=None if self.first is None else round((self.first - self.started) * 1000, 1),
+            duration_ms=round((self.ended - self.started) * 1000, 1),
+            tokens_per_second=round(usage.output_tokens / spoken, 2) if has_pace else None,
+        )
+
+
+def figures_of(measured: Measured | None, usage: Usage) -> Figures:
+    """Return the times and tokens of a run. The times of one that began in another process are not known."""
+    if measured is not None:
+        return measured.figures(usage)
+    return Figures(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, usage_source=usage.source)
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model is shown or said. Messages form a tree: an edit or a regenerated answer is a sibling."""
+    """A message of a session. Messages form a tree: an edit or a regenerated answer is a sibling."""
 
     id: str
     role: Role
@@ -43,9 +91,11 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     tool_call_id: str | None = None
     name: str | None = None
     steps: tuple[Step, ...] = ()
-    """What an agent did on the way to this answer: their texts together are its content."""
+    """The steps of an agent's answer: their texts together are its content."""
     figures: Figures | None = None
-    """What it took; None for what was not answered here, or before this was counted."""
+    """Its times and tokens; None if it was not answered here."""
+    automatic: bool = False
+    """True if the server wrote it to have an answer continued: not the words of the user."""
     created_at: float = 0.0
 
 
@@ -55,7 +105,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     owner: str
     kind: str = "chat"
-    """What it is for. Lists and searches show chats only; a pane of a comparison is found through its comparison."""
+    """Its purpose. Lists and searches show chats only; a pane of a comparison is found through its comparison."""
     title: str = ""
     model: str | None = None
     system: str | None = None
@@ -67,7 +117,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def branch(messages: Iterable[Message], head_id: str | None) -> list[Message]:
-    """Return the messages from the first to the head, leaving out the siblings."""
+    """Return the messages from the first to the head, without siblings."""
     by_id = {message.id: message for message in messages}
     path: list[Message] = []
     while head_id is not None and head_id in by_id:
@@ -77,7 +127,7 @@ def branch(messages: Iterable[Message], head_id: str | None) -> list[Message]:
     return path
 
 
-def answer(
+def answer_message(
     log: Log,
     settlement: Settlement,
     *,
@@ -88,9 +138,11 @@ def answer(
     at: float,
     figures: Figures | None = None,
 ) -> Message | None:
-    """Return the assistant's message that a run leaves behind, or None where nothing was visible.
+    """Return the assistant's message that a run leaves behind, or None if nothing was visible.
 
-    A tool call that the model did not finish writing is no call, so only a completed run leaves calls.
+    `model` is the one that was asked. The message names the one that answered.
+
+    Only a completed run leaves tool calls: others may be incomplete.
     """
     completed = isinstance(settlement, Completed)
     steps = log.steps.settled(_why_unanswered(settlement)) if log.steps is not None else ()
@@ -103,9 +155,9 @@ def answer(
         content=settlement.text,
         parent_id=parent_id,
         run_id=run_id,
-        model=model,
+        model=log.answered_by or model,
         partial=not completed,
-        outcome=outcome(settlement),
+        outcome=settlement.outcome,
         reasoning=log.reasoning or None,
         tool_calls=calls,
         steps=steps,
@@ -115,7 +167,7 @@ def answer(
 
 
 def _why_unanswered(settlement: Settlement) -> str:
-    """Return why a tool call has no result, in words that are true and that a model understands."""
+    """Return the reason why a tool call has no result, for the model."""
     if isinstance(settlement, Stopped):
         return "The run was stopped before this call finished."
     if isinstance(settlement, Interrupted):
@@ -125,24 +177,19 @@ def _why_unanswered(settlement: Settlement) -> str:
     return "The run ended before this call finished."
 
 
-def outcome(settlement: Settlement) -> str:
-    """Return the word for how a run ended."""
-    return str(settlement.__struct_config__.tag)
-
-
 def left_of(settlement: AnySettlement | None, text: str) -> list[Event]:
-    """Return what stands for the events of a log that was trimmed."""
+    """Return the events that replace those of a trimmed log."""
     said: list[Event] = [Text(text)] if text else []
     return said if settlement is None else [*said, Settled(settlement)]
 
 
-# What the model is shown.
+# Messages for the model.
 
 
 def for_model(messages: Sequence[Message], system: str | None = None) -> list[dict[str, Any]]:
-    """Return the messages in OpenAI's shape: valid for a strict provider, and with nothing of ours in them.
+    """Return the messages in OpenAI's shape: valid for a strict provider, without fields of ours.
 
-    A partial answer is shown as what it is, the assistant's words; how its run ended is never shown.
+    A partial answer is an assistant message like any other; how its run ended is never included.
     """
     told = _answered_calls_only(_step_by_step(messages))
     shown = [plain(message) for message in told if not _is_empty(message)]
@@ -158,7 +205,7 @@ def told(steps: Sequence[Step]) -> list[dict[str, Any]]:
 
 
 def _step_by_step(messages: Sequence[Message]) -> list[Message]:
-    """Tell an agent's answer as it came about: its words, its calls, their results, and what was put in between."""
+    """Replace an agent's answer by its steps: texts, calls, results, and messages that steered it."""
     told: list[Message] = []
     for message in messages:
         told += _steps_of(message) if message.steps else [message]
@@ -178,14 +225,11 @@ def _steps_of(message: Message) -> list[Message]:
 
 
 def plain(message: Message) -> dict[str, Any]:
-    """Return one message as a provider takes it."""
+    """Return one message in OpenAI's shape."""
     shown: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.tool_calls:
         shown["content"] = message.content or None
-        shown["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in message.tool_calls
-        ]
+        shown["tool_calls"] = [called(call) for call in message.tool_calls]
     if message.tool_call_id is not None:
         shown["tool_call_id"] = message.tool_call_id
     if message.name is not None:
@@ -193,47 +237,64 @@ def plain(message: Message) -> dict[str, Any]:
     return shown
 
 
+def called(call: ToolCall) -> dict[str, Any]:
+    """Return a tool call in OpenAI's shape."""
+    if call.kind == "custom":
+        return {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": call.arguments}}
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
 def _is_empty(message: Message) -> bool:
     return message.role == "assistant" and not message.content and not message.tool_calls
 
 
 def _answered_calls_only(messages: Sequence[Message]) -> list[Message]:
-    """Drop calls that were never answered and results that nobody asked for: strict providers refuse both."""
+    """Put each result right behind its call. Drop calls without a result and results without a call.
+
+    Strict providers refuse all three: a result in another place, a call without a result, and a result without a
+    call.
+    """
+    results, _ = _matched(messages)
     kept: list[Message] = []
-    for position, message in enumerate(messages):
-        if message.tool_calls:
-            answers = _results_after(messages, position)
-            calls = tuple(call for call in message.tool_calls if call.id in answers)
-            message = msgspec.structs.replace(message, tool_calls=calls)
-        elif message.role == "tool" and not _was_called(kept, message.tool_call_id):
+    for place, message in enumerate(messages):
+        if message.role == "tool":
             continue
-        kept.append(message)
+        answers = results.get(place, [])
+        if message.tool_calls:
+            answered = {answer.tool_call_id for answer in answers}
+            calls = tuple(call for call in message.tool_calls if call.id in answered)
+            message = msgspec.structs.replace(message, tool_calls=calls)
+        kept += [message, *answers]
     return kept
 
 
-def _results_after(messages: Sequence[Message], position: int) -> set[str]:
-    """Return the ids that the tool messages right after an assistant's message answer."""
-    found: set[str] = set()
-    for message in messages[position + 1 :]:
+def results_without_calls(messages: Sequence[Message]) -> list[Message]:
+    """Return the tool results without an open call: it was never made, or has a result already."""
+    return _matched(_step_by_step(messages))[1]
+
+
+def _matched(messages: Sequence[Message]) -> tuple[dict[int, list[Message]], list[Message]]:
+    """Match results and calls by id. Return the results by the index of their message, and those without a call.
+
+    Some upstreams reuse ids in each answer, so a result belongs to the last call with its id before it.
+    """
+    waiting: dict[str, int] = {}
+    results: dict[int, list[Message]] = {}
+    without: list[Message] = []
+    for place, message in enumerate(messages):
+        waiting |= {call.id: place for call in message.tool_calls}
         if message.role != "tool":
-            break
-        found.add(message.tool_call_id or "")
-    return found
-
-
-def _was_called(kept: Sequence[Message], call_id: str | None) -> bool:
-    """Tell whether the nearest assistant's message above made this call and nothing else stands between."""
-    for message in reversed(kept):
-        if message.role == "tool":
-            if message.tool_call_id == call_id:
-                return False  # answered already
             continue
-        return any(call.id == call_id for call in message.tool_calls)
-    return False
+        called = waiting.pop(message.tool_call_id or "", None)
+        if called is None:
+            without.append(message)
+        else:
+            results.setdefault(called, []).append(message)
+    return results, without
 
 
 def alternating(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Join neighbours of one role, for providers that insist on user and assistant taking turns."""
+    """Join neighbouring messages of one role, for providers that require user and assistant to alternate."""
     joined: list[dict[str, Any]] = []
     for message in messages:
         last = joined[-1] if joined else None
@@ -264,11 +325,49 @@ def _parts(content: Any) -> list[Any]:
 
 
 def title_from(content: str | list[Any] | None) -> str:
-    """Return a session's title from its first message: one line, cut at a word."""
-    text = content if isinstance(content, str) else " ".join(_texts(content or ()))
-    line = " ".join(text.split())
+    """Return a session's title from its first message: one line without Markdown, cut at a word."""
+    text = text_of(content)[:_READ_FOR_TITLE]
+    line = " ".join(" ".join(map(_without_marks, text.splitlines())).split()) or " ".join(text.split())
     return line if len(line) <= 60 else line[:60].rsplit(" ", 1)[0] + "…"
 
 
-def _texts(parts: Iterable[Any]) -> Iterable[str]:
-    return (part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str))
+_READ_FOR_TITLE = 1000
+"""Characters of a message that its title may come from."""
+_LINE_MARKS = re.compile(r"^(?:\s{0,3}(?:#{1,6}(?=\s)|>|[-*+](?=\s)|(?:```|~~~|\|).*))+")
+_LINK = re.compile(r"!?\[([^\]\[]{1,200})\]\([^()\s]{0,500}\)")
+_EMPHASIS = re.compile(r"(?<!\w)(\*{1,3}|_{1,3}|~~|`{1,2})(?=\S)([^*_~`]{1,200}?)(?<=\S)\1(?!\w)")
+
+
+def _without_marks(line: str) -> str:
+    """Return a line without the marks of headings, quotes, lists, fences, links and emphasis."""
+    return _EMPHASIS.sub(r"\2", _LINK.sub(r"\1", _LINE_MARKS.sub("", line)))
+
+
+def text_of(content: Any) -> str:
+    """Return the text of a message's content: a string, or the texts of its parts with an empty line between two.
+
+    Images and other parts have none. The content may be anything: it may come from a client or an upstream.
+    """
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list | tuple) else ()
+    return "\n\n".join(part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str))
+
+
+_COUNTED = frozenset({"content", "text", "tool_calls", "function", "name", "arguments"})
+
+
+def estimate_tokens(messages: Sequence[Mapping[str, Any]]) -> int:
+    """Return about how many tokens the messages are: four characters to each, and nothing for images."""
+    return -(-sum(map(_characters, messages)) // 4)
+
+
+def _characters(value: Any) -> int:
+    """Count the characters of a message's own text, the text of its parts and the arguments of its calls."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, list):
+        return sum(map(_characters, value))
+    if not isinstance(value, dict):
+        return 0
+    return sum([_characters(inner) for field, inner in value.items() if field in _COUNTED])

@@ -1,10 +1,14 @@
-"""Public tools for tests: scripted sources, and the contract of every store.
+"""Public tools for tests: scripted sources, and the contracts of every store and every provider.
 
 run = await engine.start(script("Hello", Pause(0.1), " world"))
 
 @pytest.mark.parametrize("check", STORE_CHECKS, ids=lambda check: check.__name__)
 async def test_my_store(check):
     await run_check(check, open_my_store)
+
+@pytest.mark.parametrize("check", PROVIDER_CHECKS, ids=lambda check: check.__name__)
+async def test_my_provider(check):
+    await run_provider_check(check, open_my_upstream)
 """
 
 from __future__ import annotations
@@ -16,18 +20,39 @@ from typing import Final, TypeAlias
 import msgspec
 
 from .events import Yielded
-from .store.contract import STORE_CHECKS, Case, Check, OpenStore, check_store, run_check
+from .store.checks import STORE_CHECKS, check_store, run_check
+from .store.checks.case import Case, Check, OpenStore
+from .upstreams.checks import (
+    PLAYED,
+    PROVIDER_CHECKS,
+    Ending,
+    OpenUpstream,
+    PlayedAnswer,
+    ProviderCheck,
+    UpstreamUnderTest,
+    check_provider,
+    run_provider_check,
+)
 
 __all__ = [
     "HANG",
+    "PLAYED",
+    "PROVIDER_CHECKS",
     "STORE_CHECKS",
     "Case",
     "Check",
+    "Ending",
     "OpenStore",
+    "OpenUpstream",
     "Pause",
+    "PlayedAnswer",
+    "ProviderCheck",
     "Step",
+    "UpstreamUnderTest",
+    "check_provider",
     "check_store",
     "run_check",
+    "run_provider_check",
     "script",
 ]
 
@@ -45,10 +70,10 @@ Step: TypeAlias = Yielded | Sequence[Yielded] | Pause | BaseException
 
 
 async def script(*steps: Step, ignore_cancel: bool = False) -> AsyncGenerator[Yielded | Sequence[Yielded]]:
-    """A source that does as it is told: yields strings and events, pauses, hangs, and raises what is an exception.
+    """A scripted source: yields strings and events, pauses, hangs, and raises exceptions.
 
-    With `ignore_cancel` it swallows the first cancel and goes on, as badly behaved sources do; a second one ends it,
-    so that a test can end.
+    With `ignore_cancel` it ignores the first cancel, as badly behaved sources do; a second one ends it, so that a test
+    can end.
     """
     for step in steps:
         if isinstance(step, BaseException):

@@ -201,7 +201,10 @@ async def test_a_thread_that_is_busy_refuses_unless_it_is_told_to_interrupt(clie
         ({"messages": []}, "messages"),
         ({"messages": [user("")]}, "messages[0].content"),
         ({"messages": [{"id": "t", "role": "tool", "content": "x"}]}, "messages[0].toolCallId"),
-        ({"messages": [user([{"type": "video", "source": {"type": "url", "value": "x"}}])]}, "messages[0].content"),
+        (
+            {"messages": [user([{"type": "video", "source": {"type": "url", "value": "x"}}])]},
+            "messages[0].content[0].type",
+        ),
         ({"messages": [user({"x": 1})]}, "messages[0].content"),
         ({"messages": [{"id": "x", "role": "robot", "content": "x"}]}, "messages[0].role"),
         ({"forwardedProps": {"model": 7}}, "model"),

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from holdfast.comparisons import Price
-from holdfast.server.settings import ProviderSettings
+from holdfast.compare.model import Price
+from holdfast.server.config.settings import ProviderSettings
 from tests.requirements import requirement
 from tests.support.agents import check_anthropic, check_openai, serving
 from tests.support.http import Frame
@@ -317,7 +317,7 @@ async def test_a_finished_object_has_the_text_and_no_calls(world):
     asked = {"model": "agent/helper", "messages": [{"role": "user", "content": "Go"}]}
     body = await (await world.api.client.post("/v1/chat/completions", asked)).json()
 
-    assert {"role": "assistant", "content": "3."} == body["choices"][0]["message"]
+    assert {"role": "assistant", "content": "3.", "refusal": None} == body["choices"][0]["message"]
     assert "stop" == body["choices"][0]["finish_reason"]
 
 
@@ -332,7 +332,7 @@ async def test_agents_are_listed_as_models(world):
 
 
 @requirement("start.early-failure-status")
-@pytest.mark.parametrize(("status", "answered"), [(500, 502), (401, 502), (429, 429), (400, 400)])
+@pytest.mark.parametrize(("status", "answered"), [(500, 502), (401, 424), (429, 429), (400, 400)])
 async def test_an_upstream_that_fails_in_the_first_step_is_a_real_status(world, status, answered):
     """An agent's client learns of a failure as a chat's does."""
     world.up.enqueue([Status(status)], [Status(status)], [Status(status)])
@@ -516,7 +516,7 @@ async def test_an_agent_is_refused_where_models_are_compared(world, path, body):
 async def test_a_model_that_cannot_call_tools_is_refused_in_clear_words(up, tmp_path):
     """Before anything is stored, and with what to do about it."""
     async with serving(up, tmp_path) as world:
-        provider, _ = await world.app.state.parts.providers.find("up/m")
+        provider, _ = await world.app.state.parts.configured.providers.find("up/m")
         provider.tools = False
         session_id = await world.api.new_session()
         response = await world.api.send(session_id, "Go", "agent/helper")

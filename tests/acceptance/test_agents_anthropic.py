@@ -45,7 +45,8 @@ async def test_what_the_model_thought_goes_back_with_the_results_of_its_calls(up
     assert [THOUGHT, SEALED, {"type": "text", "text": "I add. "}, call] == second["messages"][1]["content"]
     assert "tool_result" == second["messages"][2]["content"][0]["type"]
     assert THINK["thinking"] == second["thinking"] == third["thinking"]
-    assert not any("c2VhbGVk" in frame.data or "EqQBCgIYAhIM" in frame.data for frame in frames)
+    shown = [frame for frame in frames if "c2VhbGVk" in frame.data or "EqQBCgIYAhIM" in frame.data]
+    assert {"provider.data"} == {frame.event for frame in shown}
 
 
 async def test_where_the_thoughts_are_gone_the_results_are_sent_without_asking_for_any(up, tmp_path):
@@ -81,7 +82,7 @@ ROWS = {
     "completed": ([Raw(LAST)], "completed", "One. Two.", None),
     "length": ([Raw(start() + text("Two.") + ending("max_tokens") + STOP)], "truncated", "One. Two.", None),
     "cut": ([Raw(BEGIN), Cut()], "failed", "One. Héllo wörld 🌊", "upstream_broke"),
-    "in-band error": ([Raw(start() + text("Two.") + OVERLOADED)], "failed", "One. Two.", "upstream_error"),
+    "in-band error": ([Raw(start() + text("Two.") + OVERLOADED)], "failed", "One. Two.", "upstream_overloaded"),
 }
 
 

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from holdfast.server.app import create_app
-from holdfast.server.settings import ProviderSettings, Settings
+from holdfast.server.config.settings import ProviderSettings, Settings
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.http import Client, Response

@@ -4,6 +4,9 @@ import asyncio
 
 import pytest
 
+from holdfast.errors import StoreUnavailable
+from holdfast.store import Document
+from holdfast.store.memory import MemoryStore
 from holdfast.store.sqlite import SqliteStore
 from tests.requirements import requirement
 from tests.support.agents import check_anthropic, check_openai, serving
@@ -47,6 +50,25 @@ async def test_a_call_is_asked_for_and_runs_when_it_is_allowed(world):
     decided = next(frame.json() for frame in frames if frame.event == "approval.decided")
     assert (asked["id"], "allow", "Go ahead.") == (decided["id"], decided["decision"], decided["note"])
     assert "completed" == frames[-1].json()["settlement"]["outcome"]
+
+
+async def test_a_chat_and_a_run_that_wait_for_approval_are_listed_as_such(world):
+    """Someone who looks at another chat sees that an agent needs them: it is not simply running."""
+    world.up.enqueue(PUBLISH, answer("Done."))
+    session_id, run_id = await world.start()
+    asked = await world.until(run_id, "approval.requested")
+    waiting = await _listed(world.api, session_id), await world.api.get(f"/api/runs/{run_id}")
+    await decide(world.api, run_id, asked["id"])
+    await world.api.settled(run_id)
+    ended = await _listed(world.api, session_id), await world.api.get(f"/api/runs/{run_id}")
+
+    assert [True, True] == [each["needs_approval"] for each in waiting]
+    assert [False, False] == [each["needs_approval"] for each in ended]
+
+
+async def _listed(api, session_id):
+    sessions = (await api.get("/api/sessions"))["sessions"]
+    return next(each for each in sessions if each["id"] == session_id)
 
 
 async def test_a_call_that_is_denied_does_not_run_and_the_model_is_told_why(world):
@@ -120,6 +142,57 @@ async def test_what_was_allowed_for_a_session_goes_with_it(world):
 
     assert [session_id] == [grant["session_id"] for grant in before]
     assert [] == (await world.api.get("/api/grants"))["grants"]
+
+
+class GrantStore(MemoryStore):
+    """Takes its time to save a grant, and fails as often as the test says."""
+
+    def __init__(self, failures: int = 0) -> None:
+        super().__init__()
+        self.failures = failures
+
+    async def put_document(self, document: Document, expected_version: int | None = None) -> Document:
+        if document.kind == "grant":
+            await asyncio.sleep(0.2)  # a slow disk
+            if self.failures:
+                self.failures -= 1
+                raise StoreUnavailable("The disk is full.")
+        return await super().put_document(document, expected_version)
+
+
+@requirement("safe.grant-saved")
+@pytest.mark.parametrize("scope", ["session", "always"])
+async def test_an_answer_for_longer_than_once_is_confirmed_when_its_grant_is_saved(up, tmp_path, scope):
+    """200 means that a crash right after it forgets nothing."""
+    async with serving(up, tmp_path, GrantStore()) as world:
+        up.enqueue(PUBLISH, answer("Done."))
+        _, run_id = await world.start()
+        asked = await world.until(run_id, "approval.requested")
+        response = await decide(world.api, run_id, asked["id"], scope=scope)
+        grants = (await world.api.get("/api/grants"))["grants"]
+
+    assert 200 == response.status
+    assert [("helper", "publish")] == [(grant["agent"], grant["tool"]) for grant in grants]
+
+
+@requirement("safe.grant-saved")
+async def test_an_answer_whose_grant_cannot_be_saved_is_refused_and_can_be_given_again(up, tmp_path):
+    """The call has not run, and the person is told that nothing was kept."""
+    async with serving(up, tmp_path, GrantStore(failures=1)) as world:
+        up.enqueue(PUBLISH, answer("Done."))
+        _, run_id = await world.start()
+        asked = await world.until(run_id, "approval.requested")
+        refused = await decide(world.api, run_id, asked["id"], scope="always")
+        error = (await refused.json())["error"]
+        called, grants = list(world.state.called), (await world.api.get("/api/grants"))["grants"]
+        again = await decide(world.api, run_id, asked["id"], scope="always")
+        settlement = await world.api.settled(run_id)
+
+    assert (503, "store_unavailable") == (refused.status, error["code"])
+    assert ([], []) == (called, grants)
+    assert 200 == again.status
+    assert ["publish it"] == world.state.called
+    assert "completed" == settlement["outcome"]
 
 
 async def _asked_again(world, session_id) -> int:

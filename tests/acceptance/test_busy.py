@@ -15,6 +15,7 @@ from tests.support.http import Response
 from tests.support.native import Native
 from tests.support.server import Server, provider
 from tests.support.upstream import Delta, Done, Exchange, Finish, Gate, Hang, Headers, Role, Step, Upstream, answer
+from tests.support.waiting import LONG
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -381,7 +382,7 @@ async def test_three_sends_in_the_same_moment_are_each_kept_and_each_settled(wor
     async def send(said: str) -> str:
         return await api.start(session, said, f"up/{model}", if_busy="interrupt")
 
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(LONG), asyncio.TaskGroup() as group:
         sending = [group.create_task(send(said)) for said in ("one", "two", "three")]
     up.open(model)
     runs = {task.result(): said for task, said in zip(sending, ("one", "two", "three"), strict=True)}
@@ -418,7 +419,7 @@ async def test_a_silent_session_keeps_no_other_waiting(world):
         await api.settled(await api.start(session, "hello", f"up/echo:{number}"))
         return await api.transcript(session)
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LONG):
         chats = await asyncio.gather(*(chat(number) for number in range(20)))
     still = await api.run(hung)
     await api.stop(hung)
@@ -488,7 +489,7 @@ async def test_no_mixture_of_sends_stops_and_dialects_makes_two_runs_overlap(wor
             await api.stop((await answer.json())["id"])
         return answer
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LONG):
         answers = await asyncio.gather(*(act(number) for number in range(30)))
         for run in (await api.get(f"/api/runs?session_id={session}&limit=200"))["runs"]:
             await api.settled(run["id"])
@@ -549,6 +550,7 @@ async def test_a_repeated_start_finds_its_run_after_kill_9(tmp_path: Path):
             assert first == again
             assert (409, "idempotency_conflict") == (other.status, (await other.json())["error"]["code"])
             assert 1 == len(up.requests)
+            await api.settled(first)
             assert [("user", "one"), ("partial", "half")] == await api.transcript(session)
 
 

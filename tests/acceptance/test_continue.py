@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.server.app import create_app
-from holdfast.server.settings import ProviderSettings, Settings
+from holdfast.server.config.settings import ProviderSettings, Settings
 from holdfast.store.memory import MemoryStore
 from tests.support.native import Native
 from tests.support.served import NO_HOME, Served
@@ -78,6 +78,8 @@ async def test_a_model_that_cannot_is_asked_in_a_turn_of_its_own_and_that_is_sai
     assert [("user", "A story"), ("partial", "Once upon ")] == said[:2]
     assert ["user", "assistant"] == [who for who, _ in said[2:]]
     assert "a time." == said[-1][1]
+    messages = (await api.get(f"/api/sessions/{session_id}"))["messages"]
+    assert [None, None, True, None] == [each.get("automatic") for each in messages]
 
 
 async def test_only_the_last_answer_and_only_a_partial_one_can_be_continued(world):

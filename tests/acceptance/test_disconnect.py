@@ -16,7 +16,7 @@ from starlette.routing import Route
 from holdfast import Completed, Engine, Stopped
 from holdfast.asgi import events
 from holdfast.server.app import create_app
-from holdfast.server.settings import ProviderSettings, Settings
+from holdfast.server.config.settings import ProviderSettings, Settings
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.http import Client, Response
@@ -37,6 +37,7 @@ from tests.support.upstream import (
     Upstream,
     answer,
 )
+from tests.support.waiting import LONG, SOON
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -145,8 +146,8 @@ async def test_the_upstream_of_an_attached_run_closes_when_its_client_leaves(wor
     closed_at = await asked(world.up, model)[0].wait_closed()
     settlement = await world.api.settled(run_id)
 
-    assert closed_at - began < 1
-    assert time.monotonic() - began < 1
+    assert closed_at - began < SOON
+    assert time.monotonic() - began < SOON
     assert ("stopped", "disconnect", text) == (settlement["outcome"], settlement["by"], settlement["text"])
     assert [("user", "Hi"), *[("partial", text)] * bool(text)] == await world.api.transcript(session_id)
     client.close()
@@ -176,7 +177,7 @@ async def test_a_client_that_leaves_in_full_flow_keeps_exactly_what_was_shown(wo
 
 async def active_run(world: World, session_id: str) -> str:
     """Wait for the run of a session whose starter has not been answered yet."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LONG):
         while (run := (await world.api.session(session_id))["active_run"]) is None:  # asks the server each time
             pass
         return str(run["id"])
@@ -184,7 +185,7 @@ async def active_run(world: World, session_id: str) -> str:
 
 async def ended(world: World, run_id: str) -> dict[str, Any]:
     """Wait for the end of a run by asking for it, and without becoming one of its readers."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LONG):
         while (run := await world.api.run(run_id))["status"] != "settled":  # asks the server each time
             pass
         return run
@@ -239,7 +240,7 @@ async def test_a_completion_without_a_session_is_stopped_too(world, stream):
     began = time.monotonic()
     client.leave()
 
-    assert await asked(world.up, model)[0].wait_closed() - began < 1
+    assert await asked(world.up, model)[0].wait_closed() - began < SOON
     assert asked(world.up, model)[0].left_early
 
 
@@ -312,7 +313,7 @@ VERSIONS = pytest.mark.parametrize("spec_version", [None, "2.3", "2.4", "2.5"], 
 async def test_leaving_closes_the_generator_and_calls_its_interrupt_hook_once(words, how, spec_version):
     """With ASGI 2.4 frameworks stop listening for a disconnect and wait for a write to fail: in silence none comes."""
     watched = Watched(*words)
-    async with embedded(watched, spec_version) as (client, runs), asyncio.timeout(5):
+    async with embedded(watched, spec_version) as (client, runs), asyncio.timeout(LONG):
         response = await client.get("/")
         for _ in ("run.started", *words):
             await response.next_event()
@@ -324,7 +325,7 @@ async def test_leaving_closes_the_generator_and_calls_its_interrupt_hook_once(wo
         settlement = await runs[0].settled()
         response.close()
 
-    assert seconds < 1
+    assert seconds < SOON
     assert (Stopped, "disconnect", "".join(words)) == (type(settlement), settlement.by, settlement.text)
     assert ["disconnect"] == watched.reasons
 
@@ -333,7 +334,7 @@ async def test_leaving_closes_the_generator_and_calls_its_interrupt_hook_once(wo
 async def test_the_partial_of_a_client_that_left_is_stored_once():
     """The settlement is written by a task of the engine's own, which the client's leaving cannot cancel."""
     watched, store = Watched("so ", "far"), MemoryStore()
-    async with embedded(watched, None, store) as (client, runs), asyncio.timeout(5):
+    async with embedded(watched, None, store) as (client, runs), asyncio.timeout(LONG):
         response = await client.get("/")
         await watched.silent.wait()
         response.leave("rst")
@@ -349,7 +350,7 @@ async def test_the_partial_of_a_client_that_left_is_stored_once():
 async def test_an_attached_run_whose_client_never_came_is_stopped():
     """A 202 was sent, and nobody came for the events: the run has no client to live by."""
     watched = Watched("so far")
-    async with Engine() as engine, asyncio.timeout(5):
+    async with Engine() as engine, asyncio.timeout(LONG):
         run = await engine.start(watched.source(), lifetime="attached", interrupt=watched.reasons.append)
         await watched.silent.wait()
         engine.stop_unheld(run)
@@ -386,7 +387,7 @@ async def test_the_whole_server_notices_a_client_that_leaves_on_either_asgi_vers
             closed_at = await up.requests[0].wait_closed()
             settlement = await world.api.settled(run_id)
 
-            assert closed_at - began < 1
+            assert closed_at - began < SOON
             assert ("stopped", "disconnect") == (settlement["outcome"], settlement["by"])
 
 

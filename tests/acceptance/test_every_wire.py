@@ -12,6 +12,7 @@ from tests.requirements import requirement
 from tests.support.http import Client, Frame
 from tests.support.server import Server, provider
 from tests.support.upstream import TEXT, Delta, Gate, Hang, Headers, ReasoningDelta, Role, Upstream
+from tests.support.waiting import LONG
 from tests.wires import WIRES, Wire
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -93,7 +94,7 @@ class Watcher:
     """Reads a run on one wire, and says when the last of the text has come."""
 
     def __init__(self, server: Server, wire: Wire) -> None:
-        self._client = server.client(timeout=30)
+        self._client = server.client()
         self.wire = wire
         self.frames: list[Frame] = []
         self.has_begun = asyncio.Event()
@@ -119,7 +120,7 @@ async def test_a_run_is_watched_on_every_wire_and_stopped_on_another_and_all_are
     begin = [Headers(), Role(), ReasoningDelta("I wonder."), Delta(TEXT[:3])]
     up.models[model] = [*begin, Gate(gate), Delta(TEXT[3:]), Hang()]
     watchers = [Watcher(server, wire) for wire in WIRES]
-    async with server.client(timeout=30) as client, asyncio.TaskGroup() as group, asyncio.timeout(40):
+    async with server.client() as client, asyncio.TaskGroup() as group, asyncio.timeout(LONG):
         run_id = await STARTS[started_on](client, f"up/{model}")
         for watcher in watchers:
             group.create_task(watcher.watch(run_id))
@@ -145,7 +146,7 @@ async def test_who_comes_after_the_end_gets_the_frames_that_a_live_reader_got(se
     model = f"replayed-{WIRES.index(wire)}"
     up.models[model] = [Headers(), Role(), Delta(TEXT[:3]), Gate(model), Delta(TEXT[3:]), Hang()]
     live, later = Watcher(server, wire), Watcher(server, wire)
-    async with server.client(timeout=30) as client, asyncio.TaskGroup() as group, asyncio.timeout(40):
+    async with server.client() as client, asyncio.TaskGroup() as group, asyncio.timeout(LONG):
         run_id = await start_native(client, f"up/{model}")
         group.create_task(live.watch(run_id))
         await live.has_begun.wait()

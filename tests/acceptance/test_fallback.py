@@ -5,11 +5,11 @@ import json
 import pytest
 
 from holdfast.events import Completed, Notice, Text
-from holdfast.log import Log
-from holdfast.recovery import message_of
+from holdfast.history import answer_message
+from holdfast.log.log import Log
+from holdfast.log.segment import segment_of
 from holdfast.server.app import create_app
-from holdfast.server.settings import ProviderSettings, Settings, SettingsError
-from holdfast.store import RunRecord
+from holdfast.server.config.settings import ProviderSettings, Settings, SettingsError
 from holdfast.store.memory import MemoryStore
 from tests.support.native import Native
 from tests.support.served import NO_HOME, Served
@@ -232,10 +232,10 @@ async def test_the_openai_dialect_names_it_beside_the_model_that_was_asked(world
 def test_what_a_killed_server_leaves_names_the_model_that_answered():
     """The name is in the log, so that whoever settles the run finds it there."""
     log = Log("run_1")
-    log.append([Notice("fallback", "other/m answers instead.", "other/m"), Text("Once")])
+    log.append(segment_of([Notice("fallback", "other/m answers instead.", "other/m"), Text("Once")]))
     log.publish(2)
-    record = RunRecord(id="run_1", owner="o", session_id="ses_1", message_id="msg_1", model="up/m")
-    message = message_of(record, log, Completed(text=log.text), 0.0)
+    completed = Completed(text=log.text)
+    message = answer_message(log, completed, id="msg_1", parent_id=None, run_id="run_1", model="up/m", at=0.0)
 
     assert message is not None
     assert "other/m" == message.model

@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from tests.acceptance.surfaces import World, of_chunks
 from tests.requirements import requirement
+from tests.support.http import Response
 from tests.support.native import Native
 from tests.support.server import UP_KEY, Server, provider
 from tests.support.upstream import (
@@ -130,6 +131,11 @@ async def chat(world: World, model: str, *messages: dict[str, Any], **more: Any)
     response = await world.call("POST", "/v1/chat/completions", body)
     told: dict[str, Any] = await response.json()
     return told
+
+
+async def error_of(response: Response) -> tuple[int, str, str | None]:
+    error = (await response.json())["error"]
+    return response.status, error["code"], error["param"]
 
 
 async def ids(api: Native, session_id: str) -> list[str]:
@@ -255,12 +261,11 @@ async def test_a_call_that_nobody_answered_is_not_shown(world):
 
 @requirement("hist.no-orphan-tools")
 async def test_of_two_calls_only_the_answered_one_is_shown(world):
-    """And a result that answers no call, or the same call again, is not shown either."""
+    """Strict providers would refuse the other one."""
     called = await chat(world, "two-calls", user("go"), session_id="half")
     message = called["choices"][0]["message"]
-    results = [result("2", "call_2"), result("again", "call_2"), result("?", "call_9")]
 
-    await chat(world, "echo:half", user("go"), message, *results, user("so?"), session_id="half")
+    await chat(world, "echo:half", user("go"), message, result("2", "call_2"), user("so?"), session_id="half")
 
     call = {"id": "call_2", "type": "function", "function": {"name": "add", "arguments": '{"a": 2}'}}
     assert [
@@ -297,6 +302,38 @@ async def test_a_call_that_was_stopped_while_it_was_written_is_no_call(world, ap
 
     assert "stopped" == stopped["settlement"]["outcome"]
     assert [user("go\n\nagain")] == shown_to(world, "echo:after a stopped call")
+
+
+@requirement("hist.no-orphan-tools")
+async def test_a_result_that_comes_after_another_message_is_shown_behind_its_call(world):
+    """Calls and results are matched by their id. Where a client puts the result is its own matter."""
+    called = await chat(world, "two-calls", user("go"), session_id="late")
+    message = called["choices"][0]["message"]
+
+    said = [user("and?"), result("2", "call_2"), result("1", "call_1")]
+    await chat(world, "echo:late", user("go"), message, *said, session_id="late")
+
+    roles = [(shown["role"], shown["content"]) for shown in shown_to(world, "echo:late")]
+    assert [("user", "go"), ("assistant", "Let me see."), ("tool", "2"), ("tool", "1"), ("user", "and?")] == roles
+
+
+@requirement("wire.orphan-result", "hist.no-orphan-tools")
+@pytest.mark.parametrize(
+    "results", [[result("?", "call_9")], [result("1"), result("again")]], ids=["never called", "answered twice"]
+)
+async def test_a_result_for_which_no_call_waits_is_refused_in_a_session(world, api, results):
+    """It would be left out in silence. Nothing is stored, so the same request without it works."""
+    name = f"orphan {len(results)}"
+    called = await chat(world, "end:tool-call", user("1 + 2?"), session_id=name)
+    said = [user("1 + 2?"), called["choices"][0]["message"]]
+    body = {"model": "up/echo:never", "messages": [*said, *results, user("so?")], "session_id": name}
+    refused = await world.call("POST", "/v1/chat/completions", body)
+    await chat(world, f"echo:{name}", *said, result("3"), user("so?"), session_id=name)
+
+    assert (400, "invalid_request", "messages") == await error_of(refused)
+    roles = [shown["role"] for shown in shown_to(world, f"echo:{name}")]
+    assert ["user", "assistant", "tool", "user"] == roles
+    assert [] == [request for request in world.up.requests if request.model == "echo:never"]
 
 
 @requirement("hist.no-orphan-tools")

@@ -11,14 +11,13 @@ from pathlib import Path
 import pytest
 from mcp.types import LATEST_PROTOCOL_VERSION
 
-from holdfast.server.agents import agents_of
-from holdfast.server.settings import AgentSettings, McpSettings, Settings, SettingsError
+from holdfast.server.config.settings import AgentSettings, McpSettings, Settings, SettingsError
+from holdfast.server.sources.agent_factory import agents_of
 from tests.requirements import requirement
 from tests.support.agents import serving
 from tests.support.server import Process, clean_environment, free_port
 from tests.support.upstream import Upstream, answer, calling
-
-pytestmark = pytest.mark.timeout(120)  # each test starts a server, which takes its time on a busy machine
+from tests.support.waiting import LONG, SOON
 
 SERVER = Path(__file__).parents[1] / "support" / "mcp_server.py"
 COMMAND = (sys.executable, "-P", str(SERVER))
@@ -38,7 +37,7 @@ class Slow:
         return [int(line.split()[1]) for line in self.seen() if line.startswith("pid ")]
 
     async def until(self, word: str) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LONG):
             while word not in self.seen():  # noqa: ASYNC110 - another process writes it
                 await asyncio.sleep(0.02)
 
@@ -51,14 +50,14 @@ def lives(pid: int) -> bool:
 
 
 async def gone(pid: int) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LONG):
         while lives(pid):  # noqa: ASYNC110 - a process that is not ours ends
             await asyncio.sleep(0.02)
 
 
 async def warm(world) -> None:
     """Connect the server before a client waits for it: on a busy machine a new process takes its time."""
-    await world.app.state.parts.agents.agents["helper"].servers[0].tools()
+    await world.app.state.parts.agents.agents["helper"].servers[0].of("local").tools()
 
 
 @asynccontextmanager
@@ -113,7 +112,7 @@ async def test_an_agent_calls_the_tools_of_an_mcp_server(tmp_path, transport):
     assert [("7", False)] == results(again)
     assert 1 == len(slow.pids())
     assert all(re.fullmatch(r"slow__[a-zA-Z0-9_-]{1,58}", tool["name"]) for tool in offered)
-    assert len(offered) == len({tool["name"] for tool in offered}) == 7
+    assert len(offered) == len({tool["name"] for tool in offered}) == 10
     assert {"a", "b"} == set(offered[0]["parameters"]["properties"])
 
 
@@ -157,7 +156,7 @@ async def test_the_newest_version_of_the_protocol_is_spoken(tmp_path, transport,
     async with connected(tmp_path, transport, is_warm=False) as (world, _):
         await warm(world)
 
-    assert f"connected to the MCP server slow, protocol {LATEST_PROTOCOL_VERSION}" in caplog.text
+    assert f"connected to MCP server slow, protocol {LATEST_PROTOCOL_VERSION}" in caplog.text
     assert "2026-07-28" == LATEST_PROTOCOL_VERSION, "the docs name it"
 
 
@@ -169,7 +168,7 @@ async def test_a_server_that_asks_back_is_told_that_nobody_can_be_asked(tmp_path
 
     (asked, is_error), added = results(frames)
     assert is_error
-    assert asked.startswith("The MCP server slow answered with an error: ")
+    assert asked.startswith("MCP server slow answered with an error: ")
     assert "elicitation" in asked.lower()
     assert ("3", False) == added
     assert "completed" == frames[-1].json()["settlement"]["outcome"]
@@ -184,7 +183,7 @@ async def test_a_server_killed_in_mid_call_is_told_as_it_is_and_the_next_call_ha
         frames = await world.api.replay((await world.start())[1])
 
     died, added = results(frames)
-    assert ("The MCP server slow ended while die was going on. It may have run.", True) == died
+    assert ("MCP server slow ended while die was going on. It may have run.", True) == died
     assert ("3", False) == added
     assert 2 == len(slow.pids())
     assert "completed" == frames[-1].json()["settlement"]["outcome"]
@@ -218,6 +217,68 @@ async def test_an_http_server_killed_in_mid_call_is_an_error_and_then_away(tmp_p
     assert "completed" == frames[-1].json()["settlement"]["outcome"]
     assert ("failed", "tool_server_away") == (failed["outcome"], failed["error"]["code"])
     assert asked == len(world.up.requests)
+
+
+async def _slowest_health(api, until: asyncio.Event) -> float:
+    """Ask for the server's health again and again; how long the slowest answer took."""
+    slowest, loop = 0.0, asyncio.get_running_loop()
+    while not until.is_set():
+        began = loop.time()
+        await api.get("/health")
+        slowest = max(slowest, loop.time() - began)
+        await asyncio.sleep(0.01)
+    return slowest
+
+
+@requirement("mcp.limit")
+@TRANSPORTS
+async def test_a_message_that_is_too_long_fails_its_call_and_holds_up_nobody(tmp_path, transport):
+    """A result of 40 MB: the call fails and says why, the next one has a new connection, and others do not wait."""
+    async with connected(tmp_path, transport) as (world, _):
+        over = asyncio.Event()
+        watching = asyncio.create_task(_slowest_health(world.api, over))
+        began = asyncio.get_running_loop().time()
+        world.up.enqueue(calling(("slow__large", {"size": 40_000_000})), calling(("slow__add", {"a": 1, "b": 2})))
+        world.up.enqueue(answer("3."))
+        frames = await world.api.replay((await world.start())[1])
+        took = asyncio.get_running_loop().time() - began
+        over.set()
+        slowest = await watching
+
+    (too_long, is_error), added = results(frames)
+    assert is_error
+    assert "MCP server slow" in too_long
+    assert "8 MB" in too_long
+    assert ("3", False) == added
+    assert took < 60, "it took 88 s where the message was read to its end"
+    assert slowest < SOON
+
+
+@requirement("mcp.limit")
+@TRANSPORTS
+async def test_a_message_below_the_limit_is_read_whole(tmp_path, transport):
+    """7 MB are fewer than the limit: people are shown the head and the tail, and the connection stays."""
+    async with connected(tmp_path, transport) as (world, slow):
+        world.up.enqueue(calling(("slow__large", {"size": 7_000_000})), answer("Long."))
+        frames = await world.api.replay((await world.start())[1])
+
+    ((output, is_error),) = results(frames)
+    assert not is_error
+    assert len(output) > 900_000
+    assert 1 == len(slow.pids())
+
+
+@requirement("mcp.limit")
+async def test_a_program_that_ends_no_line_is_left_at_the_limit(tmp_path):
+    """It is ended at once, with all that it still had to say."""
+    lines = "import sys; sys.stdin.readline(); [print('x' * 1_000_000, end='', flush=True) for _ in range(1000)]"
+    async with Upstream() as up:
+        mcp = (McpSettings("endless", command=sys.executable, args=("-c", lines)),)
+        async with serving(up, tmp_path, settings={"mcp": mcp}, tools=("mcp:endless",)) as world:
+            failed = await world.api.settled((await world.start())[1])
+
+    assert ("failed", "tool_server_away") == (failed["outcome"], failed["error"]["code"])
+    assert "8 MB" in failed["error"]["message"]
 
 
 @requirement("mcp.shutdown")
@@ -281,20 +342,20 @@ async def test_a_server_that_cannot_be_started_fails_the_run_and_says_why(tmp_pa
             failed = await world.api.settled((await world.start())[1])
 
     assert ("failed", "tool_server_away") == (failed["outcome"], failed["error"]["code"])
-    assert "The MCP server nowhere cannot be reached" in failed["error"]["message"]
+    assert "MCP server nowhere cannot be reached" in failed["error"]["message"]
     assert [] == up.requests
 
 
 @pytest.mark.parametrize(
     ("mcp", "tools", "words"),
     [
-        ((McpSettings("a b", command="x"),), (), "no name for an MCP server"),
-        ((McpSettings("a", command="x"), McpSettings("a", command="y")), (), "two have it"),
+        ((McpSettings("a b", command="x"),), (), "not a valid name for an MCP server"),
+        ((McpSettings("a", command="x"), McpSettings("a", command="y")), (), "is used twice"),
         ((McpSettings("a"),), (), "either a command or a url"),
         ((McpSettings("a", command="x", url="http://x"),), (), "either a command or a url"),
         ((McpSettings("a", command="x", env_from=("NOT_THERE",)),), (), "needs the variable NOT_THERE"),
         ((McpSettings("a", url="http://x", api_key_env="NOT_THERE"),), (), "needs the variable NOT_THERE"),
-        ((), ("mcp:b",), "there is no .*mcp.* server 'b'"),
+        ((), ("mcp:b",), "no .*mcp.* server named 'b'"),
     ],
 )
 def test_wrong_settings_are_told_at_the_start(mcp, tools, words):

@@ -9,12 +9,14 @@ import pytest_asyncio
 from tests.requirements import requirement
 from tests.support.native import Native
 from tests.support.server import Server, provider
-from tests.support.upstream import Delta, Hang, Headers, Raw, Role, ToolDelta, Upstream
+from tests.support.upstream import Delta, Hang, Headers, Raw, Role, Status, ToolDelta, Upstream
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 USER = {"role": "user", "content": "Hi"}
 SEARCH = {"type": "web_search_20250305", "name": "web_search"}
+SEE = {"name": "see", "input_schema": {"type": "object"}}
+PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
 PDF = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}}
 
 
@@ -22,8 +24,9 @@ def _events(*events: dict[str, Any]) -> bytes:
     return b"".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events)
 
 
+CACHED = {"cache_creation_input_tokens": 7, "cache_read_input_tokens": 90}
 ANTHROPICS_ANSWER = _events(
-    {"type": "message_start", "message": {"usage": {"input_tokens": 4, "output_tokens": 0}}},
+    {"type": "message_start", "message": {"usage": CACHED | {"input_tokens": 4, "output_tokens": 0}}},
     {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
     {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hello."}},
     {"type": "content_block_stop", "index": 0},
@@ -89,7 +92,8 @@ async def test_what_only_anthropic_understands_reaches_only_anthropic(client, up
     )
     assert PDF in theirs["messages"][-1]["content"]
     assert "hm" not in json.dumps(theirs)
-    assert {"thinking", "top_k"}.isdisjoint(others)
+    assert "thinking" not in others
+    assert 3 == others["top_k"]
     assert {"role": "system", "content": "Be brief."} == others["messages"][0]
 
 
@@ -129,7 +133,7 @@ async def test_in_the_background_a_message_is_polled_and_its_stream_resumed(clie
 
 @requirement("wire.anthropic", "wire.truth")
 async def test_a_whole_message_that_was_stopped_is_no_success_and_is_not_tried_again(client):
-    """409, in words, with the partial beside it; the SDKs' own retries are told to keep still."""
+    """424, in words, with the partial beside it; the SDKs' own retries are told to keep still."""
     started = await (await ask(client, "up/hanging", background=True)).json()
     run_id = started["id"].removeprefix("msg_")
     await Native(client).shown(run_id, "so far")
@@ -137,7 +141,7 @@ async def test_a_whole_message_that_was_stopped_is_no_success_and_is_not_tried_a
     response = await client.get(f"/v1/messages/{started['id']}")
     body = await response.json()
 
-    assert (409, "false") == (response.status, response.headers["x-should-retry"])
+    assert (424, "false") == (response.status, response.headers["x-should-retry"])
     assert ("error", "stopped", "stopped_by_user") == (body["type"], body["error"]["type"], body["error"]["code"])
     assert ("so far", None) == (body["partial"]["content"][0]["text"], body["partial"]["stop_reason"])
 
@@ -156,6 +160,46 @@ async def test_a_call_that_was_half_written_is_not_closed(client):
     assert ("error", "stopped") == (seen[-1]["type"], seen[-1]["error"]["type"])
 
 
+CALL = {"type": "tool_use", "id": "call_1", "name": "add", "input": {}}
+RESULT = {"type": "tool_result", "tool_use_id": "call_1", "content": "3"}
+
+
+@requirement("wire.orphan-result")
+@pytest.mark.parametrize("model", ["up/echo:never", "ant/claude"])
+@pytest.mark.parametrize(
+    "before", [[], [USER], [USER, {"role": "assistant", "content": [CALL | {"id": "call_2"}]}]], ids=len
+)
+async def test_a_result_of_a_call_that_was_not_sent_is_refused(client, up, model, before):
+    """A model that sees a result without its call answers something, and nobody learns that half was missing."""
+    asked = len(up.requests)
+    response = await ask(client, model, [*before, {"role": "user", "content": [RESULT]}])
+    body = await response.json()
+
+    assert (400, "error", "invalid_request_error") == (response.status, body["type"], body["error"]["type"])
+    assert "'call_1'" in body["error"]["message"]
+    assert asked == len(up.requests)
+
+
+@requirement("wire.orphan-result")
+@pytest.mark.parametrize(
+    ("before", "result"),
+    [
+        ([], {"tool_call_id": "call_1"}),
+        ([], {}),
+        ([{"role": "assistant", "tool_calls": [{"id": "call_2"}]}], {"tool_call_id": "call_1"}),
+        ([{"role": "assistant", "tool_calls": [{"id": ["call_1"]}]}], {"tool_call_id": "call_1"}),
+    ],
+)
+async def test_chat_completions_refuse_a_result_of_a_call_that_was_not_sent(client, up, before, result):
+    """The same on OpenAI's wire, before a model is asked."""
+    asked = len(up.requests)
+    messages = [USER, *before, {"role": "tool", "content": "3", **result}]
+    response = await client.post("/v1/chat/completions", {"model": "up/echo:never", "messages": messages})
+
+    assert (400, "messages") == (response.status, (await response.json())["error"]["param"])
+    assert asked == len(up.requests)
+
+
 @requirement("wire.anthropic", "start.bad-input")
 @pytest.mark.parametrize(
     ("change", "param"),
@@ -164,16 +208,16 @@ async def test_a_call_that_was_half_written_is_not_closed(client):
         ({"messages": [{"role": "user", "content": ""}]}, "messages[0].content"),
         ({"messages": [{"role": "robot", "content": "x"}]}, "messages[0].role"),
         ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content"),
-        ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, "messages[0].content"),
-        ({"messages": [{"role": "user", "content": [PDF]}]}, "messages[0].content"),
+        ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, "messages[0].content[0].type"),
+        ({"messages": [{"role": "user", "content": [PDF]}]}, "messages[0].content[0].source.type"),
         ({"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, "messages[0].content"),
         ({"messages": [{"role": "user", "content": [{"type": "tool_result"}]}]}, "messages[0].content"),
         ({"messages": [{"role": "assistant", "content": [{"type": "tool_use"}]}, USER]}, "messages[0].content"),
         ({"max_tokens": 0}, "max_tokens"),
-        ({"tools": [SEARCH]}, "tools[0]"),
+        ({"tools": [SEARCH]}, "tools[0].type"),
         ({"tools": [{"name": "a", "input_schema": {}}], "tool_choice": {"type": "all"}}, "tool_choice"),
         ({"tools": [{"name": "a", "input_schema": {}}], "tool_choice": {"type": ["auto"]}}, "tool_choice"),
-        ({"model": ""}, "model"),
+        ({"model": 7}, "model"),
     ],
 )
 async def test_bad_input_is_refused_in_anthropics_shape_and_asks_nobody(client, up, change, param):
@@ -198,3 +242,63 @@ async def test_an_id_that_stands_for_no_run_is_404(client, answer_id):
     response = await client.get(f"/v1/messages/{answer_id}")
 
     assert (404, "run_not_found") == (response.status, (await response.json())["error"]["code"])
+
+
+@requirement("wire.anthropic-cache")
+async def test_marks_of_the_prompt_cache_reach_anthropic_where_they_were_put(client, up):
+    """A mark that is lost, or a block that is joined with its neighbour, has the whole conversation billed again."""
+    mark = {"cache_control": {"type": "ephemeral"}}
+    turns = [
+        {"role": "user", "content": [{"type": "text", "text": "One"}, {"type": "text", "text": "Two", **mark}]},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "see", "input": {}, **mark}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "x", **mark}]},
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [PICTURE | mark, {"type": "text", "text": "Three"}]},
+    ]
+    response = await ask(client, "ant/claude", turns, tools=[SEE])
+
+    assert 200 == response.status
+    assert turns == shown(up, "claude")["messages"]
+
+
+@requirement("wire.anthropic-cache")
+@pytest.mark.parametrize("stream", [False, True])
+async def test_usage_tells_what_the_prompt_cache_saved(client, stream):
+    """Clients compute cost from it: what was read from the cache costs a tenth."""
+    response = await ask(client, "ant/claude", stream=stream)
+    if stream:
+        events = [frame.json() for frame in await response.all_events()]
+        started, used = events[0]["message"]["usage"], events[-2]["usage"]
+        assert started["input_tokens"] > 0, events[:3]
+    else:
+        used = (await response.json())["usage"]
+
+    assert CACHED | {"input_tokens": 4, "output_tokens": 2} == used
+
+
+@requirement("wire.anthropic")
+async def test_a_picture_in_a_result_reaches_an_openai_upstream_behind_the_result(client, up):
+    """Claude Code reads pictures by a tool, and OpenAI refuses them in the result itself."""
+    turns = [
+        USER,
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "see", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": [PICTURE]}]},
+    ]
+    response = await ask(client, "up/echo:seen", turns, tools=[SEE])
+
+    assert 200 == response.status
+    result, after = shown(up, "echo:seen")["messages"][2:]
+    assert ("tool", str) == (result["role"], type(result["content"]))
+    assert ("user", "image_url") == (after["role"], after["content"][0]["type"])
+
+
+@requirement("wire.anthropic")
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_overloaded_upstream_stays_overloaded(client, up, stream):
+    """Claude Code waits and tries again on this type and status, and on no other."""
+    up.models["busy"] = [Status(529, headers={"Retry-After": "30"})]
+    response = await ask(client, "up/busy", stream=stream)
+    error = (await response.json())["error"]
+
+    assert (529, "overloaded_error", "upstream_overloaded") == (response.status, error["type"], error["code"])
+    assert ("30", "true") == (response.headers["retry-after"], response.headers["x-should-retry"])

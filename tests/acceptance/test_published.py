@@ -1,20 +1,24 @@
 """Agents that somebody else wrote: any async generator is a model on every surface, and its runs are like others."""
 
 import asyncio
+import threading
 from contextlib import asynccontextmanager
 
 import pytest
 
+from holdfast.agents import AgentRequest, AgentStopped
+from holdfast.agents.published import publish, publishable
 from holdfast.errors import HoldfastError
 from holdfast.events import Finish, Reasoning, Text, ToolCall, ToolResult, Usage
 from holdfast.server.app import create_app
-from holdfast.server.settings import AgentSettings, ProviderSettings, Settings, SettingsError
+from holdfast.server.config.settings import AgentSettings, ProviderSettings, Settings, SettingsError
 from holdfast.store.memory import MemoryStore
 from tests.acceptance.surfaces import SURFACES, World
 from tests.requirements import requirement
 from tests.support.agents import check_anthropic, check_openai
 from tests.support.native import Native
 from tests.support.served import NO_HOME, Served
+from tests.support.waiting import LONG
 
 
 class Refused(HoldfastError):
@@ -86,7 +90,63 @@ async def leaving(request):
     raise SystemExit(3)
 
 
+async def emitting(request, emit):
+    await emit("One. ")
+    emit(Reasoning("hm"))
+    await emit(["Two", "."])
+    return "One. Two."
+
+
+async def returning(request):
+    await asyncio.sleep(0)
+    return "One. Two."
+
+
+async def emitting_then_breaking(request, emit):
+    emit("One. ")
+    raise RuntimeError("secret words")
+
+
+async def returning_nonsense(request, emit):
+    emit("One. ")
+    return 5
+
+
+def blocking(request, emit):
+    emit("One. ")
+    emit([ToolCall("c1", "add", "{}"), ToolResult("c1", "3")])
+    emit(Text("Two."))
+
+
+def blocking_generator(request):
+    yield "One. "
+    yield Text("Two.")
+
+
+def blocking_and_returning(request):
+    return "One. Two."
+
+
+def blocking_then_leaving(request, emit):
+    emit("One. ")
+    raise SystemExit(3)
+
+
+def generator_that_breaks(request):
+    yield "One. "
+    raise RuntimeError("secret words")
+
+
 ROWS = {
+    "a coroutine": (emitting, "completed", "One. Two.", None),
+    "a coroutine that returns its text": (returning, "completed", "One. Two.", None),
+    "a coroutine that raises": (emitting_then_breaking, "failed", "One. ", "source_failed"),
+    "a coroutine that returns nonsense": (returning_nonsense, "failed", "One. ", "source_failed"),
+    "a blocking function": (blocking, "completed", "One. Two.", None),
+    "a blocking function that returns its text": (blocking_and_returning, "completed", "One. Two.", None),
+    "a blocking function that wants to end the program": (blocking_then_leaving, "failed", "One. ", "source_failed"),
+    "a generator": (blocking_generator, "completed", "One. Two.", None),
+    "a generator that raises": (generator_that_breaks, "failed", "One. ", "source_failed"),
     "plain": (plain, "completed", "One. Two.", None),
     "with tools": (working, "completed", "One. Two.", None),
     "raises": (breaking, "failed", "One. ", "source_failed"),
@@ -97,9 +157,9 @@ ROWS = {
 }
 
 
-@requirement("byo.every-wire")
+@requirement("byo.every-wire", "byo.kinds", "start.agent-late-text")
 @pytest.mark.parametrize("row", ROWS)
-async def test_any_async_generator_is_a_model_on_every_surface(tmp_path, row):
+async def test_a_function_of_any_kind_is_a_model_on_every_surface(tmp_path, row):
     """Whoever asks, and however: the same text, the same truth, and no client is given calls that are not for it."""
     agent, outcome, text, code = ROWS[row]
     async with serving(tmp_path, own=agent) as api:
@@ -171,8 +231,198 @@ async def test_leaving_an_attached_run_cancels_the_agent(tmp_path):
         while "Going" not in str(await response.next_event()):
             pass
         response.leave("rst")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LONG):
             await ended.wait()
+
+
+# Functions that block.
+
+
+def _endless_function(seen):
+    def endless(request, emit):
+        try:
+            while True:
+                emit("Going. ")
+        except AgentStopped:
+            seen.append("stopped")
+            raise
+
+    return endless
+
+
+def _endless_generator(seen):
+    def endless(request):
+        try:
+            while True:
+                yield "Going. "
+        finally:
+            seen.append("stopped")
+
+    return endless
+
+
+@requirement("byo.stop", "byo.kinds")
+@pytest.mark.parametrize("kind", [_endless_function, _endless_generator])
+async def test_a_stop_ends_a_blocking_agent_where_it_speaks_next(tmp_path, kind):
+    """Its own cleanup runs in its thread, which is gone afterwards; what was said is kept."""
+    seen: list[str] = []
+    async with serving(tmp_path, own=kind(seen)) as api:
+        _, run_id = await ask(api, "own")
+        (await api.shown(run_id, "Going")).close()
+        stopped = await api.stop(run_id)
+        left = [thread.name for thread in threading.enumerate() if run_id in thread.name]
+
+    assert ["stopped"] == seen
+    assert [] == left
+    assert "stopped" == stopped["settlement"]["outcome"]
+    assert stopped["settlement"]["text"].startswith("Going. ")
+    assert not stopped["settlement"]["receipt"].get("refused")
+
+
+@requirement("byo.stop", "byo.kinds")
+async def test_a_thread_that_ignores_the_stop_is_told_of(tmp_path):
+    """Nothing can end a thread from outside: the run settles all the same, and its receipt says what goes on."""
+    may_end = threading.Event()
+
+    def deaf(request, emit):
+        emit("Going")
+        may_end.wait(60)
+        emit("too late")
+
+    async with serving(tmp_path, own=deaf) as api:
+        _, run_id = await ask(api, "own")
+        (await api.shown(run_id, "Going")).close()
+        stopped = await api.stop(run_id)
+        may_end.set()
+
+    assert ("stopped", "Going") == (stopped["settlement"]["outcome"], stopped["settlement"]["text"])
+    (refused,) = stopped["settlement"]["receipt"]["refused"]
+    assert "runs in a thread, which ignored the stop" in refused
+
+
+async def test_a_blocking_agent_waits_for_its_reader(tmp_path):
+    """A thread that speaks faster than anybody reads would fill the memory: it is held where it speaks."""
+    said = []
+
+    def fast(request, emit):
+        for number in range(2000):
+            said.append(number)
+            emit("x")
+
+    slow = Slow(room_for=100)
+    answering = asyncio.create_task(publish(publishable(fast, "fast"), AgentRequest(messages=[]), slow))
+    await asyncio.wait_for(slow.is_waited_for.wait(), LONG)
+    ahead = len(said)
+    slow.has_read.set()
+    await asyncio.wait_for(answering, LONG)
+
+    assert 100 == ahead
+    assert 2000 == sum(isinstance(item, str) for item in slow.events)
+
+
+class Slow:
+    """An outlet that has room for so many emits until its reader has read."""
+
+    def __init__(self, room_for):
+        self.events = []
+        self.is_waited_for = asyncio.Event()
+        self.has_read = asyncio.Event()
+        self._left = room_for
+
+    def emit(self, events):
+        self.events += events
+        self._left -= 1
+        return self._left != 0
+
+    async def room(self):
+        self.is_waited_for.set()
+        await self.has_read.wait()
+
+
+# Stop hooks.
+
+
+@requirement("byo.stop-hook")
+@pytest.mark.parametrize("is_blocking", [False, True], ids=["a coroutine", "a blocking function"])
+@pytest.mark.parametrize(("how", "reason"), [("stop", "user"), ("leave", "disconnect"), ("nothing", None)])
+async def test_a_stop_hook_is_called_once_with_the_reason(tmp_path, is_blocking, how, reason):
+    """Also when the client of an attached run leaves; and never for a run that ends by itself."""
+    reasons, called, go_on = [], asyncio.Event(), threading.Event()
+
+    def note(why):
+        reasons.append(why)
+        go_on.set()
+        called.set()
+
+    def blocking(request, emit):
+        request.on_stop(note)
+        emit("Going")
+        go_on.wait(LONG)
+
+    async def waiting(request, emit):
+        request.on_stop(note)
+        await emit("Going")
+        if how == "nothing":
+            return
+        await asyncio.Event().wait()
+
+    if how == "nothing":
+        go_on.set()
+    async with serving(tmp_path, own=blocking if is_blocking else waiting) as api:
+        body = {"model": "agent/own", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
+        response = await api.client.post("/v1/chat/completions", body)
+        while "Going" not in str(await response.next_event()):
+            pass
+        if how == "stop":
+            await api.stop(response.headers["x-run-id"])
+        elif how == "leave":
+            response.leave("rst")
+        async with asyncio.timeout(LONG):
+            await (called.wait() if reason else response.all_events())
+
+    assert ([reason] if reason else []) == reasons
+
+
+# What an agent is told of its client.
+
+
+@requirement("byo.client")
+async def test_an_agent_is_told_the_clients_session_name_and_whether_it_streams(tmp_path):
+    """An agent that keeps things by conversation needs the name that its client uses, and not ours alone."""
+    told = []
+
+    async def asking(request):
+        told.append((request.session_name, request.stream))
+        yield "Hi."
+
+    said = [{"role": "user", "content": "Hi"}]
+    ui = [{"id": "m", "role": "user", "parts": [{"type": "text", "text": "Hi"}]}]
+    thread = {"threadId": "t-1", "runId": "r", "messages": [{"id": "m", **said[0]}], "tools": [], "context": []}
+    async with serving(tmp_path, own=asking) as api:
+        post, model = api.client.post, {"model": "agent/own"}
+        chat = "/v1/chat/completions"
+        await (await post(chat, {**model, "messages": said})).body()
+        await (await post(chat, {**model, "messages": said, "stream": True, "session_id": "mine"})).body()
+        await (await post(chat, {**model, "messages": said}, headers={"X-Session-Id": "api:my-session"})).body()
+        await (await post("/v1/responses", {**model, "input": "Hi", "stream": True})).body()
+        await (await post("/v1/messages", {**model, "messages": said, "max_tokens": 9, "stream": True})).body()
+        await (await post("/v1/messages", {**model, "messages": said, "max_tokens": 9})).body()
+        await (await post("/api/chat", {**model, "id": "chat-7", "messages": ui})).body()
+        await (await post("/ag-ui", {**thread, "state": {}, "forwardedProps": model})).body()
+        session_id, run_id = await ask(api, "own")
+        await api.settled(run_id)
+
+    assert told == [
+        (None, False),
+        ("mine", True),
+        ("api:my-session", False),
+        (None, True),
+        (None, True),
+        (None, False),
+        ("chat-7", True),
+        ("t-1", True),
+        (session_id, False),
+    ]
 
 
 @requirement("hist.no-orphan-tools")
@@ -202,6 +452,20 @@ async def test_what_it_did_stands_in_history(tmp_path):
     assert ["user", "assistant", "tool", "tool", "assistant", "tool", "user"] == [said["role"] for said in histories[0]]
     check_openai(histories[0])
     check_anthropic(histories[0])
+
+
+async def test_a_step_is_finished_once_when_the_agent_says_how_it_ended(tmp_path):
+    """A second `step.finished` would be the end of a step that never began."""
+
+    async def brief(request):
+        yield "Done."
+        yield Finish("stop")
+
+    async with serving(tmp_path, brief=brief) as api:
+        _, run_id = await ask(api, "brief")
+        frames = await api.replay(run_id)
+
+    assert ["step.started", "step.finished"] == [frame.event for frame in frames if frame.event.startswith("step.")]
 
 
 async def test_a_long_tool_is_no_silence_but_a_silent_agent_is(tmp_path):
@@ -247,11 +511,13 @@ async def test_it_cannot_be_steered_and_says_so(tmp_path):
     ("agents", "settings", "words"),
     [
         ({"own": object()}, {}, "cannot be published"),
-        ({"own": lambda request: "text"}, {}, "cannot be published"),
-        ({"a/b": plain}, {}, "no name for an agent"),
-        ({"": plain}, {}, "no name for an agent"),
+        ({"own": lambda: "text"}, {}, "cannot be published"),
+        ({"own": lambda a, b, c: "text"}, {}, "cannot be published"),
+        ({"own": str}, {}, "cannot be published"),
+        ({"a/b": plain}, {}, "not a valid agent name"),
+        ({"": plain}, {}, "not a valid agent name"),
         ({"own": plain}, {"agents": (AgentSettings("own", model="s/m"),)}, "Two agents are called 'own'"),
-        ({"own": plain}, {"providers": (ProviderSettings("agent", dialect="scripted"),)}, "No provider can be called"),
+        ({"own": plain}, {"providers": (ProviderSettings("agent", dialect="scripted"),)}, "is reserved for agents"),
     ],
 )
 def test_what_is_no_agent_is_refused_at_the_start(tmp_path, agents, settings, words):

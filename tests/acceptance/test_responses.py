@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from holdfast.server.app import create_app
-from holdfast.server.settings import ProviderSettings, Settings
+from holdfast.server.config.settings import ProviderSettings, Settings
 from holdfast.store.memory import MemoryStore
 from tests.acceptance.surfaces import QUESTION, World, of_response
 from tests.requirements import requirement
@@ -274,7 +274,7 @@ INPUTS: list[tuple[Any, list[dict[str, Any]]]] = [
             },
         ],
         [
-            {"role": "developer", "content": "Be kind."},
+            {"role": "system", "content": "Be kind."},
             {
                 "role": "user",
                 "content": [
@@ -367,6 +367,106 @@ async def test_instructions_come_first_as_the_system_prompt(world):
     ).body["messages"]
 
 
+# What coding agents declare.
+
+NAMESPACE = {
+    "type": "namespace",
+    "name": "mcp__files",
+    "description": "Files.",
+    "tools": [{"type": "function", "name": "read", "parameters": {"type": "object"}}],
+}
+PATCH = {"type": "custom", "name": "apply_patch", "description": "Patches.", "format": {"type": "text"}}
+PATCH_IN_A_CHAT = {
+    "name": "apply_patch",
+    "description": "Patches.",
+    "parameters": {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]},
+}
+
+
+@requirement("resp.tools")
+async def test_tools_of_a_coding_agent_reach_any_model_as_functions(world):
+    """Codex declares namespaces, custom tools and OpenAI's own tools with every request."""
+    tools = [ADD, NAMESPACE, PATCH, {"type": "web_search"}, {"type": "image_generation"}]
+    body = await done(await world.respond("up/echo:tools", tools=tools))
+    sent = [tool["function"] for tool in world.request_for("echo:tools").body["tools"]]
+
+    assert ["add", "mcp__files__read", "apply_patch"] == [function["name"] for function in sent]
+    assert PATCH_IN_A_CHAT == sent[2]
+    assert [ADD, NAMESPACE, PATCH] == body["tools"], "a tool that the model was not offered is not repeated"
+
+
+@requirement("resp.tools")
+async def test_a_call_comes_back_in_the_form_that_its_tool_was_declared_in(world):
+    """The client looks its tool up by namespace and name, and a custom tool gets text, not JSON."""
+    world.up.models["calling"] = [
+        *(Headers(), Role()),
+        ToolDelta(index=0, id="c1", name="mcp__files__read", arguments='{"path": "a"}'),
+        ToolDelta(index=1, id="c2", name="apply_patch", arguments='{"input": "*** Begin'),
+        ToolDelta(index=1, arguments=' Patch\\n"}'),
+        *(Finish("tool_calls"), Done()),
+    ]
+    stream = await world.respond("up/calling", tools=[NAMESPACE, PATCH], stream=True)
+    events = [frame.json() for frame in await stream.all_events()]
+    read, patch = events[-1]["response"]["output"]
+
+    assert ("function_call", "mcp__files", "read") == (read["type"], read["namespace"], read["name"])
+    assert ("custom_tool_call", "apply_patch", "*** Begin Patch\n") == (patch["type"], patch["name"], patch["input"])
+    assert ["*** Begin Patch\n"] == [
+        event["delta"] for event in events if event["type"] == "response.custom_tool_call_input.delta"
+    ]
+
+
+@requirement("resp.tools")
+async def test_calls_and_outputs_of_such_tools_are_shown_to_the_model_again(world):
+    """With the names that the model itself has used."""
+    input = [
+        {"role": "user", "content": "Patch it"},
+        {"type": "function_call", "call_id": "c1", "namespace": "mcp__files", "name": "read", "arguments": "{}"},
+        {"type": "custom_tool_call", "call_id": "c2", "name": "apply_patch", "input": "*** Begin"},
+        {"type": "function_call_output", "call_id": "c1", "output": "text"},
+        {"type": "custom_tool_call_output", "call_id": "c2", "output": "Done"},
+    ]
+    await done(await world.respond("up/echo:again", input, tools=[NAMESPACE, PATCH]))
+    shown = world.request_for("echo:again").body["messages"]
+
+    assert [("mcp__files__read", "{}"), ("apply_patch", '{"input":"*** Begin"}')] == [
+        (call["function"]["name"], call["function"]["arguments"]) for call in shown[1]["tool_calls"]
+    ]
+    assert ["text", "Done"] == [message["content"] for message in shown[2:]]
+
+
+@requirement("resp.tools")
+async def test_a_picture_that_a_tool_returns_is_shown_to_the_model(world):
+    """OpenAI's chat takes only text in a result, so the picture follows it as the user's."""
+    picture = {"type": "input_image", "image_url": IMAGE}
+    input = [
+        {"role": "user", "content": "Look"},
+        CALL,
+        {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "a.png"}, picture]},
+    ]
+    await done(await world.respond("up/echo:look", input))
+    result, after = world.request_for("echo:look").body["messages"][2:]
+
+    assert ("tool", True) == (result["role"], result["content"].startswith("a.png"))
+    assert {"role": "user", "content": [{"type": "image_url", "image_url": {"url": IMAGE}}]} == after
+
+
+@requirement("resp.events", "start.reasoning-apart")
+async def test_reasoning_is_a_summary_for_a_client_that_asks_for_one(world):
+    """Codex, the AI SDK and opencode ask for it, and read no other reasoning."""
+    stream = await world.respond("up/thinking", stream=True, reasoning={"summary": "auto"})
+    events = [frame.json() for frame in await stream.all_events()]
+    kinds = [event["type"].removeprefix("response.") for event in events]
+
+    assert [
+        "output_item.added",
+        *("reasoning_summary_part.added", "reasoning_summary_text.delta"),
+        *("reasoning_summary_text.done", "reasoning_summary_part.done", "output_item.done"),
+    ] == kinds[2:8]
+    assert [{"type": "summary_text", "text": REASONING}] == events[-1]["response"]["output"][0]["summary"]
+    assert "content" not in events[-1]["response"]["output"][0]
+
+
 REFUSED: list[tuple[dict[str, Any], str, str | None]] = [
     ({"input": []}, "invalid_request", "input"),
     ({"input": "  "}, "invalid_request", "input"),
@@ -393,9 +493,20 @@ REFUSED: list[tuple[dict[str, Any], str, str | None]] = [
     ({"input": [{"role": "user", "content": [{"type": "input_text", "text": " "}]}]}, "invalid_request", "input"),
     ({"input": [{"role": "user", "content": []}]}, "invalid_request", "input"),
     ({"input": [{"type": "reasoning", "id": 7}]}, "invalid_request", "input[0].id"),
-    ({"model": ""}, "invalid_request", "model"),
-    ({"model": "up/none", "tools": [{"type": "web_search"}]}, "unsupported", "tools[0].type"),
+    ({"model": 7}, "invalid_request", "model"),
+    ({"model": "up/none", "tools": [{"type": "local_shell"}]}, "unsupported", "tools[0].type"),
+    ({"tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}}, "unsupported", "tool_choice"),
     ({"tools": [{"type": "function"}]}, "invalid_request", "tools[0].name"),
+    ({"tools": [{"type": ["x"]}]}, "invalid_request", "tools[0].type"),
+    ({"tools": [{"type": "namespace", "name": "a", "tools": 7}]}, "invalid_request", "tools[0].tools"),
+    (
+        {"tools": [{"type": "namespace", "name": "a", "tools": ["function"]}]},
+        *("invalid_request", "tools[0].tools[0].type"),
+    ),
+    (
+        {"tools": [ADD], "tool_choice": {"type": "function", "name": "add", "namespace": 7}},
+        *("invalid_request", "namespace"),
+    ),
     ({"tools": [ADD], "tool_choice": {"type": "mcp"}}, "unsupported", "tool_choice"),
     ({"conversation": "conv_1"}, "unsupported", "conversation"),
     ({"prompt": {"id": "p"}}, "unsupported", "prompt"),
@@ -464,6 +575,58 @@ async def test_calls_are_followed_by_their_outputs(world):
     assert ids == [message["tool_call_id"] for message in shown[2:]]
 
 
+@requirement("resp.chain", "hist.no-orphan-tools")
+async def test_outputs_may_come_after_the_users_message(world):
+    """Semantic Kernel sends the user's message again, and the outputs after it."""
+    calling = await done(await world.respond("up/two-calls", tools=[ADD]))
+    ids = [item["call_id"] for item in calling["output"] if item["type"] == "function_call"]
+    outputs = [{"type": "function_call_output", "call_id": id, "output": id} for id in reversed(ids)]
+
+    shown = await shown_after(world, calling["id"], [{"role": "user", "content": QUESTION}, *outputs])
+
+    assert ["user", "assistant", "tool", "tool", "user"] == [message["role"] for message in shown]
+    assert [*reversed(ids)] == [message["tool_call_id"] for message in shown[2:4]]
+
+
+BETWEEN = [{"role": role, "content": "Between."} for role in ("user", "developer", "assistant")]
+
+
+@requirement("resp.asked", "hist.no-orphan-tools")
+@pytest.mark.parametrize("between", [*BETWEEN, None], ids=lambda item: item["role"] if item else "nothing")
+@pytest.mark.parametrize("status", ["completed", None, "in_progress", ...], ids=str)
+async def test_an_output_belongs_to_the_call_with_its_id_wherever_it_stands(world, between, status):
+    """OpenAI matches by `call_id`, and a call that a program dumps from its own objects has `"status": null`."""
+    call = CALL | ({} if status is ... else {"status": status})
+    output = {"type": "function_call_output", "call_id": CALL["call_id"], "output": "3"}
+    asked = [{"role": "user", "content": "Hi"}, call, *([between] if between else []), output]
+
+    await done(await world.respond("up/echo:matched", asked))
+
+    shown = world.request_for("echo:matched").body["messages"]
+    assert ["user", "assistant", "tool"] == [message["role"] for message in shown[:3]]
+    assert (CALL["call_id"], "3") == (shown[1]["tool_calls"][0]["id"], shown[2]["content"])
+    roles = {"developer": "system"}  # an upstream of which nothing is known is not sent that role
+    assert ([between | {"role": roles.get(between["role"], between["role"])}] if between else []) == shown[3:]
+
+
+@requirement("wire.orphan-result", "resp.chain")
+async def test_an_output_that_no_call_waits_for_is_refused_and_the_same_one_again_is_not(world):
+    """Who follows a failed response sends its outputs again. Another output for the same call is a mistake."""
+    calling = await done(await world.respond("up/end:tool-call", tools=[ADD]))
+    (id,) = [item["call_id"] for item in calling["output"] if item["type"] == "function_call"]
+    output = {"type": "function_call_output", "call_id": id, "output": "3"}
+    answered = await done(await world.respond("up/echo:answered", [output], previous_response_id=calling["id"]))
+    again = await done(
+        await world.respond("up/echo:again", [output, *BETWEEN[:1]], previous_response_id=answered["id"])
+    )
+
+    for previous, sent in ((answered, output | {"output": "4"}), (calling, output | {"call_id": "call_9"})):
+        response = await world.respond("up/echo:x", [sent, *BETWEEN[:1]], previous_response_id=previous["id"])
+        assert (400, "invalid_request", "input") == await refused(response)
+    assert "completed" == again["status"]
+    assert 1 == [message["role"] for message in world.request_for("echo:again").body["messages"]].count("tool")
+
+
 @requirement("resp.chain", "stop.history")
 @pytest.mark.parametrize(
     ("model", "said"), [("up/half", "Half an answer"), ("up/end:in-band-error", TEXT), ("up/half-a-call", "I add. ")]
@@ -502,7 +665,7 @@ async def test_what_is_not_there_cannot_be_followed(world, bob):
 
     for previous in [*named, completion["id"].replace("chatcmpl-", "resp_")]:
         response = await world.respond("up/echo:x", previous_response_id=previous)
-        assert (404, "response_not_found", "previous_response_id") == await refused(response)
+        assert (404, "previous_response_not_found", "previous_response_id") == await refused(response)
     assert [] == world.up.requests
 
 
@@ -590,7 +753,7 @@ async def test_cancelling_what_has_ended_changes_nothing(world):
 async def test_a_stored_stream_goes_on_without_its_client_and_can_be_resumed(world):
     """It was not created in the background: whoever was told its id may come back to it."""
     world.up.models["gated"] = [Headers(), Role(), Delta("One "), Gate("in it"), Delta("two"), Finish(), Done()]
-    stream = await world.respond("up/gated", stream=True)
+    stream = await world.respond("up/gated", stream=True, store=True)
     seen = await read_until(stream, "One ")
     stream.leave("rst")
     world.up.open("in it")
@@ -608,10 +771,12 @@ async def test_a_stored_stream_goes_on_without_its_client_and_can_be_resumed(wor
 
 @requirement("gone.attached")
 @pytest.mark.parametrize(
-    "asked", [{"stream": True, "store": False}, {"store": False}, {}], ids=["unstored-stream", "unstored", "stored"]
+    "asked",
+    [{"stream": True}, {"stream": True, "store": False}, {"store": False}, {}],
+    ids=["stream", "unstored-stream", "unstored", "stored"],
 )
 async def test_a_response_that_nobody_can_come_back_to_stops_with_its_client(world, asked):
-    """One who was never told the id, or who said that nothing is to be kept, will not ask for it again."""
+    """Clients that say nothing about `store` abort by closing the connection, and pay until that stops the model."""
     name = f"left {asked}"
     world.up.models[name] = [Headers(), Role(), Delta("Half"), Gate(name)]
     client = await world.client.send("POST", "/v1/responses", json={"model": f"up/{name}", "input": "x", **asked})
@@ -626,7 +791,7 @@ async def test_a_response_that_nobody_can_come_back_to_stops_with_its_client(wor
 async def test_a_stored_stream_whose_client_left_before_the_first_event_stops(world):
     """It would go on for nobody: its id was never told."""
     world.up.models["unheard"] = [Gate("unheard")]
-    asked = {"model": "up/unheard", "input": "x", "stream": True}
+    asked = {"model": "up/unheard", "input": "x", "stream": True, "store": True}
     client = await world.client.send("POST", "/v1/responses", json=asked)
     await world.up.reached("unheard")
     client.leave()

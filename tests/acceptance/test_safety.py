@@ -1,5 +1,7 @@
 """Who may do what, how much of it, and what nobody can smuggle in."""
 
+import base64
+import hashlib
 import json
 import re
 import sqlite3
@@ -15,7 +17,7 @@ import pytest_asyncio
 
 from holdfast.ids import new_id
 from holdfast.server.app import ENDPOINTS
-from holdfast.server.context import Endpoint
+from holdfast.server.routing import Endpoint
 from tests.requirements import requirement
 from tests.support.http import Client, Frame, Response
 from tests.support.native import Native
@@ -24,8 +26,10 @@ from tests.support.upstream import Delta, Hang, Headers, Role, Upstream, answer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-KEYS = {"alice": "alice-key-4f1c9d", "bob": "bob-key-77aa01"}
+KEYS = {"alice": "alice-key-4f1c9d", "bob": "bob-key-77aa01", "ada": "ada-key-90cd12"}
+"""Ada is the admin."""
 BODY_LIMIT = 20_000
+PICTURE = b"\x89PNG\r\n\x1a\n of a secret"
 TWO_OWNERS = f"""
 body_limit = {BODY_LIMIT}
 [[keys]]
@@ -34,6 +38,10 @@ key_env = "ALICE"
 [[keys]]
 name = "bob"
 key_env = "BOB"
+[[keys]]
+name = "ada"
+key_env = "ADA"
+admin = true
 """
 
 by_name = {"argvalues": ENDPOINTS, "ids": [f"{endpoint.method} {endpoint.path}" for endpoint in ENDPOINTS]}
@@ -81,6 +89,8 @@ async def _alices_things(api: Native) -> dict[str, str]:
     """A session with an answer, a run that goes on and a message that waits; and a completion of its own."""
     session = await api.new_session(title="Alice's")
     await api.settled(await api.start(session, "a secret question", "up/echo:a secret answer"))
+    shown = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{base64.b64encode(PICTURE).decode()}"}}
+    await api.settled(await api.start(session, [shown], "up/echo:a secret picture"))
     run = await api.start(session, "more", "up/hanging")
     await api.shown(run, "secret so far")
     await api.start(session, "a secret in the queue", "up/echo:later", if_busy="queue")
@@ -110,6 +120,7 @@ async def _alices_things(api: Native) -> dict[str, str]:
         "chat_id": session,
         "conv_id": "a-secret-name",
         "model": "up/m",
+        "sha256": hashlib.sha256(PICTURE).hexdigest(),
     }
 
 
@@ -141,6 +152,7 @@ def body_for(endpoint: Endpoint, things: Mapping[str, str]) -> dict[str, Any] | 
         "winner": 0,
         "threadId": "t",
         "runId": "r",
+        "name": "tried",
     }
     fields = [field for field in msgspec.structs.fields(endpoint.takes) if field.required]
     body = {field.encode_name: values[field.encode_name] for field in fields}
@@ -153,16 +165,17 @@ async def call(client: Client, endpoint: Endpoint, things: Mapping[str, str], **
 
 
 async def error_of(response: Response) -> dict[str, Any]:
-    """The error object of an answer, in the one shape that every error has."""
+    """The error object of an answer, in the one shape that every error has; the same request is not to be repeated."""
     error: dict[str, Any] = (await response.json())["error"]
     assert {"message", "type", "code", "param"} == error.keys()
+    assert (None if response.status == 429 else "false") == response.headers.get("x-should-retry")
     return error
 
 
 # The key.
 
 
-@requirement("safe.key")
+@requirement("safe.key", "wire.no-useless-retry")
 @pytest.mark.parametrize("endpoint", **by_name)
 async def test_without_a_key_nothing_but_the_health_checks_answers(world: World, endpoint: Endpoint):
     """Each new endpoint is behind the key from its first day: the list of them is the server's own."""
@@ -204,6 +217,16 @@ async def test_only_the_whole_key_in_its_place_opens_the_door(world: World, path
     assert (401, "unauthorized") == (response.status, (await error_of(response))["code"])
 
 
+@requirement("safe.ready")
+async def test_whoever_has_no_key_learns_nothing_of_the_runs(world: World, local: World):
+    """How much is going on is for those who may know who goes on."""
+    told = await (await world.stranger.get("/ready")).json()
+    here = await (await local.stranger.get("/ready")).json()
+
+    assert {"status": "ready"} == told
+    assert {"status", "runs"} == here.keys()
+
+
 @requirement("safe.key")
 async def test_the_key_says_who_is_asking(world: World):
     """Each key is an owner with sessions of its own."""
@@ -237,10 +260,12 @@ async def test_a_bind_that_others_can_reach_is_refused_without_a_key(tmp_path: P
 @requirement("safe.bind")
 async def test_with_a_key_it_may_listen_everywhere_and_asks_for_it(tmp_path: Path):
     """The same bind is fine behind a key, and a name of the network is then a name of the server."""
-    async with Server(tmp_path, args=["--host", "0.0.0.0"], env={"HOLDFAST_API_KEY": "the-key-123"}) as server:
+    async with Server(
+        tmp_path, args=["--host", "0.0.0.0"], env={"HOLDFAST_API_KEY": "the-key-of-sixteen-and-more"}
+    ) as server:
         async with server.client(host="my-box.lan:8787") as client:
             without = await client.get("/api/me")
-            with_key = await client.get("/api/me", headers={"authorization": "Bearer the-key-123"})
+            with_key = await client.get("/api/me", headers={"authorization": "Bearer the-key-of-sixteen-and-more"})
 
             assert (401, 200) == (without.status, with_key.status)
 
@@ -269,6 +294,8 @@ FOREIGN_ORIGINS = {
     "our allowed site with another port": "https://app.example:8443",
     "our allowed site without encryption": "http://app.example",
     "a site under our allowed one": "https://evil.app.example",
+    "our address without a scheme": "://127.0.0.1:{port}",
+    "our address with another scheme": "ftp://127.0.0.1:{port}",
 }
 
 
@@ -276,6 +303,7 @@ FOREIGN_ORIGINS = {
 @pytest.mark.parametrize("origin", FOREIGN_ORIGINS.values(), ids=FOREIGN_ORIGINS)
 async def test_a_page_from_elsewhere_can_neither_start_nor_read_anything(local: World, origin: str):
     """A browser lets every page call 127.0.0.1: without this check a visit to a site would be enough."""
+    origin = origin.format(port=local.server.port)
     before = local.stored()
     body = {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}]}
 
@@ -298,16 +326,54 @@ async def test_a_page_from_elsewhere_can_neither_start_nor_read_anything(local: 
     assert before == local.stored()
 
 
+SITES = {
+    "another site": ["cross-site"],
+    "another name of ours": ["same-site"],
+    "in other letters": ["Cross-Site"],
+    "twice": ["same-origin", "cross-site"],
+    "joined by a proxy": ["same-origin, cross-site"],
+    "what nobody knows": ["somewhere"],
+}
+
+
 @requirement("safe.origin")
-@pytest.mark.parametrize("site", ["cross-site", "same-site"])
-async def test_a_page_that_sends_no_origin_is_known_by_what_the_browser_adds(local: World, site: str):
-    """Some requests of pages carry no Origin; browsers say where they come from all the same."""
+@pytest.mark.parametrize("sites", SITES.values(), ids=SITES)
+@pytest.mark.parametrize(
+    "asked",
+    ["POST /api/sessions", "GET /api/sessions?query=secret", "HEAD /v1/models", "GET /ag-ui", "GET /openapi.json"],
+)
+async def test_a_page_that_sends_no_origin_is_known_by_what_the_browser_adds(
+    local: World, sites: list[str], asked: str
+):
+    """An image or a frame of another site cannot read an answer, but it can measure how long and large it is."""
     before = local.stored()
+    lines = [f"{asked} HTTP/1.1", "Host: 127.0.0.1", *(f"Sec-Fetch-Site: {site}" for site in sites)]
 
-    response = await local.alice.client.post("/api/sessions", {}, headers={"sec-fetch-site": site})
+    response = await local.stranger.send_raw("\r\n".join([*lines, "", ""]).encode(), method=asked.split()[0])
+    await response.head()
 
-    assert (403, "origin_not_allowed") == (response.status, (await error_of(response))["code"])
+    assert 403 == response.status
+    assert asked.startswith("HEAD") or "origin_not_allowed" == (await error_of(response))["code"]
     assert before == local.stored()
+
+
+@requirement("safe.origin")
+@pytest.mark.parametrize("path", ["/", "/s/ses_1", "/compare", "/icon.svg", "/health"])
+async def test_another_site_may_link_to_the_page(local: World, path: str):
+    """A link in a chat or a bookmark page leads there: the page itself holds no secret."""
+    response = await local.stranger.get(path, headers={"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"})
+
+    assert 200 == response.status
+
+
+@requirement("safe.origin")
+@pytest.mark.parametrize("path", ["/", "/assets/index.js", "/icon.svg"])
+async def test_the_files_of_the_page_load_with_any_origin_and_no_other_page_can_read_them(local: World, path: str):
+    """Module scripts carry an Origin. Behind a proxy that drops the port from the Host, the page stayed blank."""
+    response = await local.stranger.get(path, headers={"origin": "https://chat.example.com:8443"})
+
+    assert 200 == response.status
+    assert "access-control-allow-origin" not in response.headers
 
 
 @requirement("safe.origin")
@@ -341,6 +407,14 @@ async def test_our_own_page_and_programs_without_an_origin_may_call(local: World
         "192.168.1.7:{port}",
         "[::2]:{port}",
         "notlocalhost",
+        "localhost:80:80",
+        "127.0.0.1:abc",
+        "127.0.0.1:",
+        "127.0.0.1:99999",
+        "127.0.0.1,127.0.0.1",
+        "lo\tcalhost",
+        "[127.0.0.1",
+        "::1",
         "",
         None,
     ],
@@ -541,6 +615,8 @@ reading = [endpoint for endpoint in ENDPOINTS if endpoint.method == "GET"]
 LOOKS_LIKE_AN_ID = {
     "/api/sessions/import": (404, "session_not_found"),
     "/v1/messages/count_tokens": (404, "run_not_found"),
+    "/v1/responses/compact": (404, "response_not_found"),
+    "/v1/responses/input_tokens": (404, "response_not_found"),
 }
 
 
@@ -557,6 +633,43 @@ async def test_what_changes_something_cannot_be_done_by_get(world: World, path: 
     assert is_readable or refused == (response.status, (await error_of(response))["code"])
     assert not is_readable or 200 == response.status
     assert before == world.stored()
+
+
+def is_private(response: Response) -> bool:
+    kept, sniffed, embedded = (
+        response.headers.get(name, "")
+        for name in ("cache-control", "x-content-type-options", "cross-origin-resource-policy")
+    )
+    return ("no-store", "nosniff", "same-origin") == (kept.split(",")[0], sniffed, embedded)
+
+
+@requirement("safe.private-answers")
+@pytest.mark.parametrize("endpoint", [one for one in reading if not one.pictures], ids=lambda endpoint: endpoint.path)
+async def test_an_answer_is_kept_by_nobody_and_embedded_nowhere(world: World, endpoint: Endpoint):
+    """A shared browser or a proxy would show it to the next person, and another site's page could load it."""
+    response = await call(world.alice.client, endpoint, world.things)
+    response.leave()
+
+    assert 200 == response.status
+    assert is_private(response)
+
+
+@requirement("safe.private-answers")
+async def test_errors_files_and_empty_answers_are_kept_by_nobody_either(world: World):
+    """Each kind of answer that is no plain JSON of 200."""
+    client, session = world.alice.client, await world.alice.new_session()
+
+    answers = [
+        await world.stranger.get("/api/me"),
+        await client.get("/api/runs/run_none"),
+        await client.get("/no/such/path"),
+        await client.get("/api/comparisons/scores?format=csv"),
+        await client.request("DELETE", f"/api/sessions/{session}"),
+        await client.post("/v1/chat/completions", _chat("echo:hi", stream=True)),
+    ]
+
+    assert [401, 404, 404, 200, 204, 200] == [response.status for response in answers]
+    assert [True] * 6 == [is_private(response) for response in answers]
 
 
 @requirement("safe.post-only")
@@ -653,7 +766,7 @@ async def test_a_body_above_the_limit_is_refused_before_it_is_read(world: World,
     lines = [
         f"{endpoint.method} {filled(endpoint.path, world.things)} HTTP/1.1",
         f"Host: 127.0.0.1:{world.server.port}",
-        f"Authorization: {bearer('alice')['authorization']}",
+        f"Authorization: {bearer('ada' if endpoint.who == 'admin' else 'alice')['authorization']}",
         "Content-Type: application/json",
         f"Content-Length: {BODY_LIMIT + 1}" if way == "announced" else "Transfer-Encoding: chunked",
     ]
@@ -662,7 +775,9 @@ async def test_a_body_above_the_limit_is_refused_before_it_is_read(world: World,
 
     response = await (await world.alice.client.send_raw(head + some, method=endpoint.method)).head()
 
-    assert (413, "body_too_large") == (response.status, (await error_of(response))["code"])
+    told = (await response.json())["error"]
+    assert 413 == response.status
+    assert "larger than the limit" in (told if isinstance(told, str) else told["message"])  # Ollama's is a text alone
     assert before == world.stored()
 
 

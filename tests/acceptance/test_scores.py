@@ -6,7 +6,7 @@ import io
 import pytest
 
 from holdfast.server.app import create_app
-from holdfast.server.settings import ProviderSettings, Settings
+from holdfast.server.config.settings import ProviderSettings, Settings
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.compare import Compare
@@ -41,7 +41,7 @@ async def world():
         up.models |= {"a": answer("I am first"), "b": answer("I am second"), "broken": [Status(400)]}
         described = ProviderSettings(name="up", base_url=up.base_url, models=("a", "b", "broken"))
         async with Served(create_app(Settings(providers=(described,)), MemoryStore(), NO_HOME)) as served:
-            async with served.client(timeout=30.0) as client:
+            async with served.client() as client:
                 yield World(up, client)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast.server.app import create_app
-from holdfast.server.settings import load_with_sources
+from holdfast.server.config.settings import load_with_sources
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.http import Client
@@ -20,6 +20,7 @@ from tests.support.native import Native
 from tests.support.served import Served
 from tests.support.server import Server, provider
 from tests.support.upstream import TEXT, Delta, Finish, Gate, Headers, Role, Status, Upstream
+from tests.support.waiting import LONG
 
 KEY = "sk-canary-ui-77aa55cc33ee"
 OTHER_KEY = "sk-canary-ui-11bb22dd44ff"
@@ -92,6 +93,7 @@ async def test_a_provider_that_is_added_answers_at_once_and_after_a_restart(up, 
         "dialect": "openai",
         "profile": None,
         "base_url": up.base_url,
+        "proxy": None,
         "models": None,
         "max_runs": 0,
         "key_set": True,
@@ -109,6 +111,26 @@ async def _started(api: Native) -> dict[str, Any]:
 
 
 @requirement("set.change")
+@requirement("set.test")
+async def test_a_provider_is_tested_before_it_is_saved(up, tmp_path):
+    """A wrong address or key is found while the form is open. Nothing of it stays."""
+    tried = {"name": "mine", "base_url": up.base_url, "api_key": KEY, "models": ["by-hand"]}
+    async with served(tmp_path) as client:
+        before = await get(client)
+        good = await client.post("/api/settings/test", tried)
+        bad = await client.post("/api/settings/test", {**tried, "base_url": "http://127.0.0.1:9/v1"})
+        wrong = await client.post("/api/settings/test", {**tried, "name": "no/name"})
+        found, away = await good.json(), await bad.json()
+        after = await get(client)
+
+    assert (200, 200, 400) == (good.status, bad.status, wrong.status)
+    assert (True, False) == (found["ok"], away["ok"])
+    assert found["models"]
+    assert "by-hand" not in found["models"]
+    assert before == after
+    assert KEY not in json.dumps([found, away, after])
+
+
 async def test_a_run_keeps_its_provider_until_it_ends(up, tmp_path):
     """Whoever takes a provider out, or gives it another key, must not cut off the answers that are being written."""
     up.script = [Headers(), Role(), Delta("Once "), Gate(), Delta("upon"), Finish()]
@@ -223,7 +245,7 @@ async def test_what_is_set_by_the_environment_or_a_file_is_refused_with_where(up
         (each["name"], each["source"], each["key_set"]) for each in by_env["providers"]
     ]
     assert {"default_model": "file", "fallbacks": "file"} == by_file["sources"]
-    assert [("up", "file", False)] == [
+    assert [("up", "file", False), ("local", "default", False), ("scripted", "default", False)] == [
         (each["name"], each["source"], each["editable"]) for each in by_file["providers"]
     ]
 
@@ -337,7 +359,7 @@ async def test_only_an_admins_key_changes_the_settings_and_sees_where_the_upstre
 
 async def until(client: Client, is_so: Callable[[Any], bool]) -> Any:
     """Ask for the models until they are as wanted."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LONG):
         while not is_so(models := await get(client, "/api/models")):
             pass
     return models

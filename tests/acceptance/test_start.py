@@ -34,6 +34,19 @@ from tests.support.upstream import (
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+USAGE = {
+    "prompt_tokens": 3,
+    "completion_tokens": 5,
+    "total_tokens": 8,
+    "prompt_tokens_details": {"cached_tokens": 0},
+    "completion_tokens_details": {"reasoning_tokens": 0},
+}
+HEARTBEAT = 2.0
+IDLE_LIMIT = 14.0
+"""The headers of a silent stream go after ten seconds, before that."""
+AT_ONCE = 8.0
+"""Shorter than any of the server's limits above: nothing but the answer itself can have come so soon."""
+
 NASTY = (
     "a\u2028b\u2029c\u0085d\x0be\x0cf\x1cg\x1dh\x1ei\r\nj\rk\nl\tm\0n\x7fo"
     '"quoted" \\back\\ \\u0041 </script> data: [DONE]\n\nid: 9\nevent: x\n: no comment\n\n'
@@ -77,14 +90,14 @@ async def server(up, tmp_path_factory):
     async with Upstream() as gone:
         gone.refuse()
         providers = [provider(up.base_url, models=None), provider(gone.base_url, name="gone", models=["m"])]
-        config = "heartbeat = 1.0\nidle_limit = 10.6"
+        config = f"heartbeat = {HEARTBEAT}\nidle_limit = {IDLE_LIMIT}"
         async with Server(tmp_path_factory.mktemp("start"), providers, config=config) as server:
             yield server
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def world(up, server):
-    async with server.client(timeout=15.0) as client:
+    async with server.client() as client:
         yield World(up, server, client)
 
 
@@ -93,10 +106,10 @@ async def silent(up, server):
     """A stream whose upstream never says a word: asked for at the start, so that its test need not wait for long."""
 
     async def ask():
-        async with server.client(timeout=15.0) as client:
+        async with server.client() as client:
             response = await World(up, server, client).chat("up/silent", stream=True)
             waited = time.monotonic() - response.sent_at
-            return response, waited, await response.all_events(comments=True)
+            return response, waited, await response.all_events()
 
     asking = asyncio.create_task(ask())
     yield asking
@@ -133,7 +146,7 @@ async def test_a_stream_has_only_data_lines_and_the_headers_that_keep_proxies_fr
 
     assert all(line.startswith("data: ") for frame in frames for line in frame.lines)
     assert response.headers["content-type"].startswith("text/event-stream")
-    assert ("no-cache, no-transform", "no") == (
+    assert ("no-store, no-transform", "no") == (
         response.headers["cache-control"],
         response.headers["x-accel-buffering"],
     )
@@ -150,8 +163,7 @@ async def test_usage_comes_in_a_chunk_of_its_own_where_it_was_asked_for(world, a
     response = await world.chat("up/end:completed", stream=True, **options)
     told = of_chunks(response, await response.all_events())
 
-    usage = {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8}
-    assert [usage] * bool(asked) == [chunk["usage"] for chunk in told.body if "usage" in chunk]
+    assert [USAGE] * bool(asked) == [chunk["usage"] for chunk in told.body if "usage" in chunk]
     assert [[]] * bool(asked) == [chunk["choices"] for chunk in told.body if not chunk["choices"]]
     assert ("usage" in told.body[-1]) is bool(asked)
 
@@ -181,12 +193,12 @@ async def test_an_answer_is_one_object_unless_a_stream_was_asked_for(world, aske
     response = await world.chat("up/end:completed", **asked)
     body = await response.json()
 
-    message = {"role": "assistant", "content": TEXT}
+    message = {"role": "assistant", "content": TEXT, "refusal": None}
     assert (200, "application/json") == (response.status, response.headers["content-type"])
     assert ("chat.completion", "up/end:completed") == (body["object"], body["model"])
     assert body["id"].startswith("chatcmpl-")
     assert [(0, message, "stop")] == [(c["index"], c["message"], c["finish_reason"]) for c in body["choices"]]
-    assert {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8} == body["usage"]
+    assert USAGE == body["usage"]
     assert {"x-run-id", "x-request-id"} <= set(response.headers)
 
 
@@ -292,7 +304,7 @@ async def test_a_detached_run_has_its_id_at_once_though_the_upstream_is_silent(w
     await world.up.reached("mute")
 
     assert (202, f"/api/runs/{run['id']}") == (response.status, response.headers["location"])
-    assert waited < 1.0
+    assert waited < AT_ONCE
     assert (run["id"], "running", "detached") == (response.headers["x-run-id"], run["status"], run["lifetime"])
     assert run["message_id"].startswith("msg_")
     assert None is world.request_for("mute").first_byte_at
@@ -308,7 +320,7 @@ async def test_a_background_completion_has_its_id_at_once_too(world):
     body = await response.json()
 
     assert 202 == response.status
-    assert waited < 1.0
+    assert waited < AT_ONCE
     assert body["id"].startswith("chatcmpl-")
     assert (None, "running") == (body["choices"][0]["finish_reason"], body["status"])
     await world.call("POST", f"/api/runs/{response.headers['x-run-id']}/stop")
@@ -342,8 +354,8 @@ async def test_headers_come_with_the_first_word_and_not_before(world):
 
 EARLY = {
     "400": (400, "upstream_rejected", None, "false"),
-    "401": (502, "upstream_auth", None, "false"),
-    "403": (502, "upstream_auth", None, "false"),
+    "401": (424, "upstream_auth", None, "false"),
+    "403": (424, "upstream_auth", None, "false"),
     "404": (404, "upstream_not_found", None, "false"),
     "429": (429, "upstream_rate_limited", "7", "true"),
     "429-date": (429, "upstream_rate_limited", "3600", "true"),
@@ -372,7 +384,7 @@ async def test_a_failure_before_any_text_is_a_real_status(world, name, stream):
     assert TYPES.get(status, "server_error") == body["error"]["type"]
     assert "application/json" == response.headers["content-type"]
     assert should_retry == response.headers["x-should-retry"]
-    assert waited < 3.0  # at most a second of retries; the rest is a busy machine
+    assert waited < AT_ONCE  # at most a second of retries; the rest is a busy machine
 
 
 @requirement("start.early-failure-status")
@@ -404,7 +416,7 @@ async def test_ten_silent_seconds_let_the_headers_go_and_a_later_failure_is_an_e
     response, waited, frames = await silent
 
     data = [frame.json() for frame in frames]
-    assert (200, True) == (response.status, 9.0 < waited < 10.6)
+    assert (200, True) == (response.status, 9.0 < waited < IDLE_LIMIT)
     assert {"role": "assistant", "content": ""} == data[0]["choices"][0]["delta"]
     assert [("upstream_stalled", "failed")] == [(d["error"]["code"], d["holdfast"]["outcome"]) for d in data[1:]]
 
@@ -413,7 +425,7 @@ async def test_ten_silent_seconds_let_the_headers_go_and_a_later_failure_is_an_e
 @pytest.mark.parametrize("surface", ["chat", "native"])
 async def test_silence_is_broken_by_a_comment_in_time_and_only_then(world, surface):
     """A proxy cuts what is silent too long: the limit holds after each word, not only after the first."""
-    world.up.models["slow"] = [Headers(), Role(), Delta("a"), Pause(0.65), Delta("b"), Hang()]
+    world.up.models["slow"] = [Headers(), Role(), Delta("a"), Pause(0.65 * HEARTBEAT), Delta("b"), Hang()]
     if surface == "chat":
         stream = await world.chat("up/slow", stream=True)
     else:
@@ -429,8 +441,8 @@ async def test_silence_is_broken_by_a_comment_in_time_and_only_then(world, surfa
 
     assert "comment" not in {frame.kind for frame in before}
     assert '"b"' in last_word.data
-    assert first_comment.at - last_word.at < 1.2
-    assert second_comment.at - first_comment.at < 1.2
+    assert first_comment.at - last_word.at < 2 * HEARTBEAT
+    assert second_comment.at - first_comment.at < 2 * HEARTBEAT
 
 
 # Once.

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from holdfast.server.app import create_app
-from holdfast.server.settings import Settings, SettingsError, WebhookSettings
+from holdfast.server.config.settings import Settings, SettingsError, WebhookSettings
 from holdfast.store import Document
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
@@ -21,6 +21,7 @@ from tests.support.http import Client
 from tests.support.served import NO_HOME, Served
 from tests.support.server import Server, provider
 from tests.support.upstream import Delta, Hang, Headers, Role, Upstream
+from tests.support.waiting import LONG
 
 SECRET = "whsec_aG9sZGZhc3QtaG9sZGZhc3QtaG9sZGZhc3Q="
 PLAIN = "any text will do"
@@ -40,7 +41,7 @@ class Ears:
         return Response(status_code=status, headers={"location": "/elsewhere"} if status == 302 else {})
 
     async def next(self) -> tuple[str, dict[str, str], bytes]:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LONG):
             return await self.heard.get()
 
 
@@ -222,7 +223,7 @@ async def test_what_was_promised_to_a_listener_that_is_no_longer_set_is_forgotte
     body = {"run_id": "run_x", "listener": "gone"}
     await store.put_document(Document(kind="webhook", id="hook_1", body=body))
     app = create_app(Settings(data=str(tmp_path)), store, NO_HOME)
-    async with Served(app) as served, served.client() as client, asyncio.timeout(10):
+    async with Served(app) as served, served.client() as client, asyncio.timeout(LONG):
         while await store.get_document("webhook", "hook_1") is not None:
             await (await client.get("/health")).body()
 

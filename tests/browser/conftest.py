@@ -11,22 +11,13 @@ from playwright.async_api import Browser, BrowserContext, async_playwright
 
 from tests.browser.axe import AXE
 from tests.browser.cable import Elsewhere
-from tests.browser.chromium import find
 from tests.browser.tab import Tab
 from tests.support.native import Native
+from tests.support.programs import CHROMIUM
 from tests.support.server import Server, provider
 from tests.support.upstream import Upstream
 
 NewTab = Callable[..., Awaitable[Tab]]
-LIMIT = 180
-"""Seconds for a test that asks for no limit of its own: where every core is busy, a page is opened in many of them."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
-    for item in items:
-        if item.path.is_relative_to(here) and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(LIMIT))
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -38,8 +29,7 @@ async def elsewhere() -> AsyncIterator[Elsewhere]:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser(elsewhere: Elsewhere) -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
-        own = playwright.chromium.executable_path
-        path = find_or_skip(own)
+        path = CHROMIUM.find_or_skip(Path(playwright.chromium.executable_path))
         # Names for examples lead to a watched place, others nowhere: what Chromium asks for by itself does not count.
         rules = f"MAP *.example 127.0.0.1:{elsewhere.port}, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"
         browser = await playwright.chromium.launch(
@@ -47,13 +37,6 @@ async def browser(elsewhere: Elsewhere) -> AsyncIterator[Browser]:
         )
         yield browser
         await browser.close()
-
-
-def find_or_skip(own: str) -> str:
-    found = find(own)
-    if found is None:
-        pytest.skip("no Chromium is installed, and `make setup-dev` could fetch none: see docs/testing.md")
-    return str(found)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -78,7 +61,7 @@ async def server(up: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Asyn
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def api(server: Server) -> AsyncIterator[Native]:
-    async with server.client(timeout=30) as client:
+    async with server.client() as client:
         yield Native(client)
 
 

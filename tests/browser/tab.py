@@ -4,11 +4,21 @@ from typing import Any, Literal
 
 from playwright.async_api import Locator, Page, expect
 
-PATIENCE = 60_000
-"""Milliseconds until something that must come is given up. A busy machine draws late; a broken page never."""
-expect.set_options(timeout=PATIENCE)
+from tests.support.waiting import LONG
 
-Button = Literal["Send", "Stop", "Interrupt", "Queue", "Continue", "Retry", "Answer again", "Fork the session here"]
+expect.set_options(timeout=1000 * LONG)
+
+Button = Literal["Send", "Stop", "Interrupt", "Queue", "Continue", "Retry", "Regenerate", "Fork chat from here"]
+
+COPY = """(messages) => {
+    let copied;
+    navigator.clipboard.writeText = async (text) => { copied = text };
+    return messages.map((message) => {
+        copied = "";
+        message.querySelector(':scope > footer button[title^="Copy"]')?.click();
+        return copied;
+    });
+}"""
 
 
 class Tab:
@@ -17,7 +27,7 @@ class Tab:
     def __init__(self, page: Page) -> None:
         self.page = page
         self.problems: list[str] = []
-        page.set_default_timeout(PATIENCE)
+        page.set_default_timeout(1000 * LONG)
         page.on("pageerror", lambda error: self.problems.append(f"{error}"))
         page.on("console", self._hear)
 
@@ -29,7 +39,7 @@ class Tab:
 
     @property
     def messages(self) -> Locator:
-        return self.page.locator(".transcript .message[data-text]")
+        return self.page.locator(".transcript .message:not(.is-sending, .is-edited)")
 
     @property
     def answers(self) -> Locator:
@@ -74,23 +84,24 @@ class Tab:
 
     async def reads(self, text: str) -> None:
         """The answer that is being written, as far as it has come, is exactly this."""
-        await expect(self.live).to_have_attribute("data-text", text)
+        await expect(self.live.locator(".markdown")).to_have_text(text, use_inner_text=True)
 
-    async def sees_ending(self, outcome: str, text: str) -> Locator:
-        """The last answer has ended so, with exactly this text."""
+    async def sees_ending(self, outcome: str, text: str | None = None) -> Locator:
+        """The last answer has ended so, with exactly this text, if it is plain text."""
         await expect(self.live).to_have_count(0)
         await expect(self.last_answer).to_have_attribute("data-outcome", outcome)
-        await expect(self.last_answer).to_have_attribute("data-text", text)
+        if text is not None:
+            await expect(self.last_answer.locator(".markdown")).to_have_text(text, use_inner_text=True)
         return self.last_answer
 
     async def transcript(self) -> list[str]:
-        """The words of every message, as the page has them."""
-        return [str(text) for text in await self.messages.evaluate_all("all => all.map(e => e.dataset.text)")]
-
-    async def drawn(self) -> list[str]:
-        """The words of every message, as they are drawn. Where they are plain text both are the same."""
+        """The words of every message, as they are drawn."""
         script = "all => all.map(e => e.querySelector('.said, .markdown')?.textContent ?? '')"
         return [str(text) for text in await self.messages.evaluate_all(script)]
+
+    async def copied(self) -> list[str]:
+        """What the button below each message copies: its text as it was written, Markdown and all."""
+        return [str(text) for text in await self.messages.evaluate_all(COPY)]
 
     async def measure(self, script: str, *arguments: Any) -> Any:
         return await self.page.evaluate(script, *arguments)

@@ -81,7 +81,7 @@ async def test_on_a_phone_the_list_is_a_drawer_and_nothing_hangs_over_the_edge(n
     up.enqueue(answer(wide))
     await tab.box.fill("Something wide")
     await tab.button("Send").tap()
-    await tab.sees_ending("completed", wide)
+    await tab.sees_ending("completed")
     assert 0 == await sideways(tab)
 
     await tab.page.locator("main header button").first.tap()
@@ -99,7 +99,7 @@ async def test_at_200_percent_nothing_hangs_over_the_edge(new_tab, up, api):
     session = await api.new_session(model="up/m")
     await api.settled(await api.start(session, "Show me all", "up/m"))
     tab = await new_tab(f"/s/{session}", viewport={"width": 640, "height": 400}, device_scale_factor=2)
-    await tab.sees_ending("completed", RICH)
+    await tab.sees_ending("completed")
     widths = [await sideways(tab)]
     for path in ("/", "/settings", "/compare"):
         await tab.open(path)
@@ -120,7 +120,7 @@ async def test_right_to_left_text_runs_right_to_left(tab, up):
     )
 
     assert ["rtl", "rtl", "ltr", "ltr"] == directions
-    assert ARABIC == (await tab.drawn())[0]
+    assert ARABIC == (await tab.transcript())[0]
 
 
 @requirement("ui.browser-access")
@@ -136,8 +136,8 @@ async def test_a_screen_reader_is_told_that_it_began_and_how_it_ended(tab, up):
     up.enqueue(answer(*[f"word{n} " for n in range(50)], finish="length"))
     await tab.say("Speak")
     await expect(tab.last_answer).to_have_attribute("data-outcome", "truncated")
-    await expect(tab.page.locator(".chat > [role=status]")).to_contain_text("Cut off.")
+    await expect(tab.page.locator(".chat > [role=status]")).to_contain_text("Stopped at the token limit.")
 
     heard = await tab.measure("window.heard")
     assert len(heard) < 5  # of fifty words
-    assert "Cut off. It reached the length limit." == heard[-1]
+    assert "Stopped at the token limit." == heard[-1]

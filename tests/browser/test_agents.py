@@ -4,6 +4,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import expect
 
+from tests.browser.axe import findings
 from tests.requirements import requirement
 from tests.support.server import Server
 from tests.support.upstream import Delta, Done, Finish, Gate, Headers, Role
@@ -14,7 +15,7 @@ AGENT = """
 [[agents]]
 name = "helper"
 model = "scripted/steps"
-tools = ["files"]
+tools = ["files", "shell"]
 approvals = { files_write = "ask" }
 folder = "."
 
@@ -40,7 +41,7 @@ async def test_what_an_agent_did_is_there_in_its_place_while_it_works_and_after_
     await agent.say(WORK)
     await expect(agent.page.locator(".approval")).to_be_visible()
     await agent.box.fill("Mind the gap.")
-    await agent.press("Steer")
+    await agent.press("Send to agent")
     await expect(agent.live.locator(".steered")).to_have_text("Mind the gap.")
     await agent.press("Allow once")
     await expect(agent.live).to_have_count(0)
@@ -54,11 +55,142 @@ async def test_what_an_agent_did_is_there_in_its_place_while_it_works_and_after_
     )
     await expect(tools.nth(0)).to_contain_text("done")
     await expect(tools.nth(1)).to_contain_text("failed")
-    await expect(tools.nth(2)).to_contain_text("allowed, done")
+    await expect(tools.nth(2)).to_contain_text("approved, done")
     await expect(agent.last_answer.locator(".steered")).to_have_text("Mind the gap.")
-    await expect(agent.last_answer.locator(".figures")).to_contain_text("first word")
-    await expect(agent.last_answer.locator(".figures")).to_contain_text("cost")
+    await expect(agent.last_answer.locator(".figures")).to_contain_text("TTFT")
+    await expect(agent.last_answer.locator(".figures")).to_contain_text("$0.0")
     assert watched == await agent.last_answer.inner_text()
+
+
+@requirement("safe.whole-call")
+async def test_a_call_can_be_allowed_only_when_all_of_it_was_in_view(agent):
+    """What is long is scrolled to its end first, by the keyboard too. Invisible characters are shown."""
+    content = "\u202esafe\u200b\u3164" + "\\n# nothing to see here" * 60
+    await agent.say(f'files_write {{"path": "n\u2066ew.txt", "content": "{content}"}}\nDone.')
+    card = agent.page.locator(".approval")
+    call, allow = card.locator(".call"), card.get_by_role("button", name="allow")
+    await expect(call).to_contain_text("\\u202esafe\\u200b\\u3164")
+    await expect(call).to_contain_text("n\\u2066ew.txt")
+    await expect(allow).to_have_count(3)
+    for button in await allow.all():
+        await expect(button).to_be_disabled()
+    await expect(card.get_by_role("button", name="Deny")).to_be_enabled()
+    await call.focus()
+    await agent.page.keyboard.press("End")
+    for button in await allow.all():
+        await expect(button).to_be_enabled()
+    await card.get_by_role("button", name="Deny").click()
+    await expect(agent.last_answer).to_have_attribute("data-outcome", "completed")
+
+
+@requirement("ui.browser-approvals")
+@pytest.mark.usefixtures("needs_axe")
+async def test_a_command_is_shown_with_its_lines_and_a_write_as_a_diff(agent):
+    """People allow what they can read. A denial takes a reason along, and the model is told."""
+    script = r"#!/bin/sh\nset -e\necho \"hello\""
+    await agent.say(
+        'files_write {"path": "a.txt", "content": "one\\ntwo"}\n'
+        'files_write {"path": "a.txt", "content": "one\\n2"}\n'
+        f'shell {{"command": "{script}"}}\nDone.'
+    )
+    card = agent.page.locator(".approval")
+    await expect(card.locator(".diff .added")).to_have_text(["+ one\n", "+ two\n"])
+    assert [] == await findings(agent)
+    await agent.press("Allow once")
+    await expect(card.locator(".diff .removed")).to_have_text(["- two\n"])
+    await expect(card.locator(".diff .added")).to_have_text(["+ 2\n"])
+    await agent.press("Allow once")
+    await expect(card.locator("pre")).to_have_text('#!/bin/sh\nset -e\necho "hello"', use_inner_text=True)
+    await card.get_by_label("Reason (optional)").fill("Not on a Friday")
+    await card.get_by_label("Reason (optional)").press("Enter")
+
+    await expect(agent.last_answer).to_have_attribute("data-outcome", "completed")
+    denied = agent.last_answer.locator(".tool[data-state=denied]")
+    await denied.locator("summary").click()
+    await expect(denied).to_contain_text("They say: Not on a Friday")
+
+
+@requirement("ui.browser-approvals")
+async def test_what_is_always_allowed_is_listed_in_the_settings_and_revoked_there(agent):
+    """A permission that nobody can find again is a hole."""
+    write = 'files_write {"path": "a.txt", "content": "one"}\nDone.'
+    await agent.say(write)
+    await agent.press("Always allow")
+    await agent.sees_ending("completed")
+    await agent.say(write)
+    await expect(agent.answers).to_have_count(2)
+    await agent.sees_ending("completed")
+    session = agent.session_id
+    await agent.open("/settings")
+    await expect(agent.page.locator("[data-grant=files_write]")).to_contain_text("in all chats")
+    await agent.press("Revoke files_write")
+    await expect(agent.page.locator("[data-grant]")).to_have_count(0)
+    await agent.open(f"/s/{session}")
+    await agent.say(write)
+
+    await expect(agent.page.locator(".approval")).to_be_visible()
+
+
+@requirement("ui.browser-approvals")
+async def test_a_chat_that_waits_for_approval_says_so_elsewhere_too(agent, new_tab):
+    """Its user looks at another chat, or at another tab: in the list it is not simply running."""
+    await agent.say('files_write {"path": "a.txt", "content": "one"}\nDone.')
+    await expect(agent.page.locator(".approval")).to_be_visible()
+    elsewhere = await new_tab(agent.page.url.partition("/s/")[0] + "/runs", beside=agent)
+
+    await expect(elsewhere.page.locator(".session .needs-you")).to_have_text("Waiting for approval")
+    await expect(elsewhere.page).to_have_title("(1) Runs · Holdfast")
+    await expect(elsewhere.page.locator(".run-list .badge")).to_have_text("Waiting for approval")
+    await agent.press("Allow once")
+    await expect(elsewhere.page.locator(".session .needs-you")).to_have_count(0)
+    await expect(elsewhere.page).to_have_title("Runs · Holdfast")
+
+
+NOTIFIED = """
+window.told = [];
+window.Notification = class {
+    static permission = "granted";
+    constructor(title, {body}) { window.told.push([title, body]) }
+};
+Object.defineProperty(document, "hidden", {get: () => true});
+"""
+"""A browser whose user allowed notifications, and looks at another window."""
+
+
+@requirement("ui.browser-approvals")
+async def test_who_wants_to_be_notified_of_an_approval_is(agent, new_tab):
+    """Once for each time that a chat begins to wait, and only if its user asked for that."""
+    elsewhere = await new_tab(None, beside=agent)
+    await elsewhere.page.add_init_script(NOTIFIED)
+    await elsewhere.open(agent.page.url.partition("/s/")[0] + "/settings")
+    await elsewhere.page.get_by_label("Notify me when an agent needs approval").check()
+    await agent.say('files_write {"path": "a.txt", "content": "one"}\nDone.')
+    await expect(elsewhere.page.locator(".session .needs-you")).to_be_visible()
+
+    told = await elsewhere.measure("() => window.told")
+    assert ["Waiting for approval"] == [title for title, _ in told]
+    assert told[0][1].startswith("files_write")
+
+
+@requirement("ui.browser-approvals")
+@pytest.mark.usefixtures("needs_axe")
+async def test_a_tools_output_is_there_while_it_runs_and_after_a_stop(agent):
+    """A stop is no failure, and what the command had printed is not lost."""
+    await agent.say('shell {"command": "echo one; echo two; sleep 600"}\nDone.')
+    await agent.press("Allow once")
+    tool = agent.page.locator(".tool")
+    await expect(tool.locator(".progress")).to_have_text("two")
+    await tool.locator("summary").click()
+    await expect(tool.locator(".streamed")).to_have_text("one\ntwo\n")
+    await expect(tool.locator(".state")).to_contain_text("running · ")
+    assert [] == await findings(agent)
+    await agent.press("Stop")
+    await agent.sees_ending("stopped")
+
+    await expect(tool).to_have_attribute("data-state", "stopped")
+    await expect(tool.locator(".state")).to_contain_text("stopped")
+    assert "bad" not in (await tool.get_attribute("class") or "")
+    await expect(tool.locator("pre").last).to_contain_text("one\ntwo\n[The run was stopped before this call finished.")
 
 
 @requirement("ui.browser-smooth")
@@ -84,10 +216,10 @@ async def test_why_an_agent_takes_nothing_more_is_said_where_one_types(agent):
     }
     await agent.page.route("**/steer", lambda route: route.fulfill(status=409, json=refusal))
     await agent.box.fill("Mind the gap.")
-    await agent.press("Steer")
+    await agent.press("Send to agent")
 
     told = agent.page.locator(".composer [role=alert]")
-    await expect(told).to_have_text("The agent did not take this: This run is finishing.")
+    await expect(told).to_have_text("Not sent to the agent: This run is finishing.")
     await expect(agent.box).to_have_value("Mind the gap.")
     await agent.box.fill("Mind the gap, please.")
     await expect(told).to_have_text("")

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 async def choose(tab, *models: str) -> None:
     """In the words of the page: add a model, type its name, Enter."""
     for model in models:
-        await tab.page.get_by_role("button", name="Add a model").click()
+        await tab.page.get_by_role("button", name="Add model").click()
         await tab.page.get_by_label("Search models").fill(model)
         await tab.page.get_by_label("Search models").press("Enter")
         await expect(tab.page.get_by_role("dialog")).to_have_count(0)
@@ -38,7 +38,7 @@ async def test_a_blind_comparison_with_a_failing_pane(new_tab, up):
 
     board = await tab.page.locator("main").inner_html()
     assert [] == [name for name in ("up/m", "up/other", "up/end") if name in board]
-    texts = await panes.locator(".words").evaluate_all("all => all.map(e => e.dataset.text)")
+    texts = await panes.locator(".words > .markdown").all_text_contents()
     assert {"A blue answer.", "A red answer."} < set(texts)
     assert TEXT.startswith((set(texts) - {"A blue answer.", "A red answer."}).pop())
     assert [] == await findings(tab)

@@ -11,9 +11,9 @@ from tests.requirements import requirement
 from tests.support.compare import Compare
 from tests.support.native import Native
 from tests.support.server import Server, provider
-from tests.support.upstream import TEXT, Upstream
+from tests.support.upstream import TEXT, Upstream, answer
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 ANSWERS, FAILS, HANGS = "up/end:completed", "up/end:in-band-error", "up/hang-after:3"
 PHONE = {"width": 390, "height": 844}
@@ -45,7 +45,7 @@ async def choose(tab: Tab, model: str) -> None:
 
 async def set_up(tab: Tab, models: list[str], *, blind: bool) -> None:
     for model in models:
-        await tab.press("Add a model")
+        await tab.press("Add model")
         await choose(tab, model)
     await tab.page.get_by_label("Blind").set_checked(blind)
 
@@ -61,7 +61,7 @@ async def test_a_pane_that_failed_or_was_stopped_never_looks_like_a_winner(new_t
     await set_up(tab, [ANSWERS, FAILS, HANGS], blind=True)
     await tab.say("Which wave?")
     await expect(tab.page.locator(".pane[data-status=settled]")).to_have_count(2)
-    await expect(tab.page.locator(".pane[data-status=running] .words")).not_to_have_attribute("data-text", "")
+    await expect(tab.page.locator(".pane[data-status=running] .words > .markdown")).not_to_be_empty()
     await tab.page.keyboard.press("Escape")
     await expect(tab.page.locator(".panes[data-status=settled]")).to_be_visible()
     kept = await compare.get(comparison_id(tab))
@@ -73,7 +73,7 @@ async def test_a_pane_that_failed_or_was_stopped_never_looks_like_a_winner(new_t
     assert [winner["label"]] == [vote.strip() for vote in votes]
     assert not any(model in before for model in (ANSWERS, FAILS, HANGS))
     for each in kept["panes"]:
-        await expect(pane(tab, each["pane"]).locator(".words")).to_have_attribute("data-text", each["text"])
+        await expect(pane(tab, each["pane"]).locator(".words > .markdown")).to_have_text(each["text"])
 
     await tab.page.locator(".vote .winner").click()
     await expect(tab.page.locator(".vote-told")).to_contain_text(ANSWERS)
@@ -106,19 +106,19 @@ async def test_a_pane_answers_again_takes_another_model_and_goes_on_as_a_chat(ne
     kept = await compare.whole([ANSWERS, FAILS])
     tab = await new_tab(f"/compare/{kept['id']}")
     await tab.press("Actions for B")
-    await tab.page.get_by_role("menuitem", name="Swap the model").click()
+    await tab.page.get_by_role("menuitem", name="Change model").click()
     await choose(tab, "up/echo:better")
     await expect(pane(tab, 1)).to_have_attribute("data-outcome", "completed")
-    await expect(pane(tab, 1).locator(".words")).to_have_attribute("data-text", "better")
-    await expect(pane(tab, 0).locator(".words")).to_have_attribute("data-text", TEXT)
+    await expect(pane(tab, 1).locator(".words > .markdown")).to_have_text("better")
+    await expect(pane(tab, 0).locator(".words > .markdown")).to_have_text(TEXT)
     await tab.press("Actions for A")
-    await tab.page.get_by_role("menuitem", name="Answer again").click()
+    await tab.page.get_by_role("menuitem", name="Regenerate").click()
     await expect(tab.page.locator(".panes[data-status=settled]")).to_be_visible()
     await tab.say("And then?")
     await expect(tab.page.locator(".compare-prompt .asked")).to_have_text("And then?")
     await expect(tab.page.locator(".panes[data-status=settled]")).to_be_visible()
     await tab.press("Actions for B")
-    await tab.page.get_by_role("menuitem", name="Go on as a chat").click()
+    await tab.page.get_by_role("menuitem", name="Continue as chat").click()
     await expect(tab.messages).to_have_count(4)
 
     assert ["Which wave?", "better", "And then?", "better"] == await tab.transcript()
@@ -135,15 +135,15 @@ async def test_the_scores_are_the_servers_and_no_failure_is_rated(new_tab, compa
         await compare.vote(kept, best["pane"])
     told = await api.get("/api/comparisons/scores?kind=scored")
     tab = await new_tab("/compare/scores", viewport=PHONE)
-    await tab.page.get_by_label("Kind").fill("scored")
+    await tab.page.get_by_label("Category").fill("scored")
     rows = tab.page.locator("tbody tr")
     await expect(rows).to_have_count(3)
 
     assert [ANSWERS, "same/echo:other", FAILS] == [await row.get_attribute("data-model") for row in await rows.all()]
     for score in told["models"]:
-        rating = "not rated yet" if score["rating"] is None else str(round(score["rating"]))
+        rating = "not rated" if score["rating"] is None else str(round(score["rating"]))
         await expect(tab.page.locator(f"tr[data-model='{score['model']}']")).to_contain_text(rating)
-    await expect(tab.page.locator(f"tr[data-model='{FAILS}']")).to_contain_text("not rated yet")
+    await expect(tab.page.locator(f"tr[data-model='{FAILS}']")).to_contain_text("not rated")
     assert await tab.measure("document.documentElement.scrollWidth <= innerWidth")
 
 
@@ -179,7 +179,61 @@ async def test_panes_get_pictures_and_show_what_they_answered_before(new_tab, co
         await earlier.locator("summary").click()
         await expect(earlier.locator("li")).to_have_count(1)
         await expect(earlier.locator("li")).to_contain_text("What is this?")
-        await expect(earlier.locator("li")).to_have_attribute("data-text", said)
+        await expect(earlier.locator("li .markdown")).to_have_text(said)
+
+
+MARKDOWN = """# One
+
+## A second heading that is so long that it does not fit into a line of a pane, however wide the window may be
+
+### Three
+
+- a point
+- another
+
+1. first
+
+> quoted
+
+| a | b |
+| - | - |
+| 1 | 2 |
+
+`code`
+"""
+# How each element of some Markdown is set: sizes in relation to the text around it.
+LOOK = """(markdown) => {
+    const size = (element) => parseFloat(getComputedStyle(element).fontSize);
+    return [...markdown.querySelectorAll("*")].map((element) => {
+        const {whiteSpace, overflow, textOverflow, fontWeight} = getComputedStyle(element);
+        const mark = element.matches("li") && getComputedStyle(element).listStyleType !== "none";
+        const relative = Math.round(100 * size(element) / size(markdown));
+        return [element.localName, relative, whiteSpace, overflow, textOverflow, mark, fontWeight].join(" ");
+    });
+}"""
+
+
+@requirement("ui.browser-compare", "ui.browser-inspector")
+async def test_an_answer_looks_the_same_in_a_chat_in_a_pane_and_in_a_replay(new_tab, compare, api, up):
+    """The headings of a view are no rule for those of an answer: in a pane they were cut to one line."""
+    up.enqueue(*[answer(MARKDOWN)] * 4)
+    session = await api.new_session(model="up/m")
+    run = await api.start(session, "Which wave?", "up/m")
+    await api.settled(run)
+    kept = await compare.whole(["up/m"] * 2)
+    tab = await new_tab(f"/s/{session}")
+    chat = await tab.last_answer.locator(".markdown").evaluate(LOOK)
+    await tab.open(f"/compare/{kept['id']}")
+    in_pane = await pane(tab, 0).locator(".words > .markdown").evaluate(LOOK)
+    await tab.say("And then?")
+    earlier = pane(tab, 0).locator(".earlier-answers")
+    await earlier.locator("summary").click()
+    before = await earlier.locator(".markdown").evaluate(LOOK)
+    await tab.open(f"/runs/{run}")
+    replayed = await tab.page.locator(".replay .screen > .markdown").evaluate(LOOK)
+
+    assert len(chat) > 20
+    assert [chat] * 3 == [in_pane, before, replayed]
 
 
 @requirement("ui.browser-compare")
@@ -190,9 +244,25 @@ async def test_one_pane_is_looked_at_alone_and_copied(new_tab, compare):
     await tab.press("Expand A")
     await expect(pane(tab, 0)).to_be_visible()
     await expect(pane(tab, 1)).not_to_be_visible()
-    await pane(tab, 0).get_by_role("button", name="Copy answer A").click()
+    await pane(tab, 0).get_by_role("button", name="Copy response A").click()
     await expect(pane(tab, 0).get_by_role("button", name="Copied")).to_be_visible()
     assert TEXT == await tab.measure("navigator.clipboard.readText()")
     await tab.page.keyboard.press("Escape")
 
     await expect(pane(tab, 1)).to_be_visible()
+
+
+@requirement("ui.browser-compare")
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_the_badge_of_the_winner_takes_no_room_from_its_name(new_tab, compare, width):
+    """At the reveal the name is what everybody looks for."""
+    kept = await compare.whole([f"up/echo:a long name of a model {n}" for n in range(3)])
+    await compare.vote(kept, 0)
+    tab = await new_tab(f"/compare/{kept['id']}", viewport={"width": width, "height": 800})
+    await expect(pane(tab, 0).locator("header .badge")).to_be_visible()
+    names = tab.page.locator(".pane > header > h2")
+    await expect(names).to_have_count(3)
+    first, *others = await names.evaluate_all("all => all.map(name => name.getBoundingClientRect().width)")
+
+    assert all(abs(first - other) < 2 for other in others)
+    assert first > 100

@@ -11,6 +11,7 @@ from playwright.async_api import expect
 
 from tests.browser.tab import Tab
 from tests.requirements import requirement
+from tests.support.server import Server, provider
 from tests.support.upstream import Delta, Done, Finish, Headers, Role, answer
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -31,6 +32,11 @@ def data_url(picture: bytes) -> str:
     return "data:image/png;base64," + base64.b64encode(picture).decode()
 
 
+PIXEL = """(image) => {
+    const pen = document.createElement("canvas").getContext("2d");
+    pen.drawImage(image, 0, 0);
+    return [...pen.getImageData(0, 0, 1, 1).data].slice(0, 3);
+}"""
 BRING = """([way, kind, encoded]) => {
     const bytes = Uint8Array.from(atob(encoded), (letter) => letter.charCodeAt(0));
     const brought = new DataTransfer();
@@ -46,7 +52,7 @@ async def bring(tab: Tab, way: str, content: bytes, kind: str = "image/png") -> 
     """Paste a file, drop it, or choose it from the disk."""
     if way == "choose":
         async with tab.page.expect_file_chooser() as choosing:
-            await tab.press("Add a picture")
+            await tab.press("Attach image")
         await (await choosing.value).set_files([{"name": "chosen", "mimeType": kind, "buffer": content}])
     else:
         await tab.measure(BRING, [way, kind, base64.b64encode(content).decode()])
@@ -65,16 +71,16 @@ async def test_a_picture_reaches_the_model_and_stays_in_the_session(tab, up, way
     await tab.say("What is this?")
     await tab.sees_ending("completed", "A red dot.")
     shown = tab.page.locator(".message.user img")
-    await expect(shown).to_have_attribute("src", data_url(png(255)))
+    await expect(shown).to_have_js_property("naturalWidth", 1)
     await expect(tab.page.locator(".composer .pictures")).to_have_count(0)
     await tab.page.reload()
-    await expect(shown).to_have_attribute("src", data_url(png(255)))
+    await expect(shown).to_have_js_property("naturalWidth", 1)
 
     assert [
         {"type": "text", "text": "What is this?"},
         {"type": "image_url", "image_url": {"url": data_url(png(255))}},
     ] == up.requests[-1].body["messages"][-1]["content"]
-    assert 1 == await shown.evaluate("image => image.naturalWidth")
+    assert [255, 0, 0] == await shown.evaluate(PIXEL)
 
 
 @requirement("ui.browser-composer")
@@ -83,7 +89,7 @@ async def test_what_is_no_picture_is_refused_and_says_why(tab, up, way):
     """A page as a picture would be a script in the session."""
     asked = len(up.requests)
     await bring(tab, way, b"<svg xmlns='http://www.w3.org/2000/svg'/>", "image/svg+xml")
-    await expect(tab.page.get_by_text("Only PNG, JPEG, GIF and WebP pictures can be sent.")).to_be_visible()
+    await expect(tab.page.get_by_text("Unsupported file type. Use PNG, JPEG, GIF or WebP.")).to_be_visible()
     await expect(tab.page.locator(".composer .pictures")).to_have_count(0)
     await expect(tab.button("Send")).to_be_disabled()
     await tab.box.press("Enter")
@@ -179,6 +185,23 @@ async def test_a_session_keeps_its_model_and_a_new_one_begins_with_the_last_chos
     await expect(button).to_have_text("up/other")
 
 
+@requirement("model.demo-marked", "ui.browser-composer")
+async def test_demo_models_are_marked_and_shown_only_alone(new_tab, up, tmp_path):
+    """A newcomer must not take a script for what Holdfast can do; beside a real model they are only in the way."""
+    scripted = {"name": "scripted", "dialect": "scripted"}
+    async with Server(tmp_path / "alone", [scripted]) as alone:
+        tab = await new_tab(url=alone.url)
+        await expect(tab.page.locator(".model-button")).to_contain_text("demo")
+        await tab.page.locator(".model-button").click()
+        await expect(tab.page.get_by_role("option").filter(has_text="echo").locator(".demo-mark")).to_have_text("demo")
+    async with Server(tmp_path / "beside", [provider(up.base_url), scripted]) as beside:
+        tab = await new_tab(url=beside.url)
+        await tab.page.locator(".model-button").click()
+
+        await expect(tab.page.get_by_role("option")).to_have_text(["up/m"])
+        await expect(tab.page.locator(".demo-mark")).to_have_count(0)
+
+
 async def choose_model(tab: Tab, model: str) -> None:
     await tab.page.locator(".model-button").click()
     await tab.page.get_by_role("combobox").fill(model)
@@ -193,7 +216,7 @@ async def test_what_failed_is_answered_by_another_model(tab, up):
     await choose_model(tab, "up/m")
     await tab.say("Go")
     await tab.sees_ending("truncated", "Half")
-    await tab.press("Other model")
+    await tab.press("Try another model")
     await tab.page.get_by_role("combobox").fill("up/other")
     await tab.page.get_by_role("combobox").press("Enter")
 
@@ -215,12 +238,12 @@ async def test_instructions_and_parameters_reach_the_model(tab, up, when):
         await tab.say("Before")
         await tab.sees_ending("completed", "Before that.")
     up.enqueue(answer("One."), answer("Two."))
-    await set_up(tab, "Be brief.\nBe kind.", {"Temperature": "0.3", "Most tokens": "77"}, '{"seed": 7}')
+    await set_up(tab, "Be brief.\nBe kind.", {"Temperature": "0.3", "Max tokens": "77"}, '{"seed": 7}')
     await tab.say("Go")
     await tab.sees_ending("completed", "One.")
     first = up.requests[-1].body
     await tab.page.reload()
-    await set_up(tab, "", {"Temperature": "", "Most tokens": ""}, '{"seed": 8}')
+    await set_up(tab, "", {"Temperature": "", "Max tokens": ""}, '{"seed": 8}')
     await tab.say("Again")
     await tab.sees_ending("completed", "Two.")
     second = up.requests[-1].body
@@ -236,13 +259,13 @@ async def test_instructions_and_parameters_reach_the_model(tab, up, when):
 async def test_parameters_that_are_no_json_are_not_saved_and_say_so(tab, up):
     """What was typed is still there to be mended."""
     up.enqueue(answer("One."))
-    await tab.press("Instructions and parameters")
+    await tab.press("Chat settings")
     dialog = tab.page.get_by_role("dialog")
     for wrong in ("{seed: 7}", "[7]"):
-        await dialog.get_by_label("Other parameters, as JSON").fill(wrong)
+        await dialog.get_by_label("Additional parameters (JSON)").fill(wrong)
         await dialog.get_by_role("button", name="Save").click()
         await expect(dialog.get_by_role("alert")).not_to_have_text("")
-        await expect(dialog.get_by_label("Other parameters, as JSON")).to_have_value(wrong)
+        await expect(dialog.get_by_label("Additional parameters (JSON)")).to_have_value(wrong)
     await tab.page.keyboard.press("Escape")
     await expect(dialog).to_have_count(0)
     await tab.say("Go")
@@ -252,12 +275,12 @@ async def test_parameters_that_are_no_json_are_not_saved_and_say_so(tab, up):
 
 
 async def set_up(tab: Tab, instructions: str, numbers: dict[str, str], more: str) -> None:
-    await tab.press("Instructions and parameters")
+    await tab.press("Chat settings")
     dialog = tab.page.get_by_role("dialog")
-    await dialog.get_by_label("Instructions for the model").fill(instructions)
+    await dialog.get_by_label("System prompt").fill(instructions)
     for label, value in numbers.items():
         await dialog.get_by_label(label).fill(value)
-    await dialog.get_by_label("Other parameters, as JSON").fill(more)
+    await dialog.get_by_label("Additional parameters (JSON)").fill(more)
     await dialog.get_by_role("button", name="Save").click()
     await expect(dialog).to_have_count(0)
 
@@ -300,6 +323,7 @@ async def test_a_first_message_that_is_refused_is_still_there_to_be_sent(tab, up
 
     await tab.page.route("**/api/sessions/*/runs", refuse)
     await bring(tab, "paste", png(7))
+    await expect(tab.page.locator(".composer .pictures img")).to_have_count(1)
     await tab.say("A long first message")
     await expect(tab.page.get_by_text("Not now.")).to_be_visible()
     await expect(tab.page).to_have_url(tab.page.url.partition("/s/")[0] + f"/s/{tab.session_id}")

@@ -8,8 +8,10 @@ from playwright.async_api import expect
 from tests.browser.hostile import HOSTILE
 from tests.browser.tab import Tab
 from tests.requirements import requirement
+from tests.support.long import count
 from tests.support.native import Native
 from tests.support.upstream import Delta, Done, Finish, Headers, Pause, Role, Step, UsageChunk, answer
+from tests.support.waiting import LONG
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -66,7 +68,6 @@ async def test_the_corpus_is_as_large_as_it_says():
 
 
 @requirement("safe.markdown")
-@pytest.mark.timeout(600)
 async def test_nothing_runs_and_nothing_is_asked_for(new_tab, api, up, elsewhere):
     """Each text is written piece by piece before open eyes, as question, title and answer, and is then loaded again."""
     visits, limit = elsewhere.visits, asyncio.Semaphore(AT_ONCE)
@@ -76,7 +77,8 @@ async def test_nothing_runs_and_nothing_is_asked_for(new_tab, api, up, elsewhere
         async with limit:
             return await found_in(await new_tab(None), api, [*texts, FORMULA])
 
-    batches = [HOSTILE[start : start + BATCH] for start in range(0, len(HOSTILE), BATCH)]
+    texts = HOSTILE[:: count(3, 1)]
+    batches = [texts[start : start + BATCH] for start in range(0, len(texts), BATCH)]
     found = await asyncio.gather(*map(one, batches))
 
     assert [] == [each for batch in found for each in batch]
@@ -109,8 +111,8 @@ async def looked_at(tab: Tab, api: Native, session: str) -> list[str]:
     said = [each["content"] for each in (await api.session(session))["messages"]]
     await expect(tab.messages).to_have_count(len(said))
     await expect(tab.last_answer.locator(".katex")).to_be_visible()
-    drawn = await tab.transcript()
-    wrong = [] if said == drawn else [f"said {said}, shown {drawn}"]
+    copied = await tab.copied()
+    wrong = [] if said == copied else [f"said {said}, copied {copied}"]
     ran = await tab.measure(PROVOKE)
     return [*wrong, *map(str, ran), *await tab.measure(FORBIDDEN)]
 
@@ -122,10 +124,10 @@ async def test_a_picture_from_elsewhere_is_loaded_when_its_reader_asks_for_it(ta
     elsewhere.visited.clear()
     up.enqueue(answer("Look: ![a seal](https://there.example/seal.png)"))
     await tab.say("Show me a seal")
-    consent = tab.page.get_by_role("button", name="Load picture from there.example")
+    consent = tab.page.get_by_role("button", name="Load image from there.example")
     await expect(consent).to_be_visible()
     assert visits == elsewhere.visits
     await consent.click()
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LONG):
         await elsewhere.visited.wait()

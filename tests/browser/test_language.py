@@ -23,11 +23,11 @@ async def test_a_language_that_was_chosen_is_spoken_at_once_and_after_a_reload(n
     await expect(tab.page.get_by_role("heading", name="Einstellungen")).to_be_visible()
     await expect(tab.page.locator("html")).to_have_attribute("lang", "de")
     await tab.open("/")
-    await expect(tab.page.get_by_role("heading", name="Was möchten Sie wissen?")).to_be_visible()
+    await expect(tab.page.get_by_role("heading", name="Womit kann ich helfen?")).to_be_visible()
     await tab.say("Guten Tag")
     await tab.sees_ending("completed", "Gern.")
-    await expect(tab.button("Noch einmal antworten")).to_be_visible()
-    await expect(tab.last_answer.locator(".figures")).to_contain_text("erstes Wort")
+    await expect(tab.button("Neu generieren")).to_be_visible()
+    await expect(tab.last_answer.locator(".figures")).to_contain_text("TTFT")
 
     await tab.page.locator(".sidebar footer a").last.click()
     await tab.page.get_by_label("English").check()
@@ -35,9 +35,7 @@ async def test_a_language_that_was_chosen_is_spoken_at_once_and_after_a_reload(n
 
 
 @requirement("ui.browser-language")
-@pytest.mark.parametrize(
-    ("locale", "title"), [("de-AT", "Was möchten Sie wissen?"), ("fr-FR", "What would you like to know?")]
-)
+@pytest.mark.parametrize(("locale", "title"), [("de-AT", "Womit kann ich helfen?"), ("fr-FR", "What can I help with?")])
 async def test_without_a_choice_the_page_speaks_as_the_browser_does(new_tab, locale, title):
     """As far as it can; else English."""
     tab = await new_tab("/", locale=locale)
@@ -54,12 +52,12 @@ async def test_in_arabic_the_page_runs_from_right_to_left(new_tab, api, up, size
     session = await api.new_session(model="up/m")
     await api.settled(await api.start(session, "سؤال", "up/m"))
     tab = await new_tab(f"/s/{session}", locale="ar", viewport=size, reduced_motion="reduce")
-    await expect(tab.page.get_by_role("log", name="المحادثة")).to_be_visible()
+    await expect(tab.page.get_by_role("log", name="الرسائل")).to_be_visible()
     await expect(tab.page.locator("html")).to_have_attribute("dir", "rtl")
     await tab.sees_ending("completed", "An answer in English.\n\nوجواب بالعربية.")
     if size == PHONE:
         await tab.page.locator("main header button").first.click()
-    list_of_sessions = tab.page.get_by_role("navigation", name="الجلسات")
+    list_of_sessions = tab.page.get_by_role("navigation", name="المحادثات")
     await expect(list_of_sessions).to_be_in_viewport()
     box = await list_of_sessions.bounding_box()
 
@@ -79,5 +77,5 @@ async def test_a_language_that_cannot_be_fetched_leaves_the_page_in_english(new_
     await tab.page.route("**/assets/de.js", lambda route: route.abort())
     await tab.open("/")
 
-    await expect(tab.page.get_by_role("heading", name="What would you like to know?")).to_be_visible()
+    await expect(tab.page.get_by_role("heading", name="What can I help with?")).to_be_visible()
     await expect(tab.page.locator("html")).to_have_attribute("lang", "en")

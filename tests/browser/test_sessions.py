@@ -2,16 +2,18 @@
 
 import asyncio
 import json
-from datetime import datetime, timedelta
+import re
 from pathlib import Path
 
 import pytest
 from playwright.async_api import Locator, expect
 
 from tests.browser.tab import Tab
+from tests.browser.test_long_session import long_session
 from tests.requirements import requirement
 from tests.support.native import Native
 from tests.support.upstream import Delta, Gate, Hang, Headers, ReasoningDelta, Role, answer
+from tests.support.waiting import LONG
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -46,7 +48,7 @@ async def is_there(api: Native, session: str) -> bool:
 
 async def gone(api: Native, session: str) -> None:
     """Wait until the server no longer has it."""
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(LONG):
         while True:
             if not await is_there(api, session):
                 return
@@ -114,21 +116,6 @@ async def test_a_pinned_session_stands_first_until_it_is_unpinned(tab, api):
 
 
 @requirement("ui.browser-sessions")
-@pytest.mark.parametrize(
-    ("days", "group"), [(0, "Today"), (1, "Yesterday"), (5, "The last 7 days"), (20, "The last 30 days")]
-)
-async def test_sessions_stand_under_the_words_that_people_use_for_when(new_tab, api, days, group):
-    """By the reader's own clock."""
-    session = await api.new_session(title=f"Made {days} days ago")
-    made = datetime.fromisoformat((await api.session(session))["updated_at"])
-    tab = await new_tab(None, timezone_id="UTC")
-    await tab.page.clock.set_fixed_time(made + timedelta(days=days))
-    await tab.open("/")
-
-    await expect(in_group(tab, group, f"Made {days} days ago")).to_be_visible()
-
-
-@requirement("ui.browser-sessions")
 async def test_a_session_that_is_being_answered_says_so_in_the_list(tab, new_tab, api, up):
     """Whoever started it, and wherever: one sees it without opening it."""
     (session,) = await listed(tab, api, "Thongweed")
@@ -137,7 +124,7 @@ async def test_a_session_that_is_being_answered_says_so_in_the_list(tab, new_tab
     running = line(tab, "Thongweed").locator(".running")
     await tab.page.reload()
     await expect(running).to_be_visible()
-    await expect(running).to_contain_text("running")
+    await expect(running).to_contain_text("Generating a response")
     up.open("badge")
     await api.settled(run)
     await tab.page.reload()
@@ -216,7 +203,7 @@ async def test_deleting_a_session_ends_its_answer(tab, api, up):
     await choose(tab, "Furbelows", "Delete")
     await gone(api, session)
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LONG):
         await asked.closed.wait()
     assert "client" == asked.closed_by
 
@@ -254,7 +241,45 @@ async def test_titles_and_contents_are_searched_and_walked_with_the_keyboard(tab
     await expect(links.nth(2)).to_be_focused()
     await keys.press("Enter")
     ids = {"Of shells": said, "Of stones": answered, "Of the quuxfish": titled}
-    await expect(tab.page).to_have_url(tab.page.url.partition("/s/")[0].rstrip("/") + f"/s/{ids[order[2]]}")
+    await expect(tab.page).to_have_url(re.compile(rf"/s/{ids[order[2]]}(#msg_\w+)?$"))
+
+
+@requirement("ui.browser-sessions", "hist.search-hit")
+async def test_a_search_shows_the_sentence_and_leads_to_the_message(new_tab, api):
+    """Of very many messages it is drawn, in sight and marked; the end of the chat would be the wrong place."""
+    session = await long_session(api)
+    message = (await api.session(session))["messages"][41]
+    tab = await new_tab()
+    await tab.page.keyboard.press("Control+k")
+    await tab.page.keyboard.type("answer 20")
+    hit = tab.page.locator(f".session a[href^='/s/{session}']")
+    await expect(hit.locator(".excerpt")).to_have_text("Answer 20.")
+    await expect(hit.locator("mark")).to_have_text(["Answer", "20"])
+    await hit.click()
+
+    await expect(tab.page.locator(".line.is-target")).to_be_in_viewport()
+    await expect(tab.page.locator(".line.is-target")).to_contain_text("Answer 20.")
+    await expect(tab.page).to_have_url(re.compile(rf"/s/{session}#{message['id']}$"))
+
+
+@requirement("ui.browser-sessions", "hist.search-hit")
+async def test_a_search_leads_to_a_message_of_another_branch(new_tab, api, up):
+    """What was said before an edit is still said, and found: the page shows the branch that it is on."""
+    up.enqueue(answer("Of limpets."), answer("Of whelks."))
+    session = await api.new_session()
+    await api.settled(await api.start(session, "Tell me of limpetology", "up/m"))
+    message = (await api.session(session))["messages"][0]["id"]
+    edit = {"message_id": message, "input": "Tell me of whelks", "model": "up/m"}
+    run = await (await api.client.post(f"/api/sessions/{session}/edit", edit)).json()
+    await api.settled(run["id"])
+    tab = await new_tab(f"/s/{session}")
+    await tab.sees_ending("completed", "Of whelks.")
+    await tab.page.keyboard.press("Control+k")
+    await tab.page.keyboard.type("limpetology")
+    await tab.page.locator(".session a:has(mark)").click()
+
+    await expect(tab.page.locator(".line.is-target")).to_contain_text("Tell me of limpetology")
+    await tab.sees_ending("completed", "Of limpets.")
 
 
 @requirement("ui.browser-sessions")
@@ -263,7 +288,7 @@ async def test_a_search_that_finds_nothing_says_so_and_esc_gives_the_list_back(t
     await listed(tab, api, "Tangle")
     await tab.page.keyboard.press("Control+k")
     await tab.page.keyboard.type("no such thing as this")
-    await expect(tab.page.get_by_text("Nothing found.")).to_be_visible()
+    await expect(tab.page.get_by_text("No results")).to_be_visible()
     await tab.page.keyboard.press("Escape")
 
     await expect(line(tab, "Tangle")).to_be_visible()
@@ -275,7 +300,7 @@ async def test_a_search_that_finds_nothing_says_so_and_esc_gives_the_list_back(t
 
 async def exported(tab: Tab, kind: str) -> tuple[str, str]:
     """The name and the text of the file that the browser saved."""
-    await tab.page.get_by_role("button", name="Session", exact=True).click()
+    await tab.page.get_by_role("button", name="Chat actions", exact=True).click()
     async with tab.page.expect_download() as saving:
         await tab.page.get_by_role("menuitem", name=f"Export as {kind}").click()
     download = await saving.value

@@ -25,22 +25,24 @@ async def test_a_key_is_written_kept_and_never_shown_again(new_tab, up, api):
     tab = await new_tab("/settings")
     await tab.press("Add a provider")
     await tab.page.get_by_label("Name", exact=True).fill("mine")
-    await tab.page.get_by_label("Address").fill(up.base_url)
-    await tab.page.get_by_label("Key", exact=True).fill(KEY)
+    await tab.page.get_by_label("Base URL").fill(up.base_url)
+    await tab.page.get_by_label("API key", exact=True).fill(KEY)
+    await tab.press("Test connection")
+    await expect(tab.page.get_by_role("dialog").get_by_role("status")).to_contain_text("Connected: ")
     await tab.press("Save")
     card = tab.page.locator("[data-provider=mine]")
-    await expect(card).to_contain_text("key set")
-    await tab.press("Change mine")
-    await expect(tab.page.get_by_label("Key", exact=True)).to_have_value("")
-    await tab.page.get_by_label("Answers at once").fill("3")
+    await expect(card).to_contain_text("API key set")
+    await tab.press("Edit mine")
+    await expect(tab.page.get_by_label("API key", exact=True)).to_have_value("")
+    await tab.page.get_by_label("Max concurrent requests").fill("3")
     await tab.press("Save")
-    await expect(card).to_contain_text("at most 3 at once")
+    await expect(card).to_contain_text("max 3 concurrent requests")
     session = await api.new_session()
     await api.settled(await api.start(session, "Go", "mine/echo:hi"))
 
     assert f"Bearer {KEY}" == up.requests[-1].headers["authorization"]
     await tab.page.reload()
-    await expect(card).to_contain_text("key set")
+    await expect(card).to_contain_text("API key set")
     assert KEY not in await tab.page.content()
 
 
@@ -50,7 +52,7 @@ async def test_what_the_file_sets_is_shown_with_its_place_and_cannot_be_changed(
     tab = await new_tab("/settings")
     card = tab.page.locator("[data-provider=up]")
 
-    await expect(card).to_contain_text("in the settings file")
+    await expect(card).to_contain_text("settings file")
     await expect(card.get_by_role("button")).to_have_count(0)
 
 
@@ -58,16 +60,16 @@ async def test_what_the_file_sets_is_shown_with_its_place_and_cannot_be_changed(
 async def test_the_default_model_and_the_theme_are_chosen(new_tab, api):
     """The one counts for the server, the other for this browser; both are still there after a reload."""
     tab = await new_tab("/settings")
-    await tab.press("Choose")
+    await tab.press("Change")
     await tab.page.get_by_role("dialog").get_by_role("combobox").fill("up/m")
     await tab.page.get_by_role("dialog").get_by_role("combobox").press("Enter")
-    await expect(tab.button("Take it back")).to_be_visible()
+    await expect(tab.button("Reset")).to_be_visible()
     await tab.page.get_by_label("Dark").check()
-    await tab.page.get_by_label("Dense").check()
+    await tab.page.get_by_label("Compact").check()
     await tab.page.reload()
 
     assert "up/m" == (await api.get("/api/settings"))["default_model"]
-    await expect(tab.page.get_by_label("Dense")).to_be_checked()
+    await expect(tab.page.get_by_label("Compact")).to_be_checked()
     assert ["dark", "dense"] == await tab.measure(
         "[document.documentElement.dataset.theme, document.documentElement.dataset.density]"
     )

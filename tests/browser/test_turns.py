@@ -23,7 +23,9 @@ async def test_what_is_said_meanwhile_waits_and_can_be_changed_or_taken_back(tab
     await tab.queued.nth(0).get_by_role("button", name="Edit").click()
     field = tab.page.get_by_label("Queued message", exact=True)
     await field.fill("second, changed")
-    await field.press("Enter")
+    await field.dispatch_event("keydown", {"key": "Enter", "isComposing": True, "bubbles": True, "cancelable": True})
+    await expect(field).to_be_focused()
+    await tab.queued.nth(0).get_by_role("button", name="Save").click()
     await expect(tab.queued).to_have_text(["second, changed", "third"])
     await tab.queued.nth(1).get_by_role("button", name="Remove").click()
     await expect(tab.queued).to_have_text(["second, changed"])
@@ -59,12 +61,12 @@ async def test_edits_and_new_answers_are_branches_that_one_can_walk(tab, up, api
     up.enqueue(answer("A1"), answer("A2"), answer("B1"))
     await tab.say("a")
     await tab.sees_ending("completed", "A1")
-    await tab.press("Answer again")
+    await tab.press("Regenerate")
     await tab.sees_ending("completed", "A2")
     await expect(tab.last_answer.get_by_role("group", name="Versions")).to_contain_text("2/2")
 
-    await tab.press("Edit this message")
-    field = tab.page.get_by_role("article", name="Edit your message").get_by_role("textbox")
+    await tab.press("Edit message")
+    field = tab.page.get_by_role("article", name="Editing message").get_by_role("textbox")
     await field.fill("b")
     await field.press("Enter")
     await tab.sees_ending("completed", "B1")
@@ -77,7 +79,7 @@ async def test_edits_and_new_answers_are_branches_that_one_can_walk(tab, up, api
     await tab.sees_ending("completed", "A1")
 
     first = tab.session_id
-    await tab.press("Fork the session here")
+    await tab.press("Fork chat from here")
     await expect(tab.page).not_to_have_url(f"{tab.page.url.rpartition('/')[0]}/{first}")
     await tab.sees_ending("completed", "A1")
     assert ["a", "A1"] == await tab.transcript()
@@ -93,7 +95,8 @@ async def test_an_answer_that_failed_goes_on_with_continue(tab, up):
     await tab.press("Continue")
 
     await expect(tab.last_answer).to_have_attribute("data-outcome", "completed")
-    assert "and goes out." in (await tab.transcript())[-1]
+    await expect(tab.page.locator(".continued")).to_have_text("The model was asked to continue.")
+    assert ["Tell me of the tide", "The tide comes in", " and goes out."] == await tab.copied()
 
 
 @requirement("ui.browser-turns")
@@ -109,7 +112,7 @@ async def test_only_with_the_keyboard(tab, up):
     await tab.sees_ending("stopped", "Half")
     await tab.box.focus()
     await keys.press("ArrowUp")
-    await expect(tab.page.get_by_role("article", name="Edit your message").get_by_role("textbox")).to_be_focused()
+    await expect(tab.page.get_by_role("article", name="Editing message").get_by_role("textbox")).to_be_focused()
     await keys.type(" there")
     await keys.press("Enter")
     await tab.sees_ending("completed", "Whole.")

@@ -7,10 +7,11 @@ tested there.
 import asyncio
 import json
 from collections import deque
+from functools import partial
 
 import pytest
 
-from holdfast.engine import Engine
+from holdfast.engine.engine import Engine
 from holdfast.errors import ProviderBroke, ProviderError, ProviderRefused, ProviderUnreachable
 from holdfast.events import (
     Completed,
@@ -24,15 +25,16 @@ from holdfast.events import (
     Truncated,
     Usage,
 )
-from holdfast.providers import ChatRequest
-from holdfast.providers.anthropic import Anthropic
-from holdfast.providers.anthropic_stream import MessageDecoder
 from holdfast.server.app import create_app
-from holdfast.server.provided import make_provider
-from holdfast.server.settings import ProviderSettings, Settings, SettingsError, discovered
+from holdfast.server.config.provider_factory import make_provider
+from holdfast.server.config.settings import ProviderSettings, Settings, SettingsError, discovered
 from holdfast.store.memory import MemoryStore
-from tests.contract.test_provider import AT_ONCE, consume, gone, listen
+from holdfast.upstreams import ChatRequest
+from holdfast.upstreams.anthropic.decoder import MessageDecoder
+from holdfast.upstreams.anthropic.provider import Anthropic
+from tests.contract.test_provider import consume, gone, listen
 from tests.requirements import requirement
+from tests.support import outlets
 from tests.support.served import NO_HOME, Served
 from tests.support.upstream import (
     Cut,
@@ -47,6 +49,7 @@ from tests.support.upstream import (
     Upstream,
     Wire,
 )
+from tests.support.waiting import SOON
 
 KEY = "sk-ant-test-Aa1Bb2Cc3Dd4Ee5Ff6Gg7Hh8"
 TEXT = "Héllo wörld 🌊"
@@ -285,7 +288,12 @@ async def test_usage_is_estimated_then_known_for_the_input_then_counted(up, prov
     first = start(input_tokens=5, cache_creation_input_tokens=100, cache_read_input_tokens=1000)
     heard = await play(up, provider, first + text(TEXT) + ending(output_tokens=7) + STOP, asked=request(user("x" * 41)))
 
-    assert [Usage(11, 0, "estimated"), Usage(1105, 0, "estimated"), Usage(1105, 7)] == heard.all(Usage)
+    cache = {"cached_tokens": 1000, "cache_write_tokens": 100}
+    assert [
+        Usage(11, 0, "estimated"),
+        Usage(1105, 0, "estimated", **cache),
+        Usage(1105, 7, **cache),
+    ] == heard.all(Usage)
 
 
 async def test_input_that_grew_meanwhile_is_counted_at_the_end(up, provider):
@@ -300,12 +308,12 @@ async def test_a_stopped_run_closes_its_upstream_and_knows_about_what_it_cost(up
     """The input as Anthropic counted it, the output estimated: its own count comes only at the end."""
     up.enqueue([Raw(start(input_tokens=2000) + text("12345678")), Hang()])
     async with Engine() as engine:
-        run = await engine.start(provider.stream(request()))
+        run = await engine.start(partial(provider.answer, request()))
         async for _, seen in run.read():
             if isinstance(seen, Text):
                 break
-        stopped = await run.stop()
-        await up.requests[0].wait_closed(AT_ONCE)
+        stopped = (await run.stop()).settlement
+        await up.requests[0].wait_closed(SOON)
 
     assert ("12345678", Usage(2000, 2, "estimated")) == (stopped.text, stopped.usage)
 
@@ -315,8 +323,8 @@ async def test_a_stopped_run_closes_its_upstream_and_knows_about_what_it_cost(up
 
 FAILURES = {
     # name: the steps, the error, its code, and whether TEXT came before it
-    "overloaded": ([BEGIN + OVERLOADED], ProviderError, "upstream_error", True),
-    "error-at-once": ([OVERLOADED], ProviderError, "upstream_error", False),
+    "overloaded": ([BEGIN + OVERLOADED], ProviderError, "upstream_overloaded", True),
+    "error-at-once": ([OVERLOADED], ProviderError, "upstream_overloaded", False),
     "error-by-name": ([BEGIN + b"event: error\ndata: oops\n\n"], ProviderError, "upstream_error", True),
     "eof": ([BEGIN, Eof()], ProviderBroke, "upstream_broke", True),
     "eof-unclean": ([BEGIN, Eof(clean=False)], ProviderBroke, "upstream_broke", True),
@@ -340,7 +348,7 @@ async def test_every_failure_is_told_apart_and_says_no_secret(up, provider, name
     heard = await play(up, provider, *steps)
 
     assert isinstance(heard.error, kind)
-    assert (code, 502) == (heard.error.code, heard.error.status)
+    assert (code, 529 if code == "upstream_overloaded" else 502) == (heard.error.code, heard.error.status)
     assert (TEXT if has_text else "") == heard.text
     assert [] == heard.all(Finish, Notice)
     assert KEY not in str(heard.error.info())
@@ -372,11 +380,12 @@ async def test_a_cut_connection_is_a_failure(up, provider):
         (400, 400, "upstream_rejected"),
         (413, 413, "upstream_rejected"),
         (404, 404, "upstream_not_found"),
-        (401, 502, "upstream_auth"),
-        (403, 502, "upstream_auth"),
+        (401, 424, "upstream_auth"),
+        (403, 424, "upstream_auth"),
         (429, 429, "upstream_rate_limited"),
         (500, 502, "upstream_error"),
         (503, 502, "upstream_error"),
+        (529, 529, "upstream_overloaded"),
     ],
 )
 async def test_statuses_become_what_they_mean_to_our_own_client(up, provider, status, ours, code):
@@ -406,14 +415,14 @@ async def test_nobody_there_is_unreachable(up, provider):
         (BEGIN + ending("pause_turn") + STOP, Truncated, None),
         (BEGIN + ending("refusal") + STOP, Truncated, None),
         (BEGIN, Failed, "upstream_broke"),
-        (BEGIN + OVERLOADED, Failed, "upstream_error"),
+        (BEGIN + OVERLOADED, Failed, "upstream_overloaded"),
     ],
 )
 async def test_a_run_settles_as_the_upstream_ended(up, provider, body, outcome, code):
     """The whole way from the socket to the settlement, with all of the text."""
     up.enqueue([Raw(body)])
     async with Engine() as engine:
-        run = await engine.start(provider.stream(request()))
+        run = await engine.start(partial(provider.answer, request()))
         settlement = await run.settled()
 
     assert isinstance(settlement, outcome)
@@ -473,13 +482,13 @@ async def test_a_cancel_closes_the_upstream_at_once(up, phase, times):
     """In each phase, in silence too, and a second cancel keeps nothing open."""
     provider = Anthropic("claude", base_url(up), api_key=KEY, linger=60)
     up.enqueue(PHASES[phase])
-    task = asyncio.create_task(consume(provider.stream(request())))
+    task = asyncio.create_task(consume(outlets.answer(provider, request())))
     await up.reached()
     up.open()
     for _ in range(times):
         task.cancel()
     await asyncio.wait({task})
-    await up.requests[0].wait_closed(AT_ONCE)
+    await up.requests[0].wait_closed(SOON)
     await gone(up)
 
     assert task.cancelled()
@@ -528,7 +537,7 @@ async def test_headers_of_the_operator_stand_before_ours(up):
 
 
 async def test_params_are_translated_passed_on_or_left_out(up, provider):
-    """What only OpenAI knows is left out, what nobody here knows may be Anthropic's."""
+    """What asks for nothing is left out, and what nobody here knows may be Anthropic's."""
     body = await asked_for(
         up,
         provider,
@@ -544,15 +553,13 @@ async def test_params_are_translated_passed_on_or_left_out(up, provider):
         made_up=[1],
         n=1,
         seed=4,
-        logprobs=True,
-        top_logprobs=2,
-        response_format={"type": "json_object"},
-        frequency_penalty=1,
-        presence_penalty=1,
+        logprobs=False,
+        response_format={"type": "text"},
+        frequency_penalty=0.0,
+        presence_penalty=0,
         logit_bias={},
         stream=False,
         stream_options={"include_usage": True},
-        reasoning_effort="low",
         user=None,
     )
 
@@ -570,6 +577,10 @@ async def test_params_are_translated_passed_on_or_left_out(up, provider):
     } == {name: value for name, value in body.items() if name not in ("model", "messages")}
 
 
+SCHEMA = {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": {"type": "object"}}}
+FORMAT = {"type": "json_schema", "schema": {"type": "object"}}
+
+
 @pytest.mark.parametrize(
     ("params", "said"),
     [
@@ -581,6 +592,14 @@ async def test_params_are_translated_passed_on_or_left_out(up, provider):
         ({"metadata": {"trace": "x"}}, {}),
         ({"service_tier": "flex"}, {}),
         ({"tool_choice": "auto"}, {}),
+        ({"reasoning_effort": "minimal"}, {"output_config": {"effort": "low"}}),
+        ({"reasoning_effort": "max"}, {"output_config": {"effort": "max"}}),
+        ({"reasoning_effort": "none"}, {"thinking": {"type": "disabled"}}),
+        (
+            {"output_config": {"task_budget": 1}, "response_format": SCHEMA, "reasoning_effort": "low"},
+            {"output_config": {"task_budget": 1, "format": FORMAT, "effort": "low"}},
+        ),
+        ({"response_format": SCHEMA}, {"output_config": {"format": FORMAT}}),
     ],
 )
 async def test_single_params(up, provider, params, said):
@@ -598,12 +617,18 @@ SEARCH = {"type": "web_search_20250305", "name": "web_search"}
 
 
 async def test_tools_are_described_in_anthropics_shape(up, provider):
-    """Those that are in it already stay."""
-    body = await asked_for(up, provider, tools=[ADD, NOW, SEARCH])
+    """Those that are in it already stay, and so does what stands beside a function."""
+    strict = NOW | {"function": {"name": "now", "strict": True}, "cache_control": {"type": "ephemeral"}}
+    body = await asked_for(up, provider, tools=[ADD, strict, SEARCH])
 
     assert [
         {"name": "add", "description": "Adds.", "input_schema": {"type": "object"}},
-        {"name": "now", "input_schema": {"type": "object", "properties": {}}},
+        {
+            "name": "now",
+            "strict": True,
+            "cache_control": {"type": "ephemeral"},
+            "input_schema": {"type": "object", "properties": {}},
+        },
         SEARCH,
     ] == body["tools"]
     assert "tool_choice" not in body
@@ -630,6 +655,46 @@ async def test_tool_choice_is_said_in_anthropics_words(up, provider, params, cho
     body = await asked_for(up, provider, tools=[ADD], **params)
 
     assert choice == body["tool_choice"]
+
+
+async def test_betas_of_a_request_join_those_of_the_operator(up):
+    """They are one header, whatever the case of its name in the settings."""
+    provider = Anthropic("claude", base_url(up), api_key=KEY, headers={"Anthropic-Beta": "x"})
+    body = await asked_for(up, provider, anthropic_beta=["y-2026-01-01", "z"])
+    await provider.close()
+
+    assert "x,y-2026-01-01,z" == up.requests[0].headers["anthropic-beta"]
+    assert "anthropic_beta" not in body
+
+
+@pytest.mark.parametrize("betas", [["a\r\nx-api-key: stolen"], ["a b"], [1], {"a": 1}, [""], ["é"]])
+async def test_a_beta_that_could_be_another_header_is_refused_without_asking(up, provider, betas):
+    """It is a client's text in a header of ours."""
+    heard = await listen(provider, request(anthropic_beta=betas))
+
+    assert isinstance(heard.error, ProviderRefused)
+    assert (400, "anthropic_beta") == (heard.error.status, heard.error.param)
+    assert not up.requests
+
+
+async def test_without_thinking_nothing_asks_to_clear_it(up, provider):
+    """Where the thoughts before a call are gone no thinking is asked for, and Anthropic refuses to clear none."""
+    clear, edit = {"type": "clear_thinking_20251015"}, {"type": "clear_tool_uses_20250919"}
+    called = {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "now", "arguments": "{}"}}]}
+    for edits, left in (([clear], None), ([clear, edit], {"edits": [edit]})):
+        body = await asked_for(
+            up,
+            provider,
+            {"role": "user", "content": "Hi"},
+            called,
+            {"role": "tool", "tool_call_id": "c", "content": "12"},
+            tools=[NOW],
+            thinking={"type": "enabled", "budget_tokens": 1024},
+            context_management={"edits": edits},
+        )
+
+        assert "thinking" not in body
+        assert left == body.get("context_management")
 
 
 async def test_several_choices_are_refused_without_asking(up, provider):
@@ -750,7 +815,8 @@ async def test_what_anthropic_cannot_be_told_is_refused_and_not_lost(up, provide
     heard = await listen(provider, request(message))
 
     assert isinstance(heard.error, ProviderRefused)
-    assert (400, "unsupported", "messages") == (heard.error.status, heard.error.code, heard.error.param)
+    assert (400, "unsupported") == (heard.error.status, heard.error.code)
+    assert str(heard.error.param).startswith("messages")
     assert [] == up.requests
 
 
@@ -816,8 +882,9 @@ class Pages(Upstream):
     def __init__(self, *pages):
         super().__init__()
         self.pages = deque(pages)
+        self.at["GET /v1/models"] = self.next_page
 
-    def _script_for(self, request):
+    def next_page(self, request):
         return [Status(200, self.pages.popleft())] if self.pages else [Status(500)]
 
 
@@ -898,3 +965,16 @@ async def test_a_client_of_openais_dialect_can_ask_it(up, tmp_path):
     assert (25, 15) == (answer["usage"]["prompt_tokens"], answer["usage"]["completion_tokens"])
     assert (400, "unsupported", "n") == (refused.status, error["code"], error["param"])
     assert KEY not in str(answer) + str(error)
+
+
+@requirement("wire.no-silent-drop")
+async def test_what_openai_has_beside_a_text_reaches_anthropic_in_its_words(up, provider):
+    """The name of a speaker, a PDF, and why a model did not answer."""
+    pdf = {"type": "file", "file": {"filename": "sea.pdf", "file_data": "data:application/pdf;base64,JVBERi0="}}
+    declined = {"role": "assistant", "content": None, "refusal": "I cannot."}
+    body = await asked_for(up, provider, {**user("Hi"), "name": "ada"}, declined, user([pdf]))
+
+    source = {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}
+    assert [{"type": "text", "text": "ada:"}, {"type": "text", "text": "Hi"}] == body["messages"][0]["content"]
+    assert [{"type": "text", "text": "I cannot."}] == body["messages"][1]["content"]
+    assert [{"type": "document", "source": source, "title": "sea.pdf"}] == body["messages"][2]["content"]

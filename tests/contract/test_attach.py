@@ -2,17 +2,19 @@
 
 import asyncio
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 import pytest
 
-from holdfast.engine import Engine
+from holdfast.engine.engine import Engine
 from holdfast.errors import AnswerLost, ProviderRefused
 from holdfast.events import Failed, Finish, Reasoning, Stopped, Text
-from holdfast.providers import Attaching, ChatRequest, Provider
-from holdfast.server.provided import make_provider
-from holdfast.server.settings import ProviderSettings, Settings
+from holdfast.server.config.provider_factory import make_provider
+from holdfast.server.config.settings import ProviderSettings, Settings
+from holdfast.upstreams import Attaching, ChatRequest, Provider
 from tests.requirements import requirement
+from tests.support import outlets
 from tests.support.native import Native
 from tests.support.server import Server
 from tests.support.server import provider as entry
@@ -32,6 +34,7 @@ from tests.support.upstream import (
     frame,
     text_chunk,
 )
+from tests.support.waiting import LONG
 
 NAME = "run_1"
 HALF = [Headers(), Role(), Delta("Once upon "), Gate(), Delta("a time.")]
@@ -62,7 +65,7 @@ def named(name: str = NAME, **params: Any) -> ChatRequest:
 
 async def attached(provider: Provider, **seen: str) -> list[Any]:
     assert isinstance(provider, Attaching)
-    return [event async for events in provider.attach(NAME, **seen) for event in events]
+    return [event async for events in outlets.attach(provider, NAME, **seen) for event in events]
 
 
 def text(events: list[Any], kind: type = Text) -> str:
@@ -71,7 +74,7 @@ def text(events: list[Any], kind: type = Text) -> str:
 
 async def dropped(up: Upstream) -> str:
     """The name of the next answer that the upstream is told to drop."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LONG):
         return await up.dropped.get()
 
 
@@ -144,7 +147,7 @@ async def test_an_upstream_that_breaks_while_it_goes_on_has_broken(up, llama):
     """And what it said until then counts."""
     up.named = {NAME: ENDINGS["cut"]}
     async with Engine() as engine:
-        settlement = await (await engine.start(llama.attach(NAME, text=TEXT[:2]))).settled()
+        settlement = await (await engine.start(partial(llama.attach, NAME, text=TEXT[:2]))).settled()
 
     assert isinstance(settlement, Failed)
     assert ("upstream_broke", TEXT[2:]) == (settlement.error.code, settlement.text)
@@ -158,9 +161,9 @@ async def test_stop_drops_the_answer_since_it_would_go_on_without_a_reader(up, l
     """In the middle, before the first word, and before there is an answer at all."""
     up.script = script
     async with Engine() as engine:
-        run = await engine.start(llama.stream(named()))
+        run = await engine.start(partial(llama.answer, named()))
         asked = await up.next_request()
-        settlement = await run.stop()
+        settlement = (await run.stop()).settlement
 
     assert isinstance(settlement, Stopped)
     assert NAME == asked.headers["x-conversation-id"]
@@ -170,7 +173,7 @@ async def test_stop_drops_the_answer_since_it_would_go_on_without_a_reader(up, l
 async def test_an_answer_that_was_attached_to_can_be_dropped_as_well(up, llama):
     """The second server that reads it must be able to stop it too."""
     up.named = {NAME: HALF}
-    rest = llama.attach(NAME, text="Once ")
+    rest = outlets.attach(llama, NAME, text="Once ")
     async with aclosing(rest):
         first = await anext(rest)
 
@@ -182,7 +185,7 @@ async def test_a_failure_drops_the_answer_too(up, llama):
     """The upstream may still write where only the connection has broken."""
     up.script = ENDINGS["cut"]
     async with Engine() as engine:
-        settlement = await (await engine.start(llama.stream(named()))).settled()
+        settlement = await (await engine.start(partial(llama.answer, named()))).settled()
 
     assert isinstance(settlement, Failed)
     assert NAME == await dropped(up)
@@ -192,7 +195,7 @@ async def test_an_answer_that_had_not_begun_is_dropped_again_a_little_later(up, 
     """The word that it is not wanted may overtake the request on its way."""
     up.script = [Gate("never")]
     async with Engine() as engine:
-        run = await engine.start(llama.stream(named()))
+        run = await engine.start(partial(llama.answer, named()))
         await up.next_request()
         await run.stop()
 
@@ -202,7 +205,7 @@ async def test_an_answer_that_had_not_begun_is_dropped_again_a_little_later(up, 
 async def test_closing_waits_until_the_upstream_has_been_told(up):
     """A server that ends must not leave a model at work."""
     provider = made(up)
-    stream = provider.stream(named())
+    stream = outlets.answer(provider, named())
     up.script = HALF
     async with aclosing(stream):
         while "Once" not in text(await anext(stream)):
@@ -214,10 +217,10 @@ async def test_closing_waits_until_the_upstream_has_been_told(up):
 
 async def test_a_whole_answer_and_a_refused_one_are_left_alone(up, llama):
     """A successor may want the whole one, should its end not be saved yet; the other is not there."""
-    await_all = [event async for events in llama.stream(named()) for event in events]
+    await_all = [event async for events in outlets.answer(llama, named()) for event in events]
     up.script = [Status(400)]
     with pytest.raises(ProviderRefused):
-        [event async for events in llama.stream(named()) for event in events]
+        [event async for events in outlets.answer(llama, named()) for event in events]
     await llama.close()
 
     assert TEXT == text(await_all)
@@ -227,7 +230,7 @@ async def test_a_whole_answer_and_a_refused_one_are_left_alone(up, llama):
 async def test_usage_that_is_missing_after_the_finish_drops_nothing(up, llama):
     """It is whole without that."""
     up.script = [Headers(), Role(), Raw(frame(text_chunk("all", "stop"))), Gate("never"), Done()]
-    events = [event async for events in llama.stream(named()) for event in events]
+    events = [event async for events in outlets.answer(llama, named()) for event in events]
     await llama.close()
 
     assert "all" == text(events)
@@ -242,7 +245,7 @@ async def test_nobody_else_hears_of_names(up, profile, name, fields):
     """Where it is not known that an upstream stops when told, closing the connection has to stop it."""
     provider = made(up, profile, **fields)
     up.script = HALF
-    stream = provider.stream(named(name))
+    stream = outlets.answer(provider, named(name))
     async with aclosing(stream):
         await anext(stream)
         await anext(stream)

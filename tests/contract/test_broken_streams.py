@@ -9,16 +9,17 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from holdfast import Engine
-from holdfast.asgi import EventStream, RunFrames
+from holdfast.asgi.cursor import RunFrames
+from holdfast.asgi.event_stream import EventStream
 from holdfast.errors import StoreUnavailable
 from holdfast.events import Event, Text
 from holdfast.server.app import create_app
-from holdfast.server.serving import Protocol
-from holdfast.server.settings import Settings
+from holdfast.server.config.settings import Settings
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.http import Frame
-from tests.support.served import NO_HOME, Served
+from tests.support.served import NO_HOME, Served, protocol
+from tests.support.waiting import LONG
 from tests.wires import WIRES, Wire
 
 WENT_WRONG = {
@@ -57,7 +58,7 @@ def said_by_the_server(caplog: pytest.LogCaptureFixture) -> list[str]:
 async def read_to_its_end(served: Served, wire: Wire, run_id: str, begun: asyncio.Semaphore) -> list[Frame] | None:
     """The frames of a stream; None where it was cut off."""
     frames: list[Frame] = []
-    async with served.client(timeout=30) as client:
+    async with served.client() as client:
         response = await client.get(wire.watch(run_id))
         assert 200 == response.status, await response.text()
         try:
@@ -80,10 +81,10 @@ async def test_a_stream_whose_log_cannot_be_read_on_says_so_in_the_words_of_its_
         await ends.wait()
 
     begun = asyncio.Semaphore(0)
-    async with Engine(store) as elsewhere, Served(create_app(Settings(), store, NO_HOME), http=Protocol) as served:
+    async with Engine(store) as elsewhere, Served(create_app(Settings(), store, NO_HOME), http=protocol()) as served:
         run = await elsewhere.start(source(), keep=True, owner="local", model="up/m")
         reading = [asyncio.create_task(read_to_its_end(served, wire, run.id, begun)) for wire in WIRES]
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LONG):
             for _ in WIRES:
                 await begun.acquire()
             store.is_broken = True
@@ -93,13 +94,14 @@ async def test_a_stream_whose_log_cannot_be_read_on_says_so_in_the_words_of_its_
 
     assert told.pop("native") is None
     last = {name: frames[-1].json() for name, frames in told.items() if frames}
+    assert "store_unavailable" == last["responses"].pop("error")["code"]
     assert last["responses"].pop("sequence_number") == len(told["responses"] or ()) - 1
     assert WENT_WRONG == last
     assert [] == said_by_the_server(caplog)
 
 
 @requirement("sub.broken-off")
-@pytest.mark.parametrize("server", [Protocol, "auto"], ids=["our own server", "another"])
+@pytest.mark.parametrize("server", [protocol(), "auto"], ids=["our own server", "another"])
 async def test_a_stream_that_cannot_be_rendered_on_is_cut_off(server, caplog):
     """A bug of ours, on a wire without a word for it: a proper end would be taken for the end of the answer."""
     goes_on = asyncio.Event()

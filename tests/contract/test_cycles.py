@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from holdfast.server.app import create_app
-from holdfast.server.serving import Protocol
-from holdfast.server.settings import ProviderSettings, Settings
+from holdfast.server.config.settings import ProviderSettings, Settings
 from holdfast.store.memory import MemoryStore
 from tests.support.http import Client, Response
-from tests.support.served import NO_HOME, Served
+from tests.support.served import NO_HOME, Served, protocol
 from tests.support.upstream import Delta, Hang, Headers, Role, Status, Upstream
 
 REQUESTS = 10
@@ -84,10 +83,10 @@ async def test_requests_leave_no_cycles(asking: Asking) -> None:
         up.models.update(SCRIPTS)
         described = ProviderSettings("up", base_url=up.base_url, models=("echo:word", *SCRIPTS))
         app = create_app(Settings(providers=(described,)), MemoryStore(), NO_HOME)
-        async with Served(app, http=Protocol) as served, served.client(timeout=30) as client:
+        async with Served(app, http=protocol()) as served, served.client() as client:
             for _ in range(REQUESTS):
                 await asking(client, up)
-            app.state.parts.engine._recent.clear()  # as if newer runs had taken the place of all of them
+            app.state.parts.engine.forget_all()  # as if newer runs had taken the place of all of them
 
     left = held_by_nobody()
 

@@ -9,14 +9,16 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from holdfast import Engine
-from holdfast.asgi import EventStream, RunFrames, events
+from holdfast.asgi import events
+from holdfast.asgi.cursor import RunFrames
+from holdfast.asgi.event_stream import EventStream
 from holdfast.server.app import create_app
-from holdfast.server.serving import Protocol
-from holdfast.server.settings import ProviderSettings, Settings
+from holdfast.server.config.settings import ProviderSettings, Settings
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
-from tests.support.served import NO_HOME, Served
+from tests.support.served import NO_HOME, Served, protocol
 from tests.support.upstream import Delta, Done, Finish, Headers, Role, Upstream
+from tests.support.waiting import LONG
 
 
 class Gated:
@@ -39,13 +41,13 @@ async def engine():
 
 
 def served(endpoint):
-    return Served(Starlette(routes=[Route("/events", endpoint)]), lifespan="off", http=Protocol)
+    return Served(Starlette(routes=[Route("/events", endpoint)]), lifespan="off", http=protocol())
 
 
 async def until(stream, what):
     """Read until something was said; return all that was."""
     said = ""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LONG):
         while (frame := await stream.next_event()) is not None:
             said += frame.data
             if what in frame.data:
@@ -105,12 +107,12 @@ async def test_a_chat_whose_client_reads_slowly_loses_no_word():
         app = create_app(Settings(providers=(described,)), MemoryStore(), NO_HOME)
         engine = app.state.parts.engine
         engine.limits = msgspec.structs.replace(engine.limits, log=500)
-        async with Served(app, http=Protocol) as served, served.client(timeout=30) as client:
+        async with Served(app, http=protocol()) as served, served.client() as client:
             body = {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
             response = await client.send("POST", "/v1/chat/completions", json=body, receive_buffer=2048)
             frames = [await response.next_event()]
             (run,) = engine.live()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(LONG):
                 while not run.log.is_full:  # noqa: ASYNC110 - the buffers of two kernels lie between
                     await asyncio.sleep(0.01)
             frames += await response.all_events()

@@ -10,16 +10,17 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from holdfast import Completed, Engine, Failed, Settled, Stopped
-from holdfast.asgi import AT_ONCE, events
+from holdfast.asgi import events
+from holdfast.asgi.cursor import AT_ONCE
 from holdfast.events import ErrorInfo
+from holdfast.log.segment import segment_of
 from holdfast.server.app import create_app
-from holdfast.server.serving import Protocol
-from holdfast.server.settings import ProviderSettings, Settings
+from holdfast.server.config.settings import ProviderSettings, Settings
 from holdfast.store.memory import MemoryStore
-from holdfast.wire import native
-from holdfast.wire.pieces import PIECE, in_pieces
+from holdfast.wires import native
+from holdfast.wires.json_pieces import PIECE, in_pieces
 from tests.requirements import requirement
-from tests.support.served import NO_HOME, Served
+from tests.support.served import NO_HOME, Served, protocol
 from tests.support.upstream import Upstream, answer
 
 ODD = 'A "quoted" \\ back-slashed\nline \x00\x1f\x7f, ü, 漢字, 🌊, \u2028 and "text":"" itself. '
@@ -44,21 +45,21 @@ def test_the_pieces_are_the_frame(settlement, text):
 
     pieces = list(native.settled_pieces("run_1", 7, settled))
 
-    assert native.frames("run_1")(7, [settled]) == b"".join(pieces)
+    assert native.frames("run_1")(7, segment_of([settled])) == b"".join(pieces)
     assert max(map(len, pieces)) <= LARGEST
 
 
 @requirement("sub.after-end")
 def test_no_piece_is_empty_although_the_one_before_the_last_is_just_full():
     """An empty one is taken for the end: the frame would lack its last line, and the settlement be told to nobody."""
-    short = native.frames("run_1")(7, [Settled(Completed(text="xyz"))])
+    short = native.frames("run_1")(7, segment_of([Settled(Completed(text="xyz"))]))
     after_text = len(short.partition(b"xyz")[2].rstrip())
     settled = Settled(Completed(text="x" * (2 * PIECE - after_text)))
 
     pieces = list(native.settled_pieces("run_1", 7, settled))
 
     assert [PIECE, 2] == [*map(len, pieces)][1:]
-    assert native.frames("run_1")(7, [settled]) == b"".join(pieces)
+    assert native.frames("run_1")(7, segment_of([settled])) == b"".join(pieces)
 
 
 async def said(text, size=1000):
@@ -98,7 +99,7 @@ async def test_a_reader_who_was_there_all_along_gets_a_long_settlement(keep):
             return events(run, request)
 
         app = Starlette(routes=[Route("/events", read)])
-        async with Served(app, lifespan="off", http=Protocol) as served, served.client(timeout=30) as client:
+        async with Served(app, lifespan="off", http=protocol()) as served, served.client() as client:
             run = await engine.start(said(LONG), keep=keep)
             frames = await (await client.get("/events")).all_events()
 
@@ -114,7 +115,7 @@ async def test_a_long_response_ends_frame_by_frame():
     async with Upstream(answer(LONG)) as up:
         described = ProviderSettings("up", base_url=up.base_url, models=("m",))
         app = create_app(Settings(providers=(described,)), MemoryStore(), NO_HOME)
-        async with Served(app, http=Protocol) as served, served.client(timeout=30) as client:
+        async with Served(app, http=protocol()) as served, served.client() as client:
             asked = {"model": "up/m", "input": "x", "stream": True}
             frames = await (await client.post("/v1/responses", asked)).all_events()
             told = [json.loads(frame.data) for frame in frames]
@@ -147,7 +148,7 @@ async def test_a_long_answer_without_streaming_is_made_in_pieces_too():
         async def watched(scope, receive, send):
             await app(scope, receive, send if scope["type"] == "lifespan" else counted(send))
 
-        async with Served(watched) as served, served.client(timeout=30) as client:
+        async with Served(watched) as served, served.client() as client:
             body = {"model": "up/m", "messages": [{"role": "user", "content": "x"}]}
             answered = await client.post("/v1/chat/completions", body)
             completion = await answered.json()

@@ -6,10 +6,14 @@ from typing import Any, get_args
 import pytest
 
 from holdfast.events import Finish, Reasoning, Text, Usage
-from holdfast.providers import ChatRequest
-from holdfast.providers.profiles import PROFILES, ProfileName
-from holdfast.server.provided import make_provider
-from holdfast.server.settings import ProviderSettings, Settings, SettingsError
+from holdfast.log.reasoning import AnswerSplitter
+from holdfast.server.config.provider_factory import make_provider
+from holdfast.server.config.settings import ProviderSettings, Settings, SettingsError
+from holdfast.upstreams import ChatRequest
+from holdfast.upstreams.openai.messages import messages_for
+from holdfast.upstreams.profiles import PROFILES, ProfileName
+from tests.requirements import requirement
+from tests.support import outlets
 from tests.support import upstream as u
 from tests.support.upstream import REASONING, TEXT, Upstream
 
@@ -35,7 +39,8 @@ async def ask(up: Upstream, profile: str | None, messages=(USER,), goes_on: bool
     provider = make_provider(described, Settings(), {})
     try:
         request = ChatRequest(model="m", messages=list(messages), goes_on=goes_on)
-        return [event async for events in provider.stream(request) for event in events]
+        events = [event async for events in outlets.answer(provider, request) for event in events]
+        return AnswerSplitter(provider.think).feed(events)
     finally:
         await provider.close()
 
@@ -231,3 +236,36 @@ def test_without_a_profile_an_address_is_needed():
     """To send prompts to OpenAI because a line was forgotten would be a leak."""
     with pytest.raises(SettingsError, match="base_url"):
         make_provider(ProviderSettings("up"), Settings(), {"OPENAI_API_KEY": "k"})
+
+
+SYSTEM_LATE = [
+    {"role": "developer", "content": "Be kind."},
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "Hi"},
+    {"role": "assistant", "content": "Hello"},
+    {"role": "system", "content": "It is late."},
+    {"role": "user", "content": "And now?"},
+]
+
+
+@requirement("wire.strict-templates")
+def test_a_strict_template_gets_one_system_message_and_then_turns():
+    """Claude Code sends system messages in mid-conversation, Codex several of a developer; templates raise on both."""
+    shown = messages_for(SYSTEM_LATE, strict=True, developer=False, reasoning=False)
+
+    assert [
+        {"role": "system", "content": "Be kind.\n\nBe brief."},
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Hello"},
+        {"role": "user", "content": "It is late.\n\nAnd now?"},
+    ] == shown
+
+
+@requirement("wire.strict-templates")
+def test_only_an_upstream_that_knows_developers_is_sent_their_role():
+    """Most servers know only OpenAI's older roles."""
+    for knows in (True, False):
+        shown = messages_for(SYSTEM_LATE, strict=False, developer=knows, reasoning=False)
+
+        assert ("developer" if knows else "system") == shown[0]["role"]
+        assert SYSTEM_LATE[1:] == shown[1:]

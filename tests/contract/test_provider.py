@@ -12,17 +12,22 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from functools import partial
+from urllib.parse import unquote_plus
 
-import msgspec
 import pytest
 
-from holdfast.engine import Engine
+from holdfast.engine.engine import Engine
 from holdfast.errors import ProviderBroke, ProviderError, ProviderRefused, ProviderUnreachable
 from holdfast.events import Completed, Failed, Finish, Notice, Reasoning, Text, ToolCall, Truncated, Usage
-from holdfast.providers import ChatRequest
-from holdfast.providers.http import LONGEST_RETRY_AFTER, estimate_tokens, retry_after
-from holdfast.providers.openai_compatible import OpenAICompatible
+from holdfast.history import estimate_tokens
+from holdfast.http_client import connection as one_connection
+from holdfast.log.reasoning import AnswerSplitter
+from holdfast.upstreams import ChatRequest
+from holdfast.upstreams.http.upstream import LONGEST_RETRY_AFTER, retry_after
+from holdfast.upstreams.openai.provider import OpenAICompatible
 from tests.requirements import requirement
+from tests.support import outlets
 from tests.support.http import Client
 from tests.support.upstream import (
     ENDINGS,
@@ -36,15 +41,17 @@ from tests.support.upstream import (
     Gate,
     Hang,
     Headers,
+    Pause,
     Repeat,
     Role,
     Status,
     Upstream,
+    Wire,
 )
 from tests.support.upstream import Finish as FinishStep
+from tests.support.waiting import LONG, SOON
 
 KEY = "sk-test-Aa1Bb2Cc3Dd4Ee5Ff6Gg7Hh8"
-AT_ONCE = 0.25
 NEVER_END = {"endless", "silence", "silence-after-headers", "stall"}  # of themselves: the engine ends them
 
 
@@ -81,26 +88,14 @@ class Heard:
 
 
 async def listen(provider, asked=None):
-    heard = Heard()
+    out = outlets.Collected()
+    heard = Heard(out.events)
     try:
-        async with asyncio.timeout(5), aclosing(provider.stream(asked or request())) as batches:
-            async for batch in batches:
-                if hasattr(batch, "pour"):
-                    await drink(batch, heard.events)
-                else:
-                    heard.events += batch
+        async with asyncio.timeout(LONG):
+            await provider.answer(asked or request(), out)
     except ProviderError as error:
         heard.error = error
     return heard
-
-
-async def drink(flow, events):
-    def take(some):
-        events.extend(some)
-        return len(events) % 2 == 0  # now and then it is enough for a while
-
-    while not flow.is_over:
-        await flow.pour(take)
 
 
 async def play(up, provider, script, asked=None):
@@ -110,10 +105,10 @@ async def play(up, provider, script, asked=None):
 
 async def gone(up):
     """Wait until nobody is connected to the upstream any more."""
-    await until(lambda: not up.open_connections)
+    await until(lambda: not up.open_connections, SOON)
 
 
-async def until(condition, within=AT_ONCE):
+async def until(condition, within=LONG):
     """Give the loop its turns until something has happened on the other side of a socket."""
     async with asyncio.timeout(within):
         while not condition():  # noqa: ASYNC110  # the kernel brings it about, and has no event to wait for
@@ -195,14 +190,21 @@ async def test_the_finish_reason_is_passed_on(up, provider, name, reason):
 
 @requirement("start.text-exact", "truth.cut", "truth.in-band-error")
 @pytest.mark.parametrize("name", sorted({**ENDINGS, **ODDITIES}.keys() - NEVER_END))
-async def test_what_flows_is_what_would_have_been_yielded(up, provider, name):
-    """Whoever takes what arrives at once gets the same, in each way that an upstream can go."""
+async def test_an_answer_is_the_same_for_an_outlet_that_often_has_no_room(up, provider, name):
+    """What arrives while the source waits for room is emitted afterwards, in each way that an upstream can go."""
     script = (ENDINGS | ODDITIES)[name]
-    yielded = await play(up, provider, script)
-    flowed = await play(up, provider, script, msgspec.structs.replace(request(), flows=True))
+    waiting = await play(up, provider, script)
+    up.enqueue(script)
+    at_once = Heard()
+    try:
+        async with asyncio.timeout(LONG), aclosing(outlets.answer(provider, request())) as batches:
+            async for batch in batches:
+                at_once.events += batch
+    except ProviderError as error:
+        at_once.error = error
 
-    assert said(yielded) == said(flowed)
-    assert str(yielded.error) == str(flowed.error)
+    assert said(waiting) == said(at_once)
+    assert str(waiting.error) == str(at_once.error)
 
 
 def said(heard):
@@ -215,8 +217,9 @@ def said(heard):
 @requirement("start.reasoning-apart")
 @pytest.mark.parametrize("name", ["think", "reasoning", "reasoning-content"])
 async def test_reasoning_is_apart_from_the_answer(up, provider, name):
-    """By field or by tag, also where a tag is split across deltas."""
+    """By field or, for whoever reads the answer, by tag, also where a tag is split across deltas."""
     heard = await play(up, provider, (ENDINGS | ODDITIES)[name])
+    heard.events = AnswerSplitter(provider.think).feed(heard.events)
 
     assert REASONING == "".join(event.text for event in heard.all(Reasoning))
     assert TEXT == heard.text
@@ -249,7 +252,7 @@ async def test_an_upstream_that_does_not_stream_is_heard_all_the_same(up, provid
 async def test_what_arrives_together_is_yielded_together(up, provider):
     """One append, one commit and one write for each read, not for each token."""
     up.enqueue([Headers(), Gate(), Repeat(50, Delta("x")), FinishStep(), Done()])
-    async with aclosing(provider.stream(request())) as batches:
+    async with aclosing(outlets.answer(provider, request())) as batches:
         await anext(batches)
         first = asyncio.ensure_future(anext(batches))
         await up.reached()
@@ -352,6 +355,32 @@ def test_a_key_that_no_header_can_hold_is_refused_at_once():
         OpenAICompatible("up", "http://localhost/v1", api_key="key\nX-Evil: 1")
 
 
+@requirement("truth.redacted")
+@pytest.mark.parametrize("query", ["key=s3cr%2Ft-0123456789", "code=Ab0123456789%3D%3D", "sig=Ab+0123456789"])
+async def test_a_key_in_the_query_of_a_base_url_is_in_no_error(up, query):
+    """An upstream that quotes the address it was asked at quotes it as it was written, or as it is meant."""
+    written = query.partition("=")[2]
+    provider = OpenAICompatible("up", f"{up.base_url}?{query}")
+    said = f"No route for {written}, that is {unquote_plus(written)}."
+    heard = await play(up, provider, [Status(404, {"error": {"message": said}})])
+    await provider.close()
+
+    assert "No route for" in str(heard.error)
+    assert "0123456789" not in str(heard.error)
+
+
+@requirement("truth.redacted")
+@pytest.mark.parametrize(
+    "url", ["ftp://up.test/v1?key=s3cret", "ftp://joe:s3cret@up.test/v1", "up.test/v1?code=s3cret"]
+)
+def test_an_address_that_is_none_is_named_without_its_secrets(url):
+    """The error is shown to whoever set it, and stands in the log."""
+    with pytest.raises(ValueError, match=r"base_url must begin with http:// or https://.*up\.test/v1") as refused:
+        OpenAICompatible("up", url)
+
+    assert "s3cret" not in str(refused.value)
+
+
 async def test_a_query_in_the_base_url_stays_at_its_end(up):
     """Azure and some gateways want one."""
     provider = OpenAICompatible("up", up.base_url + "/?api-version=7")
@@ -380,8 +409,8 @@ def test_tokens_are_estimated_from_text_and_not_from_images():
 FAILURES = {
     # name: the error, its code and status, and whether TEXT came before it
     "400": (ProviderRefused, "upstream_rejected", 400, False),
-    "401": (ProviderRefused, "upstream_auth", 502, False),
-    "403": (ProviderRefused, "upstream_auth", 502, False),
+    "401": (ProviderRefused, "upstream_auth", 424, False),
+    "403": (ProviderRefused, "upstream_auth", 424, False),
     "404": (ProviderRefused, "upstream_not_found", 404, False),
     "429": (ProviderRefused, "upstream_rate_limited", 429, False),
     "500": (ProviderRefused, "upstream_error", 502, False),
@@ -438,7 +467,7 @@ async def test_a_status_that_http_does_not_know_is_told_too():
         heard = await listen(provider)
         await provider.close()
 
-    assert (502, "upstream_error", 3.0) == (heard.error.status, heard.error.code, heard.error.retry_after)
+    assert (529, "upstream_overloaded", 3.0) == (heard.error.status, heard.error.code, heard.error.retry_after)
     assert "up answered 529: it did not say why." == str(heard.error)
 
 
@@ -483,7 +512,7 @@ async def test_a_redirect_is_not_followed(up, provider):
 async def test_a_cut_connection_is_a_failure(up, provider):
     """RST in the middle of an answer."""
     up.enqueue([Headers(), Role(), Delta(TEXT), Gate(), Cut()])
-    async with aclosing(provider.stream(request())) as stream:
+    async with aclosing(outlets.answer(provider, request())) as stream:
         texts = await first_text(stream)
         up.open()
         with pytest.raises(ProviderBroke, match="up broke off the connection in the middle of its answer"):
@@ -496,9 +525,9 @@ async def test_a_cut_connection_is_a_failure(up, provider):
 async def test_what_had_arrived_before_the_cut_is_kept_although_nobody_was_reading(up, provider):
     """A store that is away keeps the reader waiting: what it has not read must not be forgotten."""
     up.enqueue([Headers(), Delta("one"), Gate(), Delta(" two"), Eof(clean=False)])
-    async with aclosing(provider.stream(request())) as stream:
+    async with aclosing(outlets.answer(provider, request())) as stream:
         await first_text(stream)
-        [response] = provider._upstream._open
+        [response] = provider.upstream._open
         up.open()
         await until(lambda: response._error is not None)
 
@@ -512,7 +541,7 @@ async def test_a_connection_that_is_closed_before_any_answer_is_a_failure_and_no
     """The upstream may have run the model already: a second try could cost a second time."""
     heard = await play(up, provider, [Cut()], request(patience=5))
 
-    assert "up closed the connection before it answered." == str(heard.error)
+    assert str(heard.error).startswith("up closed the connection before it answered. Its model may have worked on")
     assert ("upstream_broke", 502) == (heard.error.code, heard.error.status)
     assert 1 == len(up.requests)
 
@@ -524,7 +553,9 @@ async def test_nobody_there_is_unreachable(up, provider):
 
     assert isinstance(heard.error, ProviderUnreachable)
     assert ("upstream_unreachable", 502) == (heard.error.code, heard.error.status)
-    assert "up could not be reached: connection refused." == str(heard.error)
+    assert "up could not be reached: connection refused. Is it running, and is the port in base_url right?" == str(
+        heard.error
+    )
 
 
 async def test_a_name_that_does_not_resolve_is_unreachable():
@@ -588,7 +619,7 @@ async def test_an_upstream_that_speaks_no_tls_is_unreachable_over_https():
         await provider.close()
 
     assert isinstance(heard.error, ProviderUnreachable)
-    assert "up could not be reached: TLS failed." == str(heard.error)
+    assert "up could not be reached: it does not speak TLS." == str(heard.error)
 
 
 async def test_a_connection_that_does_not_come_about_in_time_is_unreachable():
@@ -599,9 +630,11 @@ async def test_a_connection_that_does_not_come_about_in_time_is_unreachable():
         await provider.close()
 
     assert isinstance(heard.error, ProviderUnreachable)
-    assert "up could not be reached: nothing was there within 0.05 s." == str(heard.error)
+    told = "up could not be reached: nothing was there within 0.05 s. Check base_url, and proxy if a proxy leads there."
+    assert told == str(heard.error)
 
 
+@requirement("safe.answer-limit")
 async def test_an_answer_that_is_too_long_is_a_failure_and_its_connection_is_closed(up):
     """A model that repeats itself for ever."""
     provider = OpenAICompatible("up", up.base_url, max_text=10_000)
@@ -634,7 +667,7 @@ async def test_a_run_settles_as_the_upstream_ended(up, provider, name, outcome, 
     """The whole way from the socket to the settlement, with all of the text."""
     up.enqueue((ENDINGS | ODDITIES)[name])
     async with Engine() as engine:
-        run = await engine.start(provider.stream(request()))
+        run = await engine.start(partial(provider.answer, request()))
         settlement = await run.settled()
 
     assert isinstance(settlement, outcome)
@@ -647,12 +680,12 @@ async def test_a_stopped_run_closes_its_upstream_and_knows_about_what_it_cost(up
     """The upstream's work ends with the run, and the estimate stands for its count."""
     up.enqueue([Headers(), Role(), Delta("12345678"), Hang()])
     async with Engine() as engine:
-        run = await engine.start(provider.stream(request(content="x" * 40)))
+        run = await engine.start(partial(provider.answer, request(content="x" * 40)))
         async for _, event in run.read():
             if isinstance(event, Text):
                 break
-        stopped = await run.stop()
-        await up.requests[0].wait_closed(AT_ONCE)
+        stopped = (await run.stop()).settlement
+        await up.requests[0].wait_closed(SOON)
 
     assert ("12345678", Usage(10, 2, "estimated")) == (stopped.text, stopped.usage)
 
@@ -687,13 +720,13 @@ async def test_a_cancel_closes_the_upstream_at_once(up, phase, times):
     """In each phase, in silence too, and a second cancel keeps nothing open."""
     provider = OpenAICompatible("up", up.base_url, linger=60)
     up.enqueue(PHASES[phase])
-    task = asyncio.create_task(consume(provider.stream(request())))
+    task = asyncio.create_task(consume(outlets.answer(provider, request())))
     await up.reached()
     up.open()
     for _ in range(times):
         task.cancel()
     await asyncio.wait({task})
-    await up.requests[0].wait_closed(AT_ONCE)
+    await up.requests[0].wait_closed(SOON)
     await gone(up)
 
     assert task.cancelled()
@@ -706,12 +739,12 @@ async def test_a_cancel_closes_the_upstream_at_once(up, phase, times):
 async def test_closing_the_generator_closes_the_upstream_at_once(up, provider, phase):
     """Without a cancel: a consumer that has seen enough."""
     up.enqueue(PHASES[phase])
-    stream = provider.stream(request())
+    stream = outlets.answer(provider, request())
     while not any(isinstance(event, Text) for event in await anext(stream)):
         pass
     up.open()
     await stream.aclose()
-    await up.requests[0].wait_closed(AT_ONCE)
+    await up.requests[0].wait_closed(SOON)
     await gone(up)
 
     assert "client" == up.requests[0].closed_by
@@ -722,12 +755,12 @@ async def test_an_upstream_that_ignores_the_close_is_left_all_the_same(up, provi
     """It goes on sending; the kernel tells it that nobody is there."""
     up.ignores_close = True
     up.enqueue(PHASES["while it streams"])
-    task = asyncio.create_task(consume(provider.stream(request())))
+    task = asyncio.create_task(consume(outlets.answer(provider, request())))
     await up.reached()
     up.open()
     task.cancel()
     await asyncio.wait({task})
-    await up.requests[0].wait_closed(AT_ONCE)
+    await up.requests[0].wait_closed(SOON)
     await gone(up)
 
 
@@ -737,12 +770,12 @@ async def test_a_cancel_while_connecting_leaves_nothing_open(times):
     """The connection is there, but TLS does not answer."""
     async with Listener(scheme="https") as listener:
         provider = OpenAICompatible("up", listener.base_url)
-        task = asyncio.create_task(consume(provider.stream(request())))
-        await until(lambda: listener.connections, within=5)
+        task = asyncio.create_task(consume(outlets.answer(provider, request())))
+        await until(lambda: listener.connections, within=LONG)
         for _ in range(times):
             task.cancel()
         await asyncio.wait({task})
-        async with asyncio.timeout(AT_ONCE):
+        async with asyncio.timeout(SOON):
             await listener.connections[0].lost.wait()
         await provider.close()
 
@@ -756,7 +789,7 @@ async def test_a_cancel_at_any_step_of_connecting_leaves_no_socket(up, provider)
     sockets = open_sockets()
     up.script = [Headers(), Delta("one"), Hang()]
     for turns in range(25):
-        task = asyncio.create_task(consume(provider.stream(request())))
+        task = asyncio.create_task(consume(outlets.answer(provider, request())))
         for _ in range(turns):
             await asyncio.sleep(0)
         task.cancel()
@@ -777,14 +810,14 @@ async def test_an_upstream_that_does_not_read_the_request_is_left_at_once():
     body = "x" * 30_000_000
     async with Listener(reads=False) as listener:
         provider = OpenAICompatible("up", listener.base_url)
-        task = asyncio.create_task(consume(provider.stream(request(content=body))))
-        await until(lambda: listener.connections, within=5)
+        task = asyncio.create_task(consume(outlets.answer(provider, request(content=body))))
+        await until(lambda: listener.connections, within=LONG)
         await asyncio.sleep(0.05)  # not to wait for anything: the kernel's buffers fill, and then our own
         task.cancel()
         await asyncio.wait({task})
         [connection] = listener.connections
         connection.transport.resume_reading()
-        async with asyncio.timeout(AT_ONCE):
+        async with asyncio.timeout(SOON):
             await connection.lost.wait()
         await provider.close()
 
@@ -795,7 +828,7 @@ async def test_an_upstream_that_does_not_read_the_request_is_left_at_once():
 async def test_a_cancel_in_the_pause_before_a_retry_ends_it(up, provider):
     """Nothing is open then, and nothing is asked again."""
     up.enqueue([Status(503, headers={"retry-after": "30"})])
-    stream = provider.stream(request(patience=60))
+    stream = outlets.answer(provider, request(patience=60))
     while not any(isinstance(event, Notice) for event in await anext(stream)):
         pass
     await provider.close()  # lets go of the kept connection, so that only an open request could remain
@@ -806,15 +839,15 @@ async def test_a_cancel_in_the_pause_before_a_retry_ends_it(up, provider):
     await asyncio.wait({task})
     await gone(up)
 
-    assert time.monotonic() - begin < AT_ONCE
+    assert time.monotonic() - begin < SOON
     assert task.cancelled()
     assert 1 == len(up.requests)
 
 
 async def test_closing_the_provider_ends_its_streams(up, provider):
-    """aiohttp alone would leave their readers waiting."""
+    """Otherwise their readers would wait for ever."""
     up.enqueue(PHASES["in the middle of the answer"])
-    stream = provider.stream(request())
+    stream = outlets.answer(provider, request())
     await first_text(stream)
     reading = asyncio.create_task(anext(stream))
     await asyncio.sleep(0)
@@ -850,11 +883,11 @@ async def leave_one_after_the_other(address):
     assert isinstance((await listen(provider, request("end:bad-chunked"))).error, ProviderBroke)
     async with Client(address) as control:
         for model in ("silent", "end:silence-after-headers", "hang-after:5", "tokens:1000000:1"):
-            task = asyncio.create_task(consume(provider.stream(request(model))))
-            await asked_and(control, model, is_open=True, within=5)
+            task = asyncio.create_task(consume(outlets.answer(provider, request(model))))
+            await asked_and(control, model, is_open=True, within=LONG)
             task.cancel()
             await asyncio.wait({task})
-            await asked_and(control, model, is_open=False, within=AT_ONCE)
+            await asked_and(control, model, is_open=False, within=SOON)
     await provider.close()
 
 
@@ -881,7 +914,7 @@ async def test_a_finished_answer_leaves_its_connection_to_the_next(up, provider)
 async def test_an_unfinished_answer_does_not(up, provider):
     """What is left of it would be read as the beginning of the next."""
     up.enqueue(PHASES["in the middle of the answer"], PHASES["after the finish reason"])
-    async with aclosing(provider.stream(request())) as stream:
+    async with aclosing(outlets.answer(provider, request())) as stream:
         await first_text(stream)
     await listen(provider)
     heard = await listen(provider)
@@ -890,13 +923,42 @@ async def test_an_unfinished_answer_does_not(up, provider):
     assert [1, 2, 3] == [asked.connection for asked in up.requests]
 
 
-async def test_a_kept_connection_that_the_upstream_gave_up_is_replaced_without_a_word(up, provider):
-    """The request met a close that was already on its way; that is no failure of anything."""
+async def test_a_kept_connection_that_is_lost_with_the_write_is_replaced_without_a_word(up, provider, monkeypatch):
+    """The request met a close that was already on its way, so nobody has read it."""
+    monkeypatch.setattr(one_connection, "UNREAD", 60.0)  # a busy machine may notice the close late
     await listen(provider)
     heard = await play(up, provider, [Cut()])
 
     assert (TEXT, None, []) == (heard.text, heard.error, heard.all(Notice))
     assert [1, 1, 2] == [asked.connection for asked in up.requests]
+
+
+@requirement("truth.asked-once")
+@pytest.mark.parametrize("end", [Cut(), Eof(clean=False)], ids=["reset", "closed"])
+async def test_a_model_that_has_worked_is_not_asked_again_when_its_kept_connection_is_lost(up, provider, end):
+    """A second try would let it work, and cost, twice. So the run fails and says why."""
+    up.models["second"] = [Pause(0.3), end]
+    await listen(provider, request("first"))
+    heard = await listen(provider, request("second", patience=5))
+
+    assert ["first", "second"] == [asked.model for asked in up.requests]
+    assert 1 == len({asked.connection for asked in up.requests})
+    assert ("upstream_broke", []) == (heard.error.code, heard.all(Notice))
+    assert str(heard.error) == (
+        "up closed the connection before it answered. Its model may have worked on the request, so it was not sent "
+        "again. Ask again for another answer."
+    )
+
+
+@requirement("truth.asked-once")
+async def test_a_model_that_has_begun_a_response_is_not_asked_again(up, provider, monkeypatch):
+    """One byte of a response shows that the request was read, however soon the connection ends."""
+    monkeypatch.setattr(one_connection, "UNREAD", 60.0)
+    await listen(provider)
+    heard = await play(up, provider, [Wire(b"HTTP/1.1 100 Continue\r\n\r\n"), Eof(clean=False)])
+
+    assert "upstream_broke" == heard.error.code
+    assert [1, 1] == [asked.connection for asked in up.requests]
 
 
 async def test_connections_that_were_closed_while_idle_are_not_used(up, provider):
@@ -941,7 +1003,7 @@ async def test_an_upstream_that_comes_up_in_time_is_reached(up, provider):
     """A model server that is restarted is away for a moment."""
     up.refuse()
     heard = Heard()
-    async for batch in provider.stream(request(patience=5)):
+    async for batch in outlets.answer(provider, request(patience=5)):
         heard.events += batch
         if len(heard.all(Notice)) == 1 and not heard.text:
             await up.listen()
@@ -957,18 +1019,18 @@ async def test_patience_ends(up, provider):
     heard = await listen(provider, request(patience=1.0))
 
     assert ("upstream_error", 502) == (heard.error.code, heard.error.status)
-    assert 2 <= len(heard.all(Notice)) <= 3
+    assert 1 <= len(heard.all(Notice)) <= 3
     assert len(up.requests) == len(heard.all(Notice)) + 1
-    assert time.monotonic() - begin <= 1.2
+    assert time.monotonic() - begin < SOON
 
 
 async def test_an_upstream_that_asks_for_more_time_than_there_is_fails_at_once(up, provider):
     """Its `Retry-After` goes to the client, who may have more patience."""
     begin = time.monotonic()
-    heard = await play(up, provider, ENDINGS["429"], request(patience=1.0))
+    heard = await play(up, provider, [Status(429, headers={"retry-after": "60"})], request(patience=1.0))
 
-    assert (429, 7.0) == (heard.error.status, heard.error.retry_after)
-    assert time.monotonic() - begin < AT_ONCE
+    assert (429, 60.0) == (heard.error.status, heard.error.retry_after)
+    assert time.monotonic() - begin < SOON
     assert [] == heard.all(Notice)
 
 
@@ -1059,7 +1121,7 @@ async def test_a_look_up_that_fails_leaves_the_last_list_or_none(up, failure):
     assert ["m"] == await provider.list_models()
     up.models_script = failure
     asked = len(up.others)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LONG):
         while len(up.others) < asked + 3:
             assert ["m"] == await provider.list_models()
             await asyncio.sleep(0)

@@ -1,12 +1,12 @@
-"""The contract of every store, check by check, for each of them. The checks stand in `holdfast.store.contract`."""
+"""The contract of every store, check by check, for each of them. The checks stand in `holdfast.store.checks`."""
 
 import asyncio
 import sys
 
 import pytest
 
-if "holdfast.store.contract" not in sys.modules:  # else another test has imported it, and asserts say a little less
-    pytest.register_assert_rewrite("holdfast.store.contract")
+if "holdfast.store.checks" not in sys.modules:  # else another test has imported it, and asserts say a little less
+    pytest.register_assert_rewrite("holdfast.store.checks")
 
 from holdfast.store.memory import MemoryStore
 from holdfast.store.opening import open_store

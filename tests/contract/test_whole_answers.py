@@ -5,14 +5,14 @@ import json
 
 import pytest
 
-from holdfast.asgi import EventStream
+from holdfast.asgi.event_stream import EventStream
 from holdfast.server.app import create_app
-from holdfast.server.context import Endpoint, Shortcut
+from holdfast.server.config.settings import Settings
 from holdfast.server.errors import Json
-from holdfast.server.serving import Protocol
-from holdfast.server.settings import Settings
+from holdfast.server.routing import Endpoint, Router
 from holdfast.store.memory import MemoryStore
-from tests.support.served import NO_HOME, Served
+from tests.support.served import NO_HOME, Served, protocol
+from tests.support.waiting import LONG
 
 ELSEWHERE = "https://elsewhere.example"
 
@@ -27,7 +27,7 @@ class BrokenStore(MemoryStore):
 @pytest.fixture
 async def connection():
     app = create_app(Settings(allowed_origins=(ELSEWHERE,)), BrokenStore(), NO_HOME)
-    async with Served(app, http=Protocol) as served:
+    async with Served(app, http=protocol()) as served:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(served.url.rpartition(":")[2]))
         yield reader, writer
         writer.close()
@@ -149,11 +149,11 @@ async def broken_stream(parts, request):
 
 async def test_a_bug_in_the_middle_of_a_stream_cuts_it_off():
     """An end that looks like any other would make half an answer a whole one."""
-    app = Shortcut(None, None, [Endpoint("GET", "/broken", broken_stream)])
-    async with Served(app, http=Protocol, lifespan="off") as served:
+    app = Router(None, [Endpoint("GET", "/broken", broken_stream)], other=None)
+    async with Served(app, http=protocol(), lifespan="off") as served:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(served.url.rpartition(":")[2]))
         writer.write(asking("/broken") + asking("/broken"))
-        sent = await asyncio.wait_for(reader.read(), 30)
+        sent = await asyncio.wait_for(reader.read(), LONG)
         writer.close()
 
     assert sent.startswith(b"HTTP/1.1 200 OK\r\n")
@@ -164,31 +164,77 @@ async def named(parts, request):
     return Json(request.path_params)
 
 
-async def another(scope, receive, send):
-    await Json({"by": "another"})(scope, receive, send)
-
-
 @pytest.mark.parametrize(
     ("path", "told"),
     [
         ("/api/things/7", {"thing_id": "7"}),
         ("/api/things/7/stop", {"id": "7"}),
         ("/api/things/all", {}),
-        ("/api/things/", {"by": "another"}),
-        ("/api/things", {"by": "another"}),
-        ("/api/things/7/stop/now", {"by": "another"}),
-        ("/api/others/7", {"by": "another"}),
-        ("/api/things/7/parts/8", {"by": "another"}),
+        ("/api/things/7/parts/8", {"thing": "7", "part": "8"}),
+        ("/api/files/a/b.txt", {"name": "a/b.txt"}),
+        ("/api/files/", {"name": ""}),
+        ("/mounted/api/things/7", {"thing_id": "7"}),
     ],
 )
-async def test_a_path_is_looked_up_with_the_parameter_in_it(path, told):
-    """What the look-up does not know is for the router, which knows all that a path may be."""
-    endpoints = ["/api/things/all", "/api/things/{thing_id}", "/api/things/{id}/stop", "/api/things/{id}/parts/{part}"]
-    app = Shortcut(another, None, [Endpoint("GET", each, named) for each in endpoints])
-    async with Served(app, http=Protocol, lifespan="off") as served:
-        reader, writer = await asyncio.open_connection("127.0.0.1", int(served.url.rpartition(":")[2]))
-        writer.write(asking(path, "connection: close"))
-        sent = await asyncio.wait_for(reader.read(), 30)
-        writer.close()
+async def test_a_path_is_looked_up_with_its_parameters(path, told):
+    """A parameter is one segment that is not empty; `:path` takes all that is left."""
+    status, _, body = await routed("GET", path)
 
-    assert told == json.loads(sent.partition(b"\r\n\r\n")[2])
+    assert (200, told) == (status, body)
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/things/", "/api/things", "/api/things/7/stop/now", "/api/others/7", "/api", "//", "/api/files"]
+)
+async def test_a_path_that_is_not_there_is_a_404(path):
+    """Nothing is guessed: no slash is added or taken away."""
+    status, _, body = await routed("GET", path)
+
+    assert (404, "not_found") == (status, body["error"]["code"])
+    assert path in body["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"), [("/api/things/all", "DELETE, GET"), ("/api/things/7", "DELETE, GET"), ("/api/open", "GET")]
+)
+async def test_a_method_that_a_path_does_not_have_is_a_405_with_those_that_it_has(path, allowed):
+    """HEAD is not there by itself: it would open streams that nobody reads."""
+    status, head, body = await routed("POST", path)
+    without_body, head_of_head, _ = await routed("HEAD", path)
+
+    assert (405, "method_not_allowed", 405) == (status, body["error"]["code"], without_body)
+    assert f"allow: {allowed}" in head
+    assert f"allow: {allowed}" in head_of_head
+
+
+async def test_a_path_by_its_name_comes_before_a_parameter_and_only_for_its_own_method():
+    """DELETE /api/things/all is for the thing that is called "all"."""
+    assert {} == (await routed("GET", "/api/things/all"))[2]
+    assert {"thing_id": "all"} == (await routed("DELETE", "/api/things/all"))[2]
+
+
+ROUTES = [
+    ("GET", "/api/open"),
+    ("GET", "/api/things/all"),
+    ("GET", "/api/things/{thing_id}"),
+    ("DELETE", "/api/things/{thing_id}"),
+    ("GET", "/api/things/{id}/stop"),
+    ("GET", "/api/things/{thing}/parts/{part}"),
+    ("GET", "/api/files/{name:path}"),
+]
+
+
+async def routed(method, path):
+    """The status, the head and the body of a request to a router, mounted at /mounted if the path begins so."""
+    router = Router(None, [Endpoint(*each, named) for each in ROUTES], other=None)
+    root = "/mounted" if path.startswith("/mounted") else ""
+
+    async def app(scope, receive, send):
+        await router({**scope, "root_path": root}, receive, send)
+
+    async with Served(app, http=protocol(), lifespan="off") as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(served.url.rpartition(":")[2]))
+        writer.write(asking(path, "connection: close", method=method))
+        head, _, body = (await asyncio.wait_for(reader.read(), LONG)).decode().partition("\r\n\r\n")
+        writer.close()
+    return int(head.split()[1]), head, json.loads(body or "null")

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from holdfast.server.app import create_app
-from holdfast.server.settings import ProviderSettings, Settings
+from holdfast.server.config.settings import ProviderSettings, Settings
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.native import Native
@@ -27,8 +27,9 @@ from tests.support.upstream import (
     calling,
 )
 from tests.support.upstream import Finish as FinishChunk
+from tests.support.waiting import LONG
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.filterwarnings("ignore")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def add(a: int, b: int) -> int:
@@ -36,14 +37,14 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-def pydantic_ai(base_url: str, called=add, **more):
+def pydantic_ai(base_url: str, called=add, profile=None, **more):
     from openai import AsyncOpenAI
     from pydantic_ai import Agent
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai import OpenAIProvider
 
     client = AsyncOpenAI(base_url=base_url, api_key="k", max_retries=0)
-    model = OpenAIChatModel("m", provider=OpenAIProvider(openai_client=client))
+    model = OpenAIChatModel("m", provider=OpenAIProvider(openai_client=client), profile=profile)
     return Agent(model, tools=[called], **more), client
 
 
@@ -63,9 +64,13 @@ def langgraph(base_url: str, called=add):
     from langchain_openai import ChatOpenAI
     from langgraph.graph import START, MessagesState, StateGraph
     from langgraph.prebuilt import ToolNode, tools_condition
+    from openai import DefaultAsyncHttpxClient
 
     made = tool(called)
-    chat = ChatOpenAI(model="m", base_url=base_url, api_key="k", max_retries=0, stream_usage=True)
+    own = DefaultAsyncHttpxClient()  # LangChain would share one among all with the same address, also if it is closed
+    chat = ChatOpenAI(
+        model="m", base_url=base_url, api_key="k", max_retries=0, stream_usage=True, http_async_client=own
+    )
     model = chat.bind_tools([made])
 
     async def think(state):
@@ -269,10 +274,10 @@ async def test_stop_reaches_the_frameworks_own_tools(tmp_path, framework):
         agent, model = FRAMEWORKS[framework](up.base_url, wait)
         async with publishing(tmp_path, agent) as api:
             session_id, run_id = await ask(api)
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(LONG):
                 await begun.wait()
             stopped = (await api.stop(run_id))["settlement"]
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(LONG):
                 await ended.wait()
             steps = (await api.session(session_id))["messages"][-1]["steps"]
         await model.close()
@@ -356,3 +361,30 @@ async def test_a_result_that_is_no_text_is_told_though_something_was_said_before
         await model.close()
 
     assert ("completed", 'Let me see. {"sum":3}') == (ended["outcome"], ended["text"])
+
+
+def pydantic_ai_with_tags(base_url: str):
+    """One that leaves `<think>` in its text: by default pydantic-ai itself takes it out."""
+    from pydantic_ai.profiles.openai import OpenAIModelProfile
+
+    return pydantic_ai(base_url, profile=OpenAIModelProfile(thinking_tags=("<none>", "</none>")))
+
+
+TAGGED = "<think>First.</think>Then."
+
+
+@requirement("think.switch", "think.every-source")
+@pytest.mark.parametrize(("think", "text", "reasoning"), [(True, "Then.", "First."), (False, TAGGED, "")])
+@pytest.mark.parametrize("framework", [pydantic_ai_with_tags, openai_agents, langgraph])
+async def test_whether_its_tags_are_meant_is_a_setting(tmp_path, framework, think, text, reasoning):
+    """It yields what its model wrote, and has no event by which it could say that itself."""
+    async with Upstream() as up:
+        agent, model = framework(up.base_url)
+        async with publishing(tmp_path, agent, agent_think={"own": think}) as api:
+            up.enqueue(calling(("add", {"a": 1, "b": 2})), answer(*TAGGED))
+            events = [frame.json() for frame in await api.replay((await ask(api))[1])]
+        await model.close()
+    thought = "".join(event["text"] for event in events if event["type"] == "reasoning.delta")
+
+    assert ("completed", text) == (events[-1]["settlement"]["outcome"], events[-1]["settlement"]["text"])
+    assert reasoning == thought

@@ -1,6 +1,8 @@
 """Anthropic's own Python client against the server: what it reads, what it raises, and how often it asks."""
 
 import anthropic
+import httpx2
+import pydantic
 import pytest
 import pytest_asyncio
 from anthropic import AsyncAnthropic
@@ -8,7 +10,7 @@ from anthropic import AsyncAnthropic
 from tests.e2e.clients import KEY, setting
 from tests.requirements import requirement
 from tests.support.http import Client
-from tests.support.upstream import REASONING, TEXT
+from tests.support.upstream import REASONING, TEXT, answer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -110,6 +112,44 @@ async def test_tools_go_there_and_back(client, here):
     ]
 
 
+@requirement("wire.thread", "wire.orphan-result")
+@pytest.mark.parametrize("streams", [True, False])
+async def test_the_tool_runner_leaves_the_conversation_to_the_server(client, here, streams):
+    """It has the server keep the conversation and sends only what is new. The model is shown all of it."""
+
+    @anthropic.beta_async_tool
+    async def add(a: int, b: int) -> str:
+        """Add two numbers."""
+        return str(a + b)
+
+    here.up.enqueue(here.up.models["two-tools"], answer("Ten in all."))
+    asked = {**ask("up/runner"), "tools": [add]}
+    runner = client.beta.messages.tool_runner(**asked, stream=streams)
+    message = await runner.until_done()
+
+    first, second = [request.body for request in here.up.requests if request.model == "runner"][-2:]
+    assert "Ten in all." == message.content[0].text
+    assert first["tools"] == second["tools"]
+    assert [("user", ASKED[0]["content"]), ("assistant", None), ("tool", "3"), ("tool", "7")] == [
+        (said["role"], said["content"]) for said in second["messages"]
+    ]
+
+
+@requirement("wire.no-silent-drop")
+async def test_a_schema_reaches_the_model_and_the_answer_is_parsed(client, here):
+    """`parse` sends `output_config`. Without it the model does not know of the schema."""
+
+    class Sum(pydantic.BaseModel):
+        total: int
+
+    here.up.enqueue(answer('{"total": 7}'))
+    message = await client.messages.parse(**ask("up/parsed"), output_format=Sum)
+
+    schema = next(request for request in here.up.requests if request.model == "parsed").body["response_format"]
+    assert Sum(total=7) == message.parsed_output
+    assert ("json_schema", ["total"]) == (schema["type"], schema["json_schema"]["schema"]["required"])
+
+
 @requirement("wire.anthropic")
 async def test_an_image_reaches_the_upstream(client, here):
     """Inline data becomes a data URL, which is how OpenAI's upstreams take one."""
@@ -141,7 +181,7 @@ async def test_a_truncated_answer_has_its_own_stop_reason(client, name, reason):
         ("fixed/m", anthropic.NotFoundError, "not_found_error", 0),
         ("claude-opus-9", anthropic.NotFoundError, "not_found_error", 0),
         ("up/end:400", anthropic.BadRequestError, "invalid_request_error", 1),
-        ("up/end:401", anthropic.InternalServerError, "api_error", 1),
+        ("up/end:401", anthropic.APIStatusError, "api_error", 1),
         ("up/end:html-200", anthropic.InternalServerError, "api_error", 1),
     ],
 )
@@ -158,6 +198,24 @@ async def test_an_early_failure_raises_its_own_type_and_the_model_is_asked_once(
     assert calls == here.calls(model.removeprefix("up/")) - before
 
 
+@requirement("wire.no-useless-retry")
+@pytest.mark.parametrize(("key", "model", "status"), [("hf-wrong", "up/m", 401), (KEY, "up/end:403", 424)])
+async def test_a_key_that_is_refused_is_sent_once(here, key, model, status):
+    """Ours or the upstream's: programs on this SDK waited for minutes, because they repeat what may heal."""
+    sent: list[int] = []
+
+    async def count(response: httpx2.Response) -> None:
+        sent.append(response.status_code)
+
+    http = anthropic.DefaultAsyncHttpxClient(event_hooks={"response": [count]})
+    async with AsyncAnthropic(base_url=here.server.url, api_key=key, max_retries=6, http_client=http) as client:
+        with pytest.raises(anthropic.APIStatusError) as raised:
+            await client.messages.create(**ask(model))
+
+    assert [status] == sent
+    assert "false" == raised.value.response.headers["x-should-retry"]
+
+
 @requirement("wire.anthropic")
 @pytest.mark.parametrize(("model", "code"), [("end:in-band-error", "upstream_error"), ("end:eof", "upstream_broke")])
 async def test_a_run_that_fails_in_mid_stream_raises_after_its_text_and_is_not_run_again(client, here, model, code):
@@ -165,9 +223,10 @@ async def test_a_run_that_fails_in_mid_stream_raises_after_its_text_and_is_not_r
     seen: list[str] = []
     with pytest.raises(anthropic.APIStatusError) as streamed:
         await read(client.messages.stream(**ask(f"up/{model}")), seen)
-    with pytest.raises(anthropic.InternalServerError) as whole:
+    with pytest.raises(anthropic.APIStatusError) as whole:
         await client.messages.create(**ask(f"up/{model}"))
 
+    assert 424 == whole.value.status_code
     assert (TEXT, code, code) == (
         "".join(seen),
         streamed.value.body["error"]["code"],

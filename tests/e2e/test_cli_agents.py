@@ -1,11 +1,13 @@
 """Agents in the terminal: what they do is seen, what they ask for is answered there, and a typed line reaches them."""
 
+import json
 import re
 
 import pytest
 import pytest_asyncio
 
-from tests.e2e.test_cli import Shell, Terminal
+from tests.e2e.test_cli import Shell, Terminal, here, whole_session
+from tests.requirements import requirement
 from tests.support.native import Native
 from tests.support.server import Server, provider
 from tests.support.upstream import Delta, Gate, Headers, Recorded, Role, Upstream, answer, calling, tokens
@@ -22,6 +24,12 @@ folder = "{folder}"
 [[agents]]
 name = "pair"
 model = "up/pair"
+tools = ["shell"]
+folder = "{folder}"
+
+[[agents]]
+name = "long"
+model = "up/long"
 tools = ["shell"]
 folder = "{folder}"
 
@@ -47,6 +55,15 @@ max_steps = 1
 """
 
 
+LONG = (
+    "echo \u202esafe\u200b"
+    + " checking the project and its many files" * 80
+    + "\necho ran >> ran\n# \x1b[8m"
+    + "\n#" * 30
+)
+"""A call that is longer than a screen, with what it is about in its middle."""
+
+
 def in_steps(*scripts):
     """Script by script, counted by the questions since a person began the turn with `Go`."""
 
@@ -67,6 +84,7 @@ async def up():
     async with Upstream() as up:
         up.models |= {
             "worker": in_steps(shell_call("echo ran >> ran", text="I will. "), answer("Done.")),
+            "long": in_steps(shell_call(LONG), answer("Done.")),
             "pair": in_steps(shell_call("echo one", "echo two"), answer("Done.")),
             "free": in_steps(
                 shell_call("exit 3"), [Headers(), Role(), Gate("free"), *answer("Over.")[2:]], answer("In m.")
@@ -94,7 +112,7 @@ async def api(server):
 
 @pytest.fixture
 def shell(server, tmp_path):
-    return Shell(tmp_path, {"HOLDFAST_PORT": str(server.port), "NO_COLOR": "1"})
+    return Shell(tmp_path, {**here(server), "NO_COLOR": "1"})
 
 
 @pytest.fixture
@@ -105,23 +123,17 @@ def ran(server):
     return ran
 
 
-def session_in(text: str) -> str:
-    found = re.search(r"ses_\w+", text)
-    assert found is not None, text
-    return found[0]
-
-
 async def test_a_call_is_asked_for_in_the_terminal_and_runs_when_it_is_allowed(shell, ran):
     """Nothing has happened when the question stands there; what is not understood is asked again."""
     async with Terminal(shell, "chat", "--agent", "worker") as terminal:
         await terminal.says("Go\r")
         await terminal.shows("I will. ")
         await terminal.shows('→ shell {"command": "echo ran >> ran"}')
-        await terminal.shows("May it call shell")
-        await terminal.shows(" no: ")
+        await terminal.shows("Allow shell?")
+        await terminal.shows("o + reason: ")
         assert not ran.exists()
         terminal.type("what?\r")
-        await terminal.shows(" no: ")
+        await terminal.shows("o + reason: ")
         assert not ran.exists()
         terminal.type("y\r")
         await terminal.shows("allowed")
@@ -133,10 +145,34 @@ async def test_a_call_is_asked_for_in_the_terminal_and_runs_when_it_is_allowed(s
     assert "ran\n" == ran.read_text()
 
 
+@requirement("safe.whole-call")
+async def test_a_call_can_be_allowed_only_when_all_of_it_was_on_the_screen(shell, ran):
+    """A call was cut at 400 characters, and the rest ran unseen. Characters that hide or turn a text are shown."""
+    async with Terminal(shell, "run", "Go", "--agent", "long") as terminal:
+        for _ in range(2):
+            await terminal.shows("more parts. ")
+            await terminal.shows("o + reason: ")
+            terminal.type("y\r")
+        await terminal.shows("1 more part. ")
+        await terminal.shows("o + reason: ")
+        terminal.type("\r")
+        await terminal.shows("[a]lways")
+        assert not ran.exists()
+        before = terminal.screen
+        terminal.type("y\r")
+        await terminal.shows("Done.")
+        assert 0 == await terminal.ended()
+
+    lines = [line.removeprefix("  │ ") for line in before.split("\r\n") if line.startswith("  │ ")]
+    whole = "".join(line.removesuffix("\\n") + "\n" * line.endswith("\\n") for line in lines)
+    assert f'"command": {json.dumps(LONG, ensure_ascii=True)}'.replace("\\n", "\n") in whole
+    assert "ran\n" == ran.read_text()
+
+
 async def test_a_call_that_is_denied_does_not_run_and_the_model_is_told_why(shell, up, ran):
     """`n` and the reason, in one line."""
     async with Terminal(shell, "run", "Go", "-m", "agent/worker") as terminal:
-        await terminal.shows(" no: ")
+        await terminal.shows("o + reason: ")
         terminal.type("n not on a Friday\r")
         await terminal.shows("denied: not on a Friday")
         await terminal.shows("✗ shell")
@@ -152,7 +188,7 @@ async def test_allowed_for_the_session_is_not_asked_again_in_it(shell, ran):
     """`s`: the second time it just runs."""
     async with Terminal(shell, "chat", "--agent", "worker") as terminal:
         await terminal.says("Go\r")
-        await terminal.shows(" no: ")
+        await terminal.shows("o + reason: ")
         terminal.type("s\r")
         await terminal.shows("Done.")
         await terminal.says("Go on\r")
@@ -160,18 +196,18 @@ async def test_allowed_for_the_session_is_not_asked_again_in_it(shell, ran):
         await terminal.says("\x04")
         assert 0 == await terminal.ended()
 
-    assert 1 == terminal.screen.count("May it call")
+    assert 1 == terminal.screen.count("Allow shell?")
     assert "ran\nran\n" == ran.read_text()
 
 
 async def test_calls_side_by_side_are_asked_for_one_after_the_other(shell):
     """An answer is for the question that stands there, never for two."""
     async with Terminal(shell, "run", "Go", "--agent", "pair") as terminal:
-        await terminal.shows(" no: ")
-        assert 1 == terminal.screen.count("May it call")
+        await terminal.shows("o + reason: ")
+        assert 1 == terminal.screen.count("Allow shell?")
         terminal.type("y\r")
-        await terminal.shows("May it call")
-        await terminal.shows(" no: ")
+        await terminal.shows("Allow shell?")
+        await terminal.shows("o + reason: ")
         terminal.type("n\r")
         await terminal.shows("Done.")
         assert 0 == await terminal.ended()
@@ -183,7 +219,7 @@ async def test_an_answer_from_elsewhere_takes_the_question_away(shell, api, ran)
     """The browser was quicker: the terminal says so and goes on."""
     async with Terminal(shell, "chat", "--agent", "worker") as terminal:
         await terminal.says("Go\r")
-        await terminal.shows(" no: ")
+        await terminal.shows("o + reason: ")
         run = (await api.get("/api/runs?status=running"))["runs"][0]["id"]
         frames = await api.events(run)
         while (frame := await frames.next_event()).event != "approval.requested":
@@ -198,9 +234,9 @@ async def test_ctrl_c_at_the_question_stops_the_run_and_nothing_runs(shell, api,
     """The prompt comes back."""
     async with Terminal(shell, "chat", "--agent", "worker") as terminal:
         await terminal.says("Go\r")
-        await terminal.shows(" no: ")
+        await terminal.shows("o + reason: ")
         terminal.type("\x03")
-        await terminal.shows("stopped: by user.")
+        await terminal.shows("Stopped.")
         await terminal.says("\x04")
         await terminal.shows("holdfast chat -s ")
         assert 0 == await terminal.ended()
@@ -215,14 +251,14 @@ async def test_a_line_typed_while_the_agent_works_reaches_it(shell, up, api):
         await terminal.shows("ms: [ended with status 3]")
         await up.reached("free")
         terminal.type("/models\r")
-        await terminal.shows("Commands wait until the agent is done.")
+        await terminal.shows("Commands are not available while the agent is running.")
         terminal.type("Use metres.\r")
         await terminal.shows("» Use metres.")
         up.open("free")
         await terminal.shows("Over.")
         await terminal.shows("In m.")
         await terminal.says("\x04")
-        await terminal.shows("goes on with this session")
+        await terminal.shows("Continue with: holdfast chat")
         assert 0 == await terminal.ended()
 
     assert {"role": "user", "content": "Use metres."} == up.requests[-1].body["messages"][-1]
@@ -239,10 +275,10 @@ async def test_a_line_typed_while_a_chat_answers_is_the_next_message(shell, up, 
         await terminal.shows("far")
         await terminal.shows("far")
         await terminal.says("\x04")
-        await terminal.shows("goes on with this session")
+        await terminal.shows("Continue with: holdfast chat")
         assert 0 == await terminal.ended()
 
-    said = await api.transcript(session_in(terminal.screen))
+    said = await api.transcript(await whole_session(api, terminal.screen))
     assert ["Go", "And more"] == [text for role, text in said if role == "user"]
 
 
@@ -254,8 +290,8 @@ async def test_where_nobody_can_allow_a_call_the_run_ends_with_a_code_of_its_own
     )
 
     assert (5, "I will. \n") == (shown.code, shown.out)
-    assert "shell has to be allowed, and nobody is here to do it: the run is stopped." in shown.err
-    assert "--approve shell allows it." in shown.err
+    assert "Stopped: shell needs approval, and this is not a terminal. Use --approve shell to allow it." in shown.err
+    assert "--approve shell" in shown.err
     assert not ran.exists()
 
 
@@ -276,7 +312,7 @@ async def test_a_budget_says_which_when_it_ends_a_run(shell):
 
     assert 4 == shown.code
     assert re.search(r"The run has used about \d+ tokens; it may use 40\.", shown.err)
-    assert "stopped: by budget. What was said is kept." in shown.err
+    assert "Stopped: by budget. The partial answer was saved." in shown.err
 
 
 async def test_running_out_of_steps_says_so(shell):

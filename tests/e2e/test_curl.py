@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import shutil
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -13,14 +12,14 @@ import pytest_asyncio
 from tests.requirements import requirement
 from tests.support.http import Frame, FrameParser
 from tests.support.native import Native
+from tests.support.programs import CURL
 from tests.support.server import Server, provider
 from tests.support.upstream import Delta, Done, Finish, Gate, Hang, Headers, Role, Upstream, UsageChunk
+from tests.support.waiting import LONG, SOON
 
-CURL = shutil.which("curl")
-pytestmark = [
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.skipif(CURL is None, reason="curl is not installed here"),
-]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PLAIN = ("--no-progress-meter", "--noproxy", "*")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -48,9 +47,10 @@ async def api(server):
 @asynccontextmanager
 async def curl(server: Server, path: str, *options: str) -> AsyncGenerator[Process]:
     """curl, without a proxy and without a buffer, until the block is left."""
-    assert CURL is not None
     process = await asyncio.create_subprocess_exec(
-        *(CURL, "--no-progress-meter", "--noproxy", "*", "-N", *options, server.url + path), stdout=PIPE, stderr=PIPE
+        *(CURL.find_or_skip(), "--no-progress-meter", "--noproxy", "*", "-N", *options, server.url + path),
+        stdout=PIPE,
+        stderr=PIPE,
     )
     try:
         yield process
@@ -63,7 +63,7 @@ async def curl(server: Server, path: str, *options: str) -> AsyncGenerator[Proce
 async def until(process: Process, frames: list[Frame], parser: FrameParser, text: str) -> None:
     """Read on until a text has been printed."""
     assert process.stdout is not None
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LONG):
         while not any(text in frame.data for frame in frames):
             data = await process.stdout.read(65536)
             assert data, "curl ended"
@@ -72,7 +72,7 @@ async def until(process: Process, frames: list[Frame], parser: FrameParser, text
 
 async def to_the_end(process: Process, frames: list[Frame], parser: FrameParser) -> int:
     assert process.stdout is not None
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LONG):
         while data := await process.stdout.read(65536):
             frames.extend(frame for frame in parser.feed(data) if frame.kind == "event")
         return await process.wait()
@@ -147,7 +147,7 @@ async def test_ctrl_c_stops_the_run_and_closes_the_upstream(server, up):
         process.terminate()
         await process.wait()
     request = [request for request in up.requests if request.model == "hanging"][-1]
-    await request.wait_closed(timeout=1.0)
+    await request.wait_closed(SOON)
 
     assert request.left_early
 
@@ -164,3 +164,33 @@ async def test_a_failure_is_a_failure_for_a_shell_script_too(server):
 
     assert (22, 22) == (refused.returncode, unknown.returncode)
     assert b"429" in complaint
+
+
+@requirement("safe.one-request")
+@pytest.mark.parametrize(
+    "options", [["--http2"], ["--http1.0"], ["-H", "Expect: 100-continue"], ["-H", "Upgrade: foo"]], ids=" ".join
+)
+async def test_two_requests_on_one_connection_are_answered_whatever_curl_offers(server, options):
+    """`--http2` offers HTTP/2 with each request, and goes on in HTTP/1.1 where that is not taken."""
+    body = json.dumps({"model": "up/echo:hello", "messages": [{"role": "user", "content": "x" * 200_000}]})
+    path = "/v1/chat/completions"
+    one = ["-d", "@-", "-H", "Content-Type: application/json", "-o", "-", "-w", "\\n%{http_code}\\n"]
+
+    process = await asyncio.create_subprocess_exec(
+        *(
+            CURL.find_or_skip(),
+            "--no-progress-meter",
+            "--noproxy",
+            "*",
+            *options,
+            *one,
+            server.url + path,
+            server.url + path,
+        ),
+        stdin=PIPE,
+        stdout=PIPE,
+    )
+    printed, _ = await asyncio.wait_for(process.communicate(body.encode()), LONG)
+
+    assert [b"200", b"200"] == printed.splitlines()[1::2]
+    assert 2 == printed.count(b'"content":"hello"')

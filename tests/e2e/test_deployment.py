@@ -1,96 +1,22 @@
 """What the guides tell people to put around Holdfast, tried with the real programs: nginx in front, systemd around."""
 
 import asyncio
-import re
 import shutil
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
 from tests.support.http import Client
 from tests.support.native import Native
-from tests.support.server import ROOT, Server, free_port, provider
+from tests.support.proxies import documented, nginx
+from tests.support.server import Server, provider
 from tests.support.upstream import Delta, Done, Finish, Gate, Hang, Headers, Role, Upstream
+from tests.support.waiting import SOON
 
 NAME = "chat.example.com"
-NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
 SYSTEMD_ANALYZE = shutil.which("systemd-analyze")
-
-needs_nginx = pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
-
-AROUND = """
-daemon off;
-master_process off;
-pid {folder}/pid;
-error_log stderr warn;
-events {{ }}
-http {{
-    access_log off;
-    client_body_temp_path {folder}/body;
-    proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi;
-    uwsgi_temp_path {folder}/uwsgi;
-    scgi_temp_path {folder}/scgi;
-{site}
-}}
-"""
-
-
-def documented(page: str, language: str) -> str:
-    """The block of a guide that people copy."""
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    (block,) = re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    return block
-
-
-def site(port: int, server: Server) -> str:
-    """nginx's part of the guide as it stands there, but for the port, the certificate and where Holdfast listens."""
-    text = documented("reverse-proxy.md", "nginx")
-    for written, here in (
-        ("server 127.0.0.1:8787;", f"server 127.0.0.1:{server.port};"),
-        ("listen 443 ssl;", f"listen 127.0.0.1:{port};"),
-    ):
-        assert 1 == text.count(written)
-        text = text.replace(written, here)
-    return re.sub(r"^ *ssl_certificate.*\n", "", text, flags=re.MULTILINE)
-
-
-@asynccontextmanager
-async def nginx(folder: Path, server: Server) -> AsyncIterator[str]:
-    """nginx in front of a server; its address."""
-    assert NGINX is not None
-    port = free_port()
-    config = folder / "nginx.conf"
-    config.write_text(AROUND.format(folder=folder, site=site(port, server)))
-    process = await asyncio.create_subprocess_exec(
-        *(NGINX, "-p", str(folder), "-c", str(config)), stderr=asyncio.subprocess.PIPE
-    )
-    try:
-        await answering(port, process)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
-
-
-async def answering(port: int, process: asyncio.subprocess.Process) -> None:
-    """Wait until nginx takes connections."""
-    async with asyncio.timeout(20):
-        while True:
-            try:
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-            except OSError:
-                assert process.stderr is not None
-                assert process.returncode is None, (await process.stderr.read()).decode()
-                await asyncio.sleep(0.02)
-            else:
-                writer.close()
-                return
 
 
 @pytest.fixture
@@ -110,7 +36,7 @@ async def proxied(up, tmp_path) -> AsyncIterator[Client]:
     config = f'allowed_hosts = ["{NAME}"]'
     env = {"HOLDFAST_API_KEY": "alice"}
     async with Server(tmp_path, [provider(up.base_url, models=None)], config=config, env=env) as server:
-        async with nginx(tmp_path, server) as url:
+        async with nginx(tmp_path, server.port) as url:
             async with Client(url, {"host": NAME, "authorization": "Bearer alice"}) as client:
                 yield client
 
@@ -119,7 +45,6 @@ def completion(model: str, **more: object) -> dict[str, object]:
     return {"model": model, "messages": [{"role": "user", "content": "Hi"}], **more}
 
 
-@needs_nginx
 async def test_nginx_as_the_guide_has_it_passes_each_word_on_at_once(proxied, up):
     """The second word is not said before the first has arrived: a proxy that buffers would wait for ever."""
     native = Native(proxied)
@@ -136,7 +61,6 @@ async def test_nginx_as_the_guide_has_it_passes_each_word_on_at_once(proxied, up
     assert "[DONE]" == chunks[-1].data
 
 
-@needs_nginx
 @pytest.mark.parametrize(("model", "stream"), [("up/hanging", True), ("up/silent", True), ("up/silent", False)])
 async def test_who_leaves_nginx_stops_the_run_and_its_upstream(proxied, up, model, stream):
     """Streaming or not, while the model talks or is silent: nobody pays for what nobody reads."""
@@ -147,11 +71,10 @@ async def test_who_leaves_nginx_stops_the_run_and_its_upstream(proxied, up, mode
     began = time.monotonic()
     response.close()
 
-    assert await asked.wait_closed() - began < 2
+    assert await asked.wait_closed() - began < SOON
     assert "client" == asked.closed_by
 
 
-@needs_nginx
 async def test_stop_goes_through_nginx_while_the_answer_streams(proxied, up):
     """The partial is kept and the reader is told how it ended."""
     api = Native(proxied)
@@ -165,7 +88,6 @@ async def test_stop_goes_through_nginx_while_the_answer_streams(proxied, up):
     assert "client" == up.requests[-1].closed_by
 
 
-@needs_nginx
 async def test_nginx_passes_the_name_and_the_key_on(proxied):
     """Host and key are checked behind the proxy as they are without one."""
     other_name = await proxied.get("/api/me", headers={"host": "evil.example"})

@@ -16,14 +16,12 @@ import pytest
 
 from tests.support.server import Server, provider
 
-pytestmark = pytest.mark.timeout(240)
-
 BUDGET = {
-    "a chunk that comes alone": 14,
-    "a chunk of a hundred that come together": 0.30,
-    "a chunk of a stored session that comes alone": 43,
-    "a streaming request": 365,
-    "a request without a stream": 308,
+    "a chunk that comes alone": 12,
+    "a chunk of a hundred that come together": 0.23,
+    "a chunk of a stored session that comes alone": 38,
+    "a streaming request": 416,
+    "a request without a stream": 352,
 }
 """Calls in the event loop's thread, as they are now."""
 

@@ -1,6 +1,5 @@
 """llama.cpp's own server, and ours in front of it, are asked the same in the resumable dialect, and answer alike."""
 
-import importlib.util
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -8,15 +7,17 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from holdfast.providers.weights import fetch_now
+from holdfast.upstreams.local.weights import fetch_now
 from tests.e2e.test_llama_server_goes_on import LlamaServer, llama_server
 from tests.requirements import requirement
 from tests.support.http import Client, Response
+from tests.support.programs import missing_for_the_embedded_model
 from tests.support.server import UP_KEY, Server
 
+MISSING = missing_for_the_embedded_model()
+
 pytestmark = [
-    pytest.mark.skipif(importlib.util.find_spec("xllamacpp") is None, reason="the extra `local` is not installed"),
-    pytest.mark.timeout(180),
+    pytest.mark.skipif(bool(MISSING), reason=MISSING),
     pytest.mark.asyncio(loop_scope="module"),
 ]
 
@@ -111,7 +112,7 @@ async def test_both_servers_answer_alike(llama, tmp_path, scene):
     """Statuses, shapes and what is where: whatever differs is in the table of docs/wires/llama-cpp.md."""
     async with Client(llama.address, {"authorization": f"Bearer {UP_KEY}"}, timeout=60) as client:
         theirs = await scene(Dialect(client, "smollm2"))
-    async with Server(tmp_path, [llama.as_provider()]) as server, server.client(timeout=60) as client:
+    async with Server(tmp_path, [llama.as_provider()]) as server, server.client() as client:
         ours = await scene(Dialect(client, "llamacpp/smollm2"))
 
     assert theirs == ours

@@ -1,4 +1,4 @@
-"""Official JavaScript clients of other dialects against the server: `node/*.test.mjs` have the tests, this runs all."""
+"""The official JavaScript clients against the server: `node/*.test.mjs` have the tests, this runs them."""
 
 import asyncio
 import os
@@ -9,17 +9,32 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.e2e.clients import KEY, SCRIPTS, setting
+from tests.e2e.clients import KEY, SCRIPTS, Setting, setting
+from tests.support.upstream import Delta, Done, Finish, Gate, Hang, Headers, Role
+from tests.support.waiting import LONG
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 FOLDER = Path(__file__).parent / "node"
+NODE = Path(sys.executable).parent / "node"
 PACKAGES = {
+    "openai.test.mjs": "openai",
+    "responses.test.mjs": "openai",
     "anthropic.test.mjs": "@anthropic-ai/sdk",
     "ag-ui.test.mjs": "@ag-ui/client",
-    "responses.test.mjs": "openai",
+    "ai_sdk.test.mjs": "ai",
+    "truth.test.mjs": "ai",
 }
-NODE = Path(sys.executable).parent / "node"
+"""Each script, and the npm package whose client it uses."""
+MODELS = {
+    **dict.fromkeys(["breaking", "aborting", "aborting-ag-ui", "connecting"], SCRIPTS["hanging"]),
+    **dict.fromkeys(["stopping", "hooked"], SCRIPTS["hanging"]),
+    "silent-stream": [Hang()],
+    "silent-whole": [Hang()],
+    "two-tools-run": SCRIPTS["two-tools"],
+    "gated": [Headers(), Role(), Delta("one "), Gate("node"), Delta("two"), Finish(), Done()],
+}
+"""What only these scripts ask for."""
 NAMES = [
     (script, name)
     for script in PACKAGES
@@ -28,42 +43,53 @@ NAMES = [
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def report(tmp_path_factory):
-    """All of them are run once: how each ended, and all that node printed."""
+async def reports(tmp_path_factory):
+    """Run every script once, against one server: the outcome of each of its tests, and all that node printed."""
     if not NODE.exists() or not all((FOLDER / "node_modules" / package).exists() for package in PACKAGES.values()):
         pytest.skip("node and the npm packages are installed by `make setup-dev`")
-    async with setting(tmp_path_factory.mktemp("node-clients")) as here:
-        here.up.models |= dict.fromkeys(["aborting", "aborting-ag-ui", "connecting"], SCRIPTS["hanging"])
-        known = {"SERVER": here.server.url, "API_KEY": KEY, "UPSTREAM": here.up.base_url.removesuffix("/v1")}
-        process = await asyncio.create_subprocess_exec(
-            *(NODE, "--test", "--test-reporter=tap", *(FOLDER / script for script in PACKAGES)),
-            env=os.environ | known,
-            cwd=FOLDER,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        try:
-            async with asyncio.timeout(50):
-                printed, _ = await process.communicate()
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+    async with setting(tmp_path_factory.mktemp("node")) as here:
+        here.up.models |= MODELS
+        return {script: await run(script, here) for script in PACKAGES}
+
+
+async def run(script: str, here: Setting) -> tuple[dict[str, str], str]:
+    here.up.forget()  # the scripts count the requests for a model
+    known = {"SERVER": here.server.url, "API_KEY": KEY, "UPSTREAM": here.up.base_url.removesuffix("/v1")}
+    process = await asyncio.create_subprocess_exec(
+        *(NODE, "--test-reporter=tap", FOLDER / script),
+        env=os.environ | known,
+        cwd=FOLDER,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        async with asyncio.timeout(LONG):
+            printed, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
     text = printed.decode()
-    found = re.findall(r"^ *(not ok|ok) \d+ - (.+?)$", text, re.MULTILINE)
+    found = re.findall(r"^(not ok|ok) \d+ - (.+)$", text, re.MULTILINE)
     return {name: outcome for outcome, name in found}, text
 
 
-@pytest.mark.parametrize("name", [name for _, name in NAMES])
-async def test_node_clients(report, name):
-    """See the test of that name in `node/`."""
-    results, printed = report
+@pytest.mark.parametrize(("script", "name"), NAMES)
+async def test_node_client(reports, script, name):
+    """See the test of that name in the script."""
+    results, printed = reports[script]
 
     assert "ok" == results.get(name), printed
 
 
-async def test_no_test_of_the_scripts_is_overlooked(report):
-    """A test whose name is not found would never be looked at."""
-    results, _ = report
+@pytest.mark.parametrize("script", PACKAGES)
+async def test_no_test_of_a_script_is_overlooked(reports, script):
+    """A test whose name is not found in the script's text would never be looked at."""
+    results, _ = reports[script]
 
-    assert sorted(name for _, name in NAMES) == sorted(results)
+    assert sorted(name for file, name in NAMES if file == script) == sorted(results)
+
+
+async def test_no_script_is_overlooked():
+    """A script that is not in the table would never be run."""
+    assert sorted(PACKAGES) == sorted(path.name for path in FOLDER.glob("*.test.mjs"))

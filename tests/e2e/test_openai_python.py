@@ -12,6 +12,7 @@ from tests.e2e.clients import KEY, setting
 from tests.requirements import requirement
 from tests.support.http import Client
 from tests.support.upstream import REASONING, TEXT, answer
+from tests.support.waiting import SOON
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -190,7 +191,7 @@ RAISES = {
     "empty messages": ("up/m", [], openai.BadRequestError, "invalid_request"),
     "an unknown model": ("fixed/m", ASKED, openai.NotFoundError, "model_not_found"),
     "the upstream's 400": ("up/end:400", ASKED, openai.BadRequestError, "upstream_rejected"),
-    "the upstream's 401": ("up/end:401", ASKED, openai.InternalServerError, "upstream_auth"),
+    "the upstream's 401": ("up/end:401", ASKED, openai.APIStatusError, "upstream_auth"),
     "the upstream's 404": ("up/end:404", ASKED, openai.NotFoundError, "upstream_not_found"),
     "a page of HTML": ("up/end:html-200", ASKED, openai.InternalServerError, "upstream_broke"),
 }
@@ -240,7 +241,7 @@ async def test_the_clients_own_retry_after_a_rate_limit_is_welcome(here, client)
     assert time.monotonic() - began >= 1.0
 
 
-@requirement("truth.in-band-error", "truth.eof", "truth.cut")
+@requirement("truth.in-band-error", "truth.eof", "truth.cut", "truth.clients-see-failure")
 @pytest.mark.parametrize(
     ("model", "code"),
     [("end:in-band-error", "upstream_error"), ("end:eof", "upstream_broke"), ("late-cut", "upstream_broke")],
@@ -263,14 +264,14 @@ async def test_a_run_that_fails_in_mid_stream_raises_after_its_text(here, client
 @requirement("truth.in-band-error", "truth.eof", "truth.cut")
 @pytest.mark.parametrize("model", ["end:in-band-error", "end:eof", "late-cut"])
 async def test_a_run_that_fails_after_text_is_not_run_again(here, client, model):
-    """Not streaming it is a 502 with the partial in it; the client's two retries would pay for three runs."""
+    """Not streaming it is a 424 with the partial in it; the client's two retries would pay for three runs."""
     before = here.calls(model)
 
-    with pytest.raises(openai.InternalServerError) as raised:
+    with pytest.raises(openai.APIStatusError) as raised:
         await client.chat.completions.create(model=f"up/{model}", messages=ASKED)
 
     body = raised.value.response.json()
-    assert (502, TEXT) == (raised.value.status_code, body["choices"][0]["message"]["content"])
+    assert (424, TEXT) == (raised.value.status_code, body["choices"][0]["message"]["content"])
     assert ("error", "failed") == (body["choices"][0]["finish_reason"], body["holdfast"]["outcome"])
     assert 1 == here.calls(model) - before
 
@@ -282,18 +283,16 @@ async def test_a_busy_session_raises_conflict_at_once(here, client):
         model="up/hanging", messages=ASKED, stream=True, extra_body={"session_id": "busy"}
     )
     await anext(first)
-    began = time.monotonic()
 
     with pytest.raises(openai.ConflictError) as raised:
         await client.chat.completions.create(
             model="up/echo:busy", messages=ASKED, extra_headers={"X-Session-Id": "busy"}
         )
-    waited = time.monotonic() - began
     await first.close()
 
     assert ("session_busy", 0) == (raised.value.code, here.calls("echo:busy"))
     assert raised.value.body["code"] == "session_busy"
-    assert waited < 0.4  # its first retry comes after half a second
+    assert "0" == raised.value.response.request.headers["x-stainless-retry-count"]
 
 
 # Leaving.
@@ -309,7 +308,7 @@ async def test_leaving_a_stream_closes_the_upstream(here, client):
     left = time.monotonic()
     request = [request for request in here.up.requests if request.model == "hanging"][-1]
 
-    assert await request.wait_closed() - left < 1.0
+    assert await request.wait_closed() - left < SOON
     assert request.left_early
 
 
@@ -319,7 +318,7 @@ async def test_giving_up_on_an_answer_that_does_not_stream_closes_the_upstream(h
     """No server cancels a handler whose client left; the model would run on for nobody."""
     model = f"gives up by {way}"
     here.up.models[model] = here.up.models["hanging"]
-    impatient = client.with_options(max_retries=0, timeout=0.5 if way == "timeout" else 20)
+    impatient = client.with_options(max_retries=0, timeout=3.0 if way == "timeout" else 20)
     asking = asyncio.create_task(impatient.chat.completions.create(model=f"up/{model}", messages=ASKED))
     while not here.calls(model):
         await here.up.next_request()
@@ -331,7 +330,7 @@ async def test_giving_up_on_an_answer_that_does_not_stream_closes_the_upstream(h
     left = time.monotonic()
 
     assert asking.cancelled() or isinstance(asking.exception(), openai.APITimeoutError)
-    assert await request.wait_closed() - left < 1.0
+    assert await request.wait_closed() - left < SOON
     assert request.left_early
 
 

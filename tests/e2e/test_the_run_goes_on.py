@@ -1,17 +1,17 @@
 """A server that is killed in mid-answer, and the run that goes on from the stream of a model that was not."""
 
-import importlib.util
-
 import pytest
 
-from holdfast.providers.weights import fetch_now
+from holdfast.upstreams.local.weights import fetch_now
 from tests.requirements import requirement
 from tests.support.native import Native
+from tests.support.programs import missing_for_the_embedded_model
 from tests.support.server import Server
 
+MISSING = missing_for_the_embedded_model()
+
 pytestmark = [
-    pytest.mark.skipif(importlib.util.find_spec("xllamacpp") is None, reason="the extra `local` is not installed"),
-    pytest.mark.timeout(180),
+    pytest.mark.skipif(bool(MISSING), reason=MISSING),
 ]
 
 CONFIG = """

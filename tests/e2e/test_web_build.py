@@ -22,7 +22,6 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @requirement("ui.build")
-@pytest.mark.timeout(180)
 def test_the_committed_page_is_what_its_source_builds_to(tmp_path):
     """Nobody can review a bundle; so it is built again here and compared, byte by byte."""
     if not (SOURCE / "node_modules" / "vite").exists():
@@ -32,6 +31,16 @@ def test_the_committed_page_is_what_its_source_builds_to(tmp_path):
     subprocess.run(command, cwd=SOURCE, check=True, env={**os.environ, "NODE_ENV": "production"})
 
     assert contents(BUILT) == contents(tmp_path / "web")
+
+
+def test_the_reducers_of_the_page_do_what_their_own_tests_say():
+    """What turns events into what is drawn is tested where it is written, without a browser: `web/test`."""
+    vitest = SOURCE / "node_modules" / "vitest" / "vitest.mjs"
+    if not vitest.exists():
+        pytest.skip("vitest is installed by `make setup-dev`")
+    done = subprocess.run([NODE, vitest, "run"], cwd=SOURCE, capture_output=True, text=True, timeout=300)
+
+    assert 0 == done.returncode, done.stdout + done.stderr
 
 
 @requirement("ui.build")

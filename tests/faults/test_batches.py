@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from holdfast.server.app import create_app
-from holdfast.server.settings import ProviderSettings, Settings
+from holdfast.server.config.settings import ProviderSettings, Settings
 from holdfast.store.memory import MemoryStore
 from tests.faults.test_store_away import Flaky
 from tests.requirements import requirement
@@ -16,6 +16,7 @@ from tests.support.batches import World, asked_of
 from tests.support.served import NO_HOME, Served
 from tests.support.server import Server, provider
 from tests.support.upstream import Hang, Headers, Pause, Upstream, answer
+from tests.support.waiting import LONG
 
 
 @requirement("batch.once", "crash.store-away")
@@ -26,7 +27,7 @@ async def test_a_batch_waits_for_a_store_that_is_away_and_counts_each_answer_onc
     async with Upstream([Pause(0.02), *answer("42")]) as up:
         described = ProviderSettings(name="up", base_url=up.base_url, models=("a", "b"))
         async with Served(create_app(Settings(providers=(described,)), store, NO_HOME)) as served:
-            async with served.client(timeout=30) as client:
+            async with served.client() as client:
                 world = World(up, client)
                 batch = await world.create(20, ["up/a", "up/b"])
                 await world.progressed(batch, 3)
@@ -49,7 +50,7 @@ async def test_stops_and_resumes_in_any_order_lose_and_repeat_nothing(seed):
     async with Upstream([Pause(0.01), *answer("42")]) as up:
         described = ProviderSettings(name="up", base_url=up.base_url, models=("a", "b"))
         async with Served(create_app(Settings(providers=(described,)), MemoryStore(), NO_HOME)) as served:
-            async with served.client(timeout=30) as client:
+            async with served.client() as client:
                 world = World(up, client)
                 batch = await world.create(30, ["up/a", "up/b"], concurrency=6)
 
@@ -79,7 +80,7 @@ async def test_a_batch_that_is_being_deleted_is_gone_for_whoever_waits_to_change
     async with Upstream([Pause(0.01), *answer("42")]) as up:
         up.models["b"] = [Headers(), Hang()]
         providers = [provider(up.base_url, models=["a", "b"])]
-        async with Server(tmp_path, providers) as server, server.client(timeout=30) as client:
+        async with Server(tmp_path, providers) as server, server.client() as client:
             world = World(up, client)
             for _ in range(4):
                 batch = await world.create(30, ["up/a", "up/b"], concurrency=6)
@@ -92,7 +93,7 @@ async def test_a_batch_that_is_being_deleted_is_gone_for_whoever_waits_to_change
                 assert deleted.status in ((204, 404) if button == "delete" else (204,))
                 assert {each.status for each in others} <= {200, 204, 404}
                 assert 404 == (await client.get(path)).status
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(LONG):
                 while _documents(tmp_path):  # noqa: ASYNC110 - in another process
                     await asyncio.sleep(0.02)
             for request in up.requests:
@@ -112,7 +113,7 @@ async def test_the_key_of_a_batch_that_is_being_deleted_begins_another():
     async with Upstream([Pause(0.01), *answer("42")]) as up:
         described = ProviderSettings(name="up", base_url=up.base_url, models=("a",))
         app = create_app(Settings(providers=(described,)), MemoryStore(), NO_HOME)
-        async with Served(app) as served, served.client(timeout=30) as client:
+        async with Served(app) as served, served.client() as client:
             world = World(up, client)
             body = {"models": ["up/a"], "prompts": [{"prompt": "?"}] * 500}
             headers = {"idempotency-key": "k"}
@@ -167,7 +168,7 @@ async def test_a_batch_that_is_being_made_is_not_taken_for_what_the_last_server_
     async with Upstream(answer("42")) as up:
         described = ProviderSettings(name="up", base_url=up.base_url, models=("a",))
         async with Served(create_app(Settings(providers=(described,)), store, {})) as served:
-            async with served.client(timeout=30) as client:
+            async with served.client() as client:
                 world = World(up, client)
                 batch = await world.create(2, ["up/a"])
                 ended = await world.settled(batch)

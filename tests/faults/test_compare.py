@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.errors import StoreUnavailable
 from holdfast.server.app import create_app
-from holdfast.server.settings import ProviderSettings, Settings
+from holdfast.server.config.settings import ProviderSettings, Settings
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.compare import EVENTS, Compare, Watched
@@ -18,6 +18,7 @@ from tests.support.native import Native
 from tests.support.served import NO_HOME, Served
 from tests.support.server import Server, provider
 from tests.support.upstream import Delta, Done, Finish, Gate, Hang, Headers, Role, Upstream, UsageChunk, answer
+from tests.support.waiting import LONG
 
 HANGING = [Headers(), Role(), Delta("half an answer"), Hang()]
 
@@ -35,7 +36,7 @@ def outcomes(kept: dict[str, Any]) -> list[str]:
 
 async def settled(compare: Compare, comparison_id: str) -> dict[str, Any]:
     """Wait until the server has found what was left."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LONG):
         while (kept := await compare.get(comparison_id))["status"] == "running":  # noqa: ASYNC110 - in another process
             await asyncio.sleep(0.02)
     return kept
@@ -82,7 +83,7 @@ async def test_the_ends_that_nobody_wrote_down_are_written_down_after_a_crash(tm
             await watched.said(0, "half an answer")
             await server.kill9()
         await server.restart()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LONG):
             while "running" in statuses(tmp_path):  # noqa: ASYNC110 - in another process
                 await asyncio.sleep(0.02)
         await server.terminate()
@@ -182,7 +183,7 @@ async def test_of_two_comparisons_that_come_at_once_one_has_room_for_all_of_its_
     async with Upstream() as up:
         up.models["gated"] = [Headers(), Role(), Gate(), Delta("x"), Finish(), UsageChunk(1, 1), Done()]
         async with Server(tmp_path, [provider(up.base_url, models=None)], config="max_runs = 5") as server:
-            async with server.client(timeout=30) as client:
+            async with server.client() as client:
                 body = {"prompt": "Hi", "models": ["up/gated"] * 4}
                 asked = {asyncio.create_task(client.post("/api/comparisons", body)) for _ in range(3)}
                 while len(asked) > 1:
@@ -211,7 +212,7 @@ class Holding(MemoryStore):
         return await super().create_session(session)
 
     async def has_made(self, count: int) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LONG):
             while self.made < count:  # noqa: ASYNC110 - the server's own pace
                 await asyncio.sleep(0.01)
 
@@ -225,7 +226,7 @@ async def test_a_pane_whose_turn_comes_while_others_are_busy_waits_for_room(stop
         described = ProviderSettings("up", base_url=up.base_url, models=("echo:y", "busy"))
         store = Holding()
         app = create_app(Settings(providers=(described,), max_runs=1), store, {})
-        async with Served(app) as served, served.client(timeout=30) as client:
+        async with Served(app) as served, served.client() as client:
             compare = Compare(client)
             watched = await compare.begin(["up/echo:y", "up/echo:y"], order="sequential")
             await store.has_made(2)
@@ -267,7 +268,7 @@ async def test_an_answer_is_written_down_when_the_store_is_back():
             store.is_away = True
             up.open()
             await watched.until("run.settled", pane=0)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(LONG):
                 while store.tries < 2:  # noqa: ASYNC110 - the server's own pace
                     await asyncio.sleep(0.01)
             assert "running" == (await Compare(client).get(watched.comparison["id"]))["status"]
@@ -303,7 +304,7 @@ async def test_a_model_that_took_over_is_never_shown_what_the_one_before_it_said
         described = ProviderSettings("up", base_url=up.base_url, models=("before", "after"))
         store = Unwilling()
         app = create_app(Settings(providers=(described,)), store, {})
-        async with Served(app) as served, served.client(timeout=30) as client:
+        async with Served(app) as served, served.client() as client:
             compare = Compare(client)
             kept = await compare.whole(["up/before"], prompt="One?")
             path = f"/api/comparisons/{kept['id']}"

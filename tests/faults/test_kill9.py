@@ -21,16 +21,18 @@ import pytest
 from tests.faults.witnesses import LOST, Kept, Notes, Send, Witness, events_of, feed_of, violations
 from tests.requirements import requirement
 from tests.support.http import Frame
+from tests.support.long import count
 from tests.support.native import Native
 from tests.support.server import Server, StartFailed, UpstreamProcess, provider
+from tests.support.waiting import SOON
 
-ROUNDS = int(os.environ.get("HOLDFAST_KILL_ROUNDS", "6"))
+ROUNDS = int(os.environ.get("HOLDFAST_KILL_ROUNDS") or count(4, 12))
 SEED = int(os.environ.get("HOLDFAST_KILL_SEED", "20260101"))
 RUNS = 100
 MORE_READERS = 40
 FEEDS = 10
-SETTLED_WITHIN_OF_READY = 10.0
-SETTLED_WITHIN_OF_THE_START = 20.0
+SETTLED_WITHIN_OF_READY = SOON
+SETTLED_WITHIN_OF_THE_START = 3 * SOON
 """On a busy machine most of it goes by before the first line of ours has run."""
 
 
@@ -180,7 +182,7 @@ async def test_nothing_that_was_seen_is_lost_when_the_server_is_killed_at_a_rand
     frames = 0
     async with UpstreamProcess(tmp_path / "up") as up:
         server = Server(tmp_path / "data", [provider(up.base_url, models=None)], config="max_runs = 1000")
-        async with server, server.client(timeout=20.0) as client:
+        async with server, server.client() as client:
             api = Native(client)
             sessions = [await api.new_session(title=f"{n}") for n in range(RUNS)]
             for number in range(1, ROUNDS + 1):

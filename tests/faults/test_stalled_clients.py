@@ -10,19 +10,18 @@ from typing import Any, NamedTuple
 import pytest
 import pytest_asyncio
 
-from holdfast.server.serving import HALF_OPEN, listen
-from holdfast.server.settings import Settings
+from holdfast.server.config.settings import Settings
+from holdfast.server.http.uvicorn_server import HALF_OPEN, listen
 from tests.requirements import requirement
 from tests.support.http import Client, Frame, Response
 from tests.support.native import Native
 from tests.support.server import Server, provider
 from tests.support.upstream import Upstream
+from tests.support.waiting import LONG
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SEND_TIMEOUT = 1.0
-CUT_OFF_WITHIN = 8.0
-"""Seconds: the time-out, the beat at which it is noticed, and what fits into the buffers of two kernels before."""
 
 
 class World(NamedTuple):
@@ -79,7 +78,7 @@ async def test_a_client_that_never_reads_is_cut_off_and_its_attached_run_stopped
         path = f"/api/sessions/{session}/runs"
         await _never_reading(world.client, "POST", path, body, accept="text/event-stream")
     asked = await world.up.next_request()
-    closed_at = await asked.wait_closed(timeout=CUT_OFF_WITHIN)
+    closed_at = await asked.wait_closed(LONG)
     (run,) = (await api.get(f"/api/runs?session_id={session}"))["runs"]
     settlement = await api.settled(run["id"])
 
@@ -119,7 +118,7 @@ async def _until_it_breaks_off(reader: Response) -> list[Frame]:
 
 async def _until_open_files(server: Server, count: int) -> None:
     """Wait until the server has no more files open than before: the connection is gone on its side."""
-    async with asyncio.timeout(CUT_OFF_WITHIN):
+    async with asyncio.timeout(LONG):
         while server.open_files() > count:  # noqa: ASYNC110 - in another process
             await asyncio.sleep(0.05)
 

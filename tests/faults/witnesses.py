@@ -105,7 +105,8 @@ class Kept:
     async def _ask_session(self, api: Native, session_id: str, known: Container[str]) -> None:
         self.sessions[session_id] = await api.session(session_id)
         listed = (await api.get(f"/api/runs?session_id={session_id}&limit=200"))["runs"]
-        self.runs |= {run["id"]: run for run in listed if run["id"] not in known}
+        new = [run["id"] for run in listed if run["id"] not in known]
+        self.runs |= {run_id: await api.run(run_id) for run_id in new}  # a list shows only the beginning of a text
 
 
 def events_of(run_id: str) -> str:

@@ -10,12 +10,12 @@ from contextlib import AsyncExitStack
 import pytest
 import pytest_asyncio
 
-from holdfast.lab import CHECKS, SERVERS, WIRES, Http, Lab, Upstream, judge, trouble
-from holdfast.lab.process import Judged
+from holdfast_lab import CHECKS, SERVERS, WIRES, Http, Lab, Upstream, judge, trouble
+from holdfast_lab.process import Judged
 from tests.requirements import requirement
 from tests.support.server import Server, clean_environment, config_text, free_port, provider
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PATIENT = {"patience": 60.0, "limit": 15.0, "open": 30.0, "samples": 3}
 """How long things take on a busy machine is no matter here: tests/acceptance and tests/faults hold the times."""

@@ -10,20 +10,17 @@ import sys
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-import aiohttp
+import httpx2
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from holdfast.lab import CHECKS, SERVERS, WIRES, Finding, Http, Lab, Upstream, judge, trouble
-from holdfast.lab.process import Judged, NotStarted
-from holdfast.lab.readers import difference
+from holdfast_lab import CHECKS, SERVERS, WIRES, Finding, Http, Lab, Upstream, judge, trouble
+from holdfast_lab.checks.readers import difference
+from holdfast_lab.process import Judged, NotStarted
 from tests.support.served import Served
-
-pytestmark = pytest.mark.timeout(120)
-
 
 # A relay that can lie.
 
@@ -55,13 +52,13 @@ class Relay:
     def __post_init__(self) -> None:
         self._turn = asyncio.Lock()
         self._closing = asyncio.Event()
-        self._http = aiohttp.ClientSession()
+        self._http = httpx2.AsyncClient(timeout=None, trust_env=False)
 
     async def close(self) -> None:
         self._closing.set()
         for task in list(self.tasks):
             task.cancel()
-        await self._http.close()
+        await self._http.aclose()
 
     async def _answer(self, body: dict[str, object]) -> Response:
         lines: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -81,13 +78,13 @@ class Relay:
     async def _read(self, body: object, lines: asyncio.Queue[bytes | None], status: asyncio.Future[int]) -> None:
         """Read the upstream in a task of its own, which a client's leaving does not end by itself."""
         try:
-            async with self._http.post(f"{self.upstream}/chat/completions", json=body) as response:
+            async with self._http.stream("POST", f"{self.upstream}/chat/completions", json=body) as response:
                 is_stream = response.headers["Content-Type"].startswith("text/event-stream")
-                status.set_result(response.status if is_stream else 502)
-                async for line in response.content:
-                    if line.startswith(b"data: "):
-                        lines.put_nowait(line[6:].strip())
-        except aiohttp.ClientError:
+                status.set_result(response.status_code if is_stream else 502)
+                async for line in response.aiter_lines():
+                    if line.startswith("data: "):
+                        lines.put_nowait(line[6:].strip().encode())
+        except httpx2.HTTPError:
             pass  # told below
         finally:
             if not status.done():
@@ -320,9 +317,13 @@ class Keeper:
 
     async def _run(self, id: str, prompt: str) -> None:
         body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": prompt}]}
-        async with aiohttp.ClientSession() as http, http.post(f"{self._upstream}/chat/completions", json=body) as got:
-            async for line in got.content:
-                if line.startswith(b"data: {") and (text := _text_of(json.loads(line[6:]))):
+        url = f"{self._upstream}/chat/completions"
+        async with (
+            httpx2.AsyncClient(timeout=None, trust_env=False) as http,
+            http.stream("POST", url, json=body) as got,
+        ):
+            async for line in got.aiter_lines():
+                if line.startswith("data: {") and (text := _text_of(json.loads(line[6:]))):
                     await self._add(id, {"type": "response.output_text.delta", "delta": text})
         await self._add(id, {"type": "response.completed", "response": self._response(id, "completed")})
 

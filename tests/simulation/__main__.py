@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import logging
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -13,6 +14,8 @@ from concurrent.futures import ProcessPoolExecutor
 from .bad_designs import BANK
 from .world import HOLDFAST, Design, Outcome, simulate
 
+OWN_FAULT = re.compile(r"\b(?:Assertion|Attribute|Index|Key|Name|Recursion|Type|UnboundLocal|Value)Error\b")
+"""What code raises that does not fit the engine any more. Being caught for it says nothing of the mistake."""
 SLICE = 200
 """Schedules between two collections of garbage. Within one there is none: its moment would not be the seed's choice."""
 
@@ -20,6 +23,7 @@ SLICE = 200
 def main() -> int:
     """Do what the arguments say; 1 where anything was violated."""
     arguments = _arguments()
+    keep_the_heap()
     logging.getLogger("holdfast").disabled = arguments.seed is None
     design = next((bad for bad in BANK if bad.name == arguments.design), HOLDFAST)
     if arguments.seed is not None:
@@ -42,10 +46,18 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def keep_the_heap() -> None:
+    """Exempt everything that exists now from garbage collection: with a large heap each collection takes half a second.
+
+    `gc.unfreeze()` is the opposite.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 def schedules(seeds: Iterable[int], design: Design = HOLDFAST, *, digest: bool = False) -> Iterator[Outcome]:
     """Play one schedule for each seed."""
     gc.collect()
-    gc.freeze()
     gc.disable()
     try:
         for number, seed in enumerate(seeds, 1):
@@ -54,12 +66,21 @@ def schedules(seeds: Iterable[int], design: Design = HOLDFAST, *, digest: bool =
                 gc.collect()
     finally:
         gc.enable()
-        gc.unfreeze()
+
+
+class BrokenDesign(Exception):
+    """A known-bad design does not make its mistake: it makes another one, in its own code."""
 
 
 def first_caught(design: Design, most: int) -> Outcome | None:
-    """Return the first schedule in which a design breaks a promise."""
-    return next((outcome for outcome in schedules(range(most), design) if outcome.violations), None)
+    """Return the first schedule in which a design breaks the promise that it must be caught for."""
+    for outcome in schedules(range(most), design):
+        for violation in outcome.violations:
+            if OWN_FAULT.search(violation):
+                raise BrokenDesign(f"{design.name}, seed {outcome.seed}: {violation}")
+        if any(re.search(design.expects, violation) for violation in outcome.violations):
+            return outcome
+    return None
 
 
 def _replay(seed: int, design: Design) -> int:
@@ -94,7 +115,8 @@ def _try_bank(most: int) -> int:
             missed += 1
             print(f"{design.name:40} NOT CAUGHT in {most} schedules ({took:.1f} s)", flush=True)
         else:
-            print(f"{design.name:40} seed {outcome.seed:5}  {took:5.1f} s  {outcome.violations[0]}", flush=True)
+            found = next(each for each in outcome.violations if re.search(design.expects, each))
+            print(f"{design.name:40} seed {outcome.seed:5}  {took:5.1f} s  {found}", flush=True)
     return bool(missed)
 
 

@@ -6,11 +6,14 @@ really did and with what the store holds in the end.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.events import (
+    FAILED,
+    TRUNCATED,
     AnySettlement,
     Completed,
     Event,
@@ -25,8 +28,7 @@ from holdfast.events import (
     Truncated,
     Usage,
 )
-from holdfast.history import Message, outcome
-from holdfast.judgement import FAILED, TRUNCATED
+from holdfast.history import Message
 from holdfast.store import RunRecord
 
 from .history import Ask, RunFacts, SendFacts, SourceFacts, Stopping
@@ -90,8 +92,8 @@ class _RunCheck:
         elif run.kept and run.accepted is not None:
             self.violate("it was accepted, and the store has lost it")
         elif not run.kept and run.run is not None:
-            tape = run.run._log._tape
-            self.log, self.trimmed = tape.read(tape.start, tape.end), tape.start
+            self.trimmed = run.run.log.oldest - 1
+            self.log = all_of(run.run.log, self.trimmed)
             self.settlement = run.run.settlement
         return bool(self.log) or self.record is not None or (not run.kept and run.accepted is not None)
 
@@ -117,8 +119,11 @@ class _RunCheck:
     def _check_views(self) -> None:
         for view in self.run.views:
             seen = [event for _, event in view.shown[self.trimmed :]]
-            if [seq for seq, _ in view.shown] != list(range(1, len(view.shown) + 1)):
-                self.violate(f"a subscriber saw {[seq for seq, _ in view.shown]}")
+            numbers = [seq for seq, _ in view.shown]
+            if numbers != sorted(set(numbers)):
+                self.violate(f"a subscriber saw events again: {numbers}")
+            elif numbers != list(range(1, len(numbers) + 1)):
+                self.violate(f"a subscriber missed events: {numbers}")
             elif seen != self.log[: len(seen)]:
                 self.violate("a subscriber saw something else than the log has")
             elif not view.gave_up and not view.refused and len(seen) != len(self.log):
@@ -174,12 +179,14 @@ class _RunCheck:
     def _check_truth(self, settlement: AnySettlement) -> None:
         problem = _TRUTH[type(settlement)](self, settlement)
         if problem:
-            self.violate(f"it is called {outcome(settlement)}, {problem}")
+            self.violate(f"it is called {settlement.outcome}, {problem}")
 
     def _completed(self, settlement: Completed) -> str:
         source = self._source()
         if source is None:
             return "and its source never began"
+        if self._broke(source):
+            return "and its source raised"
         if source.said is not None:
             return "" if _as_said(source) is Completed else f"and its source said {source.said[1].reason}"
         if source.how != "returned" or source.cancels:
@@ -188,7 +195,15 @@ class _RunCheck:
 
     def _truncated(self, settlement: Truncated) -> str:
         source = self._source()
-        return "" if source is not None and _as_said(source) is Truncated else "and its source did not say so"
+        if source is None or _as_said(source) is not Truncated:
+            return "and its source did not say so"
+        return "and its source raised" if self._broke(source) else ""
+
+    def _broke(self, source: SourceFacts) -> bool:
+        """Tell whether a source raised before anyone asked for an end, in the process that the run belonged to."""
+        if not source.broke or self._was_taken_over(source):
+            return False
+        return all(source.ended is not None and source.ended < ask.step for ask in self._asks())
 
     def _stopped(self, settlement: Stopped) -> str:
         asks, source = self._asks(), self._source()
@@ -227,9 +242,17 @@ class _RunCheck:
             return "" if self.run.unsure and source is None else "and the store did take it"
         if source is None:
             return "" if self.run.send.plan.source.shape == "cannot be made" else "and its source never began"
+        if stranger := self._stranger(settlement, source):
+            return f"and its source did not raise {stranger}"
         if source.how == "raised" or "nonsense" in source.plan.end or _as_said(source) is Failed:
             return ""
         return f"({code}) and its source {source.how}"
+
+    def _stranger(self, settlement: Failed, source: SourceFacts) -> str:
+        """Return the name of an error that the source cannot have raised: the engine did."""
+        named = re.search(r"failed with (\w+)", settlement.error.message)
+        expected = {"Boom", "TypeError"} if "nonsense" in source.plan.end else {"Boom"}
+        return named[1] if named is not None and named[1] not in expected else ""
 
     def _stalled(self, source: SourceFacts | None) -> str:
         idle = self.world.scenario.limits.idle
@@ -250,7 +273,8 @@ class _RunCheck:
         weather = self.world.scenario.weather
         late = weather.outages or weather.fails_before or weather.fails_after or max(weather.delays) > 0.1
         moved = len(self.world.servers) > 1 and (self.world.jumps or late)
-        if self.record is not None and self.record.epoch > 1 and not moved and not self.world.disturbed:
+        disturbed = any(server.disturbed for server in self.run.processes)  # type: ignore[attr-defined]
+        if self.record is not None and self.record.epoch > 1 and not moved and not disturbed:
             self.violate("it was taken over from a living process")
 
     def _check_hook(self, settlement: AnySettlement) -> None:
@@ -291,6 +315,14 @@ _TRUTH: dict[type, Any] = {
     Failed: _RunCheck._failed,
     Interrupted: _RunCheck._interrupted,
 }
+
+
+def all_of(log: Any, after: int) -> list[Event]:
+    """Return all that can be read of a log in memory."""
+    events: list[Event] = []
+    while found := log.slice(after + len(events)):
+        events += found
+    return events
 
 
 def is_ours(event: Event) -> bool:
@@ -353,7 +385,7 @@ def _check_messages(
         yield f"{run.id}: its answer {settlement.text!r} is there {len(answers)} times"
     for at in answers:
         answer = messages[at]
-        if answer.content != settlement.text or answer.partial is completed or answer.outcome != outcome(settlement):
+        if answer.content != settlement.text or answer.partial is completed or answer.outcome != settlement.outcome:
             yield f"{run.id}: its answer {answer.content!r} ({answer.outcome}) is not {settlement}"
         if at == 0 or messages[at - 1].id != run.id.replace("run", "usr"):
             yield f"{run.id}: its answer does not follow its question"
@@ -411,7 +443,7 @@ def _check_left_behind(world: World) -> Iterator[str]:
         if process is None or name.startswith("World."):
             continue  # a client who waits for ever is told of elsewhere
         if not task.done():
-            if number <= process.closed and not (lingering and name == "Engine._pump"):
+            if number <= process.closed and not (lingering and name == "Pump.read"):
                 yield f"a task is left behind: {name}"
         elif not process.crashed and not task.cancelled() and task._log_traceback:  # type: ignore[attr-defined]
             yield f"nobody asked for {task.exception()!r} of {name}"

@@ -9,8 +9,8 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.events import Event, Finish, Settled, Settlement
-from holdfast.run import Run
+from holdfast.engine.run import Run
+from holdfast.events import FAILED, Event, Finish, Reasoning, Settled, Settlement, Text, ToolCall
 from holdfast.store import FeedEntry
 
 from .loop import Process
@@ -45,23 +45,42 @@ class SourceFacts:
     entered: int | None = None
     yielded: list[tuple[int, float, Any]] = field(default_factory=list)
     cancels: list[tuple[int, float]] = field(default_factory=list)
+    before_cancel: int | None = None
+    """How many items it had yielded when it was first cancelled."""
     how: str = ""
     """How it ended: returned, raised, cancelled, closed. Empty while it goes on."""
+    broke: bool = False
+    """It raised of its own accord: nobody had cancelled or closed it."""
     ended: int | None = None
     closes: int = 0
     """Calls of `aclose()` on an iterator that is no generator."""
     closed_at: float | None = None
     """The wall clock's time when nothing more was left to close."""
 
+    def note_cancel(self, step: int, time: float) -> None:
+        """Note that the source was cancelled."""
+        if self.before_cancel is None:
+            self.before_cancel = len(self.yielded)
+        self.cancels.append((step, time))
+
     @property
     def said(self) -> tuple[int, Finish] | None:
-        """What it said of its own end, and when, if it did so before anyone cancelled it."""
-        until = self.cancels[0][0] if self.cancels else float("inf")
-        for step, _, item in self.yielded:
-            for one in flat(item):
-                if isinstance(one, Finish) and one.choice == 0 and step <= until:
-                    return step, one
-        return None
+        """Its last word on its own end before anyone cancelled it, and when it said so.
+
+        A failure is never taken back. What follows any other word takes it back, unless the source then ends by itself.
+        """
+        last: tuple[int, Finish] | None = None
+        going_on: set[int] = set()
+        for step, one in [(step, one) for step, _, item in self.yielded[: self.before_cancel] for one in flat(item)]:
+            if last is not None and last[1].reason in FAILED:
+                return last
+            if isinstance(one, Finish):
+                going_on = going_on - {one.choice} if one.choice else set()
+                last = (step, one) if one.choice == 0 else last
+            elif isinstance(one, (str, Text, Reasoning, ToolCall)) and getattr(one, "text", one):
+                going_on.add(getattr(one, "choice", 0))
+        ended_by_itself = self.how == "returned" and not self.cancels
+        return None if going_on and not ended_by_itself else last
 
     @property
     def last_yield(self) -> float | None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from holdfast.engine.run import Limits
 from holdfast.events import Finish, Notice, Reasoning, Text, ToolCall, Usage
-from holdfast.run import Limits
 
 LEASE = 6.0
 GRACE = 1.0
@@ -262,6 +262,7 @@ class _Draw:
         return self.of((
             "", [], Usage(3, number), Usage(7, 0, "estimated"), Text("other choice", choice=1),
             Notice("retry", "again"), ToolCall(f"call_{number}", "look", "{}"), Finish("stop", choice=1),
+            Finish("stop"), Finish("stop"), Finish("length"),
         ))  # fmt: skip
 
     # misfortunes
@@ -299,7 +300,7 @@ class _Draw:
 
 
 _ENDS = (
-    (0.34, "finish"),  # says that it is done, and ends
+    (0.30, "finish"),  # says that it is done, and ends
     (0.18, "returns"),
     (0.06, "length"),
     (0.05, "says failed"),
@@ -309,6 +310,8 @@ _ENDS = (
     (0.12, "hangs"),
     (0.03, "finish, then hangs"),
     (0.03, "finish, then raises"),
+    (0.02, "finish, then says failed"),
+    (0.02, "says failed, then finish"),
     (0.02, "yields nonsense"),
     (0.01, "yields nonsense after finish"),
 )

@@ -79,18 +79,21 @@ class _Part:
                 yield self.note(item)
         except asyncio.CancelledError:
             how = "cancelled" if self.facts.cancels else "raised"
+            self.facts.broke = not self.facts.cancels
             raise
         except GeneratorExit:
             how = "closed"
             raise
         except Exception:
             how = "raised"
+            self.facts.broke = not self.facts.cancels
             raise
         finally:
             if not self.world.over:
                 try:
                     await self.clean_up()
                 except Boom:
+                    self.facts.broke = self.facts.broke or (how == "returned" and not self.facts.cancels)
                     how = "raised"
                     raise
                 finally:
@@ -130,7 +133,7 @@ class _Part:
 
     def swallows(self) -> bool:
         """Note a cancel. True where the source goes on all the same."""
-        self.facts.cancels.append((self.world.loop.steps, self.world.loop.time()))
+        self.facts.note_cancel(self.world.loop.steps, self.world.loop.time())
         self.world.say(f"source of {self.facts.run_id} is cancelled: {self.plan.on_cancel}")
         if self.plan.on_cancel in _LAST_WORDS:
             raise _Swallowed
@@ -153,7 +156,8 @@ class _Part:
             try:
                 await asyncio.sleep(pause)
             except asyncio.CancelledError:
-                self.facts.cancels.append((self.world.loop.steps, self.world.loop.time()))
+                self.facts.note_cancel(self.world.loop.steps, self.world.loop.time())
+                self.facts.broke = False  # the engine is told of the cancel, not of what was raised before
                 raise
         if self.plan.cleanup.endswith("raises"):
             raise Boom("the cleanup is broken")
@@ -166,6 +170,8 @@ _LAST_ITEMS: dict[str, tuple[Any, ...]] = {
     "says failed": (Finish("error"),),
     "finish, then hangs": (Finish("stop"),),
     "finish, then raises": (Finish("stop"),),
+    "finish, then says failed": (Finish("stop"), Finish("error")),
+    "says failed, then finish": (Finish("error"), Finish("stop")),
     "yields nonsense": (object(),),
     "yields nonsense after finish": (["lost ", Finish("stop"), object()],),
 }

@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from holdfast.agent import ToolContext, ToolError, tool
-from holdfast.providers import ChatRequest
-from holdfast.providers.anthropic_messages import body_of
+from holdfast.agents import ToolContext, ToolError, tool
 from holdfast.server.app import create_app
-from holdfast.server.settings import AgentSettings, ProviderSettings, Settings
+from holdfast.server.config.settings import AgentSettings, ProviderSettings, Settings
 from holdfast.store import Store
 from holdfast.store.memory import MemoryStore
+from holdfast.upstreams import ChatRequest
+from holdfast.upstreams.anthropic.request import body_of
 from tests.support.native import Native
 from tests.support.served import NO_HOME, Served
 from tests.support.upstream import Upstream
@@ -112,13 +112,23 @@ async def large(size: int) -> str:
 
 
 @tool
+async def environment(context: ToolContext) -> str:
+    """List the variables of a process that a tool starts."""
+    said: list[bytes] = []
+    child = await context.processes.start("/usr/bin/env", on_output=said.append)
+    await child.wait()
+    await child.said_all(5)
+    return b"".join(said).decode()
+
+
+@tool
 async def _remember(fact: str) -> str:
     """Note something that nobody needs to see."""
     STATE.called.append(f"remember {fact}")
     return "noted"
 
 
-TOOLS = [add, wait, publish, fail, slow, stubborn, blocking, report, large, _remember]
+TOOLS = [add, wait, publish, fail, slow, stubborn, blocking, report, large, environment, _remember]
 
 
 class World(NamedTuple):
@@ -160,6 +170,7 @@ async def serving(
     *,
     settings: dict[str, Any] | None = None,
     dialect: Literal["openai", "anthropic"] = "openai",
+    environ: dict[str, str] = NO_HOME,
     **agent: Any,
 ) -> AsyncIterator[World]:
     """A server whose agent `helper` has the tools above, unless told otherwise."""
@@ -172,7 +183,7 @@ async def serving(
         agents=(AgentSettings("helper", model="up/m", **described),),
         **{"providers": providers, **(settings or {})},
     )
-    app = create_app(configured, store or MemoryStore(), NO_HOME)
+    app = create_app(configured, store or MemoryStore(), environ)
     async with Served(app) as served, served.client() as client:
         try:
             yield World(up, Native(client), STATE, app)

@@ -20,7 +20,7 @@ class Compare:
         return await self.watch("/api/comparisons", body)
 
     async def watch(self, path: str, body: dict[str, Any]) -> "Watched":
-        response = await self.client.post(path, body, headers=EVENTS, timeout=30.0)
+        response = await self.client.post(path, body, headers=EVENTS)
         assert 200 == response.status, await response.text()
         watched = Watched(response)
         first = await watched.next()
@@ -34,7 +34,7 @@ class Compare:
         return await self.post("/api/comparisons", {"prompt": prompt, "models": models, **more})
 
     async def post(self, path: str, body: Any = None, status: int = 200) -> dict[str, Any]:
-        response = await self.client.post(path, {} if body is None else body, timeout=30.0)
+        response = await self.client.post(path, {} if body is None else body)
         assert status == response.status, f"{response.status}: {await response.text()}"
         answer: dict[str, Any] = await response.json()
         return answer

@@ -12,108 +12,20 @@ import socket
 import struct
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, Self
 from urllib.parse import urlsplit
+
+from holdfast_lab.misbehaving.parsing import ChunkDecoder, HeaderMap
+from tests.support.waiting import LONG
 
 LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 class Incomplete(ConnectionError):
     """The connection ended before the answer did. (A reset is a ConnectionResetError: also a ConnectionError.)"""
-
-
-class HeaderMap(Mapping[str, str]):
-    """Headers by name in any case; a name that came twice has its values joined, and all stand in `pairs`."""
-
-    def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
-        self.pairs = list(pairs)
-        self._values: dict[str, str] = {}
-        for name, value in self.pairs:
-            key = name.lower()
-            self._values[key] = f"{self._values[key]}, {value}" if key in self._values else value
-
-    def __getitem__(self, name: str) -> str:
-        return self._values[name.lower()]
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name.lower() in self._values
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __repr__(self) -> str:
-        return f"HeaderMap({self._values!r})"
-
-    @classmethod
-    def parse(cls, lines: Iterable[bytes]) -> Self:
-        pairs = []
-        for line in lines:
-            name, colon, value = line.decode("latin-1").partition(":")
-            if not colon or not name or name != name.strip():
-                raise ValueError(f"not a header line: {line!r}")
-            pairs.append((name, value.strip()))
-        return cls(pairs)
-
-
-class ChunkDecoder:
-    """Takes the bytes of a chunked body as they come, gives the content; strict, because servers are judged by it."""
-
-    def __init__(self) -> None:
-        self.done = False
-        self._buffer = bytearray()
-        self._state: Literal["size", "data", "data-end", "trailer"] = "size"
-        self._left = 0
-
-    @property
-    def rest(self) -> bytes:
-        """What came after the end of the body."""
-        return bytes(self._buffer)
-
-    def feed(self, data: bytes) -> bytes:
-        self._buffer += data
-        content = bytearray()
-        while not self.done and (self._take_data(content) if self._state == "data" else self._take_line()):
-            pass
-        return bytes(content)
-
-    def _take_data(self, content: bytearray) -> bool:
-        taken = self._buffer[: self._left]
-        del self._buffer[: len(taken)]
-        content += taken
-        self._left -= len(taken)
-        if self._left == 0:
-            self._state = "data-end"
-        return self._left == 0
-
-    def _take_line(self) -> bool:
-        end = self._buffer.find(b"\r\n")
-        if end < 0:
-            return False
-        line = bytes(self._buffer[:end])
-        del self._buffer[: end + 2]
-        if self._state == "size":
-            self._left = self._size(line)
-            self._state = "data" if self._left else "trailer"
-        elif self._state == "data-end":
-            if line:
-                raise ValueError(f"a chunk is longer than it said: {line[:40]!r}")
-            self._state = "size"
-        elif not line:
-            self.done = True
-        return True
-
-    @staticmethod
-    def _size(line: bytes) -> int:
-        digits = line.partition(b";")[0].strip()
-        if not re.fullmatch(rb"[0-9a-fA-F]{1,15}", digits):
-            raise ValueError(f"not a chunk size: {line[:40]!r}")
-        return int(digits, 16)
 
 
 @dataclass(frozen=True)
@@ -385,7 +297,7 @@ class Client:
         base_url: str,
         headers: Mapping[str, str] | None = None,
         *,
-        timeout: float = 10.0,
+        timeout: float = LONG,
         receive_buffer: int | None = None,
     ) -> None:
         parts = urlsplit(base_url)

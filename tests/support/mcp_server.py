@@ -72,6 +72,29 @@ async def odd() -> str:
     return "odd"
 
 
+KEPT: list[str] = []
+
+
+@server.tool()
+async def remember(text: str) -> str:
+    """Keep a text, and return all that were kept."""
+    KEPT.append(text)
+    return " ".join(KEPT)
+
+
+@server.tool(structured_output=False)
+async def large(size: int) -> str:
+    """Return a text of so many characters."""
+    note("large")
+    return "." * size
+
+
+@server.tool()
+async def environment() -> str:
+    """List the variables of this process."""
+    return "\n".join(f"{name}={value}" for name, value in os.environ.items())
+
+
 @server.tool()
 async def spawn() -> str:
     """Start a process of a session of its own, which ignores the polite signal."""

@@ -4,6 +4,8 @@ from typing import Any
 
 from tests.support.http import Client, Frame, Response
 
+Content = str | list[dict[str, Any]]
+
 
 class Native:
     """`api = Native(client)`: sessions, runs and what became of them. Whatever it asks for must succeed."""
@@ -18,13 +20,13 @@ class Native:
         session = await self._succeed(await self.client.post("/api/sessions", fields))
         return str(session["id"])
 
-    async def send(self, session_id: str, input: str, model: str, **more: Any) -> Response:
+    async def send(self, session_id: str, input: Content, model: str, **more: Any) -> Response:
         """Send a message and wait for the answer's head, whatever it says. `headers` go where headers go."""
         headers = more.pop("headers", None)
         body = {"input": input, "model": model, **more}
         return await self.client.post(f"/api/sessions/{session_id}/runs", body, headers=headers)
 
-    async def start(self, session_id: str, input: str, model: str, **more: Any) -> str:
+    async def start(self, session_id: str, input: Content, model: str, **more: Any) -> str:
         """Send a message; the id of the run that was accepted."""
         run = await self._succeed(await self.send(session_id, input, model, **more))
         return str(run["id"])

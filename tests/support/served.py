@@ -2,14 +2,18 @@
 
 import asyncio
 import socket
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 import uvicorn
 
+from holdfast.server.http.connections import ConnectionLimits, OpenConnections
+from holdfast.server.http.http_protocol import Protocol
 from tests.support.http import Client
+from tests.support.waiting import LONG
 
 NO_HOME = {"XDG_DATA_HOME": "/nonexistent"}
 """An environment without a data folder: what a developer has set in their own must not change a test."""
@@ -39,7 +43,7 @@ class Served:
 
     async def __aenter__(self) -> Self:
         self._serving = asyncio.create_task(self._server.serve([self._socket]))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LONG):
             while not self._server.started:
                 if self._serving.done():
                     await self._serving
@@ -66,3 +70,8 @@ def announcing(app: Any, spec_version: str) -> Any:
         await app(scope, receive, send)
 
     return wrapped
+
+
+def protocol(limits: ConnectionLimits | None = None) -> Callable[..., Protocol]:
+    """`Served(app, http=protocol())`: the connections of our own server."""
+    return partial(Protocol, OpenConnections(limits))

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from tests.support.http import Client
+from tests.support.waiting import LONG
 
 ROOT = Path(__file__).resolve().parents[2]
 UP_KEY = "sk-up-6f1d0c2b9a8e7d6c5b4a39281706f5e4"
@@ -93,9 +94,9 @@ class Process:
             self._signal_group(signal.SIGKILL)
         elif self.alive:
             os.kill(self.pid, signal.SIGKILL)
-        return await self._ended(began, 10.0)
+        return await self._ended(began, LONG)
 
-    async def terminate(self, timeout: float = 30.0) -> Ended:
+    async def terminate(self, timeout: float = LONG) -> Ended:
         """SIGTERM to the process, and wait. One that does not end in time is killed, and that is a TimeoutError."""
         began = time.monotonic()
         if self.alive:
@@ -171,7 +172,7 @@ class Server(Process):
         env: Mapping[str, str] | None = None,
         args: Sequence[str] = (),
         port: int | None = None,
-        timeout: float = 20.0,
+        timeout: float = LONG,
         program: Sequence[str] = (sys.executable, "-m", "holdfast"),
     ) -> None:
         data.mkdir(parents=True, exist_ok=True)
@@ -183,7 +184,9 @@ class Server(Process):
         self._program = list(program)
         self._args = list(args)
         self._timeout = timeout
-        super().__init__([], log=data / "server.log", env=clean_environment() | dict(env or {}), cwd=data)
+        asks_local = not providers or any(each.get("dialect") == "local" for each in providers)
+        offline = {} if asks_local else {"HOLDFAST_OFFLINE": "1"}  # nothing is downloaded that no test asks for
+        super().__init__([], log=data / "server.log", env=clean_environment() | offline | dict(env or {}), cwd=data)
 
     async def __aenter__(self) -> Self:
         await self._serve()
@@ -204,7 +207,7 @@ class Server(Process):
             await self.terminate()
         await self._serve()
 
-    def client(self, *, timeout: float = 10.0, **headers: str) -> Client:
+    def client(self, *, timeout: float = LONG, **headers: str) -> Client:
         """A client of this server; `x_session_id="…"` becomes the header `x-session-id`."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return Client(self.url, named, timeout=timeout)
@@ -239,7 +242,7 @@ class UpstreamProcess(Process):
 
     async def __aenter__(self) -> Self:
         self.command = [sys.executable, "-m", "tests.support.upstream", "--port", str(self.port)]
-        match = await self.start(re.compile(r"listening on (\d+)"), 10.0)
+        match = await self.start(re.compile(r"listening on (\d+)"), LONG)
         self.port = int(match[1])
         return self
 
@@ -259,7 +262,7 @@ class UpstreamProcess(Process):
     async def forget(self) -> None:
         await self._ask("POST", "/_control/forget")
 
-    async def wait_until_closed(self, number: int, timeout: float = 5.0) -> float:
+    async def wait_until_closed(self, number: int, timeout: float = LONG) -> float:
         """Wait until the connection of that request is gone; the moment (`time.monotonic`) at which it went."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
@@ -296,8 +299,14 @@ def clean_environment() -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith("HOLDFAST_") and not re.search(r"_API_KEY$|_BASE_URL$|_proxy$", name, re.IGNORECASE)
     }
-    paths = [str(ROOT / "src"), str(ROOT), *filter(None, [kept.get("PYTHONPATH")])]
-    return kept | {"UP_KEY": UP_KEY, "PYTHONUNBUFFERED": "1", "PYTHONPATH": os.pathsep.join(paths)}
+    paths = [str(ROOT / "src"), str(ROOT / "lab"), str(ROOT), *filter(None, [kept.get("PYTHONPATH")])]
+    nowhere = str(ROOT / "no-such-folder")  # whoever runs the tests may have settings of their own
+    return kept | {
+        "UP_KEY": UP_KEY,
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONPATH": os.pathsep.join(paths),
+        "XDG_CONFIG_HOME": nowhere,
+    }
 
 
 def free_port() -> int:

@@ -1,12 +1,34 @@
 """The public API as a type checker sees it: read by pyright and mypy, and never run."""
 
 from collections.abc import AsyncGenerator
-from typing import assert_type
+from typing import Literal, assert_type
 
+from starlette.applications import Starlette
 from starlette.requests import Request
+from starlette.responses import Response
 
-from holdfast import Completed, Engine, Event, Failed, Interrupted, Limits, Run, Stopped, Text, Truncated, open_store
-from holdfast.asgi import EventStream, events
+from holdfast import (
+    Completed,
+    Engine,
+    Event,
+    Failed,
+    Interrupted,
+    Limits,
+    ProviderSettings,
+    Run,
+    Settings,
+    Stopped,
+    StopResult,
+    Text,
+    Truncated,
+    create_app,
+    open_store,
+)
+from holdfast.agents import AgentRequest
+from holdfast.asgi import events
+from holdfast.events import Finish, Outlet, put
+from holdfast.upstreams import ChatRequest, Provider
+from holdfast.upstreams.kinds import ProviderKind, ProviderSetup
 
 
 async def words() -> AsyncGenerator[str]:
@@ -15,6 +37,10 @@ async def words() -> AsyncGenerator[str]:
 
 async def batches() -> AsyncGenerator[list[Text]]:
     yield [Text("a"), Text("b")]
+
+
+def frame(seq: int, event: Event) -> dict[str, str] | None:
+    return {"text": event.text} if isinstance(event, Text) else None
 
 
 async def embedding(request: Request) -> None:
@@ -27,8 +53,49 @@ async def embedding(request: Request) -> None:
             told: Event = event
             if isinstance(told, Text):
                 assert_type(told.text, str)
-        ending = await run.stop(by="user")
+        result = await run.stop(by="user")
+        assert_type(result, StopResult)
+        assert_type(result.by_this_call, bool)
+        ending, _ = result
         assert_type(ending, Completed | Truncated | Stopped | Failed | Interrupted)
         if isinstance(ending, Failed):
             assert_type(ending.error.code, str)
-        assert_type(events(run, request), EventStream)
+        assert_type(ending.outcome, Literal["completed", "truncated", "stopped", "failed", "interrupted"])
+        if ending.outcome == "stopped":
+            assert_type(ending, Stopped)
+        assert_type(await engine.start(words(), key="order-17", owner="ann"), Run)
+        assert_type(await engine.find("order-17", owner="ann"), Run | None)
+        assert_type(events(run, request), Response)
+        assert_type(events(run, request, frame=frame), Response)
+
+
+async def a_server(request: AgentRequest) -> AsyncGenerator[str]:
+    yield request.text
+
+
+def embedding_the_server() -> None:
+    provider = ProviderSettings("openai", base_url="https://example.com/v1", api_key="sk-...")
+    assert_type(create_app(), Starlette)
+    assert_type(create_app(Settings(providers=(provider,)), "sqlite:./data", agents={"parrot": a_server}), Starlette)
+
+
+class Plain:
+    """A provider as a package writes it: `ProviderKind` takes it without a cast."""
+
+    models: tuple[str, ...] | None = ("m",)
+    prefills = think = demo = False
+
+    def __init__(self, setup: ProviderSetup) -> None:
+        self.name = setup.name
+
+    async def answer(self, request: ChatRequest, out: Outlet) -> None:
+        await put(out, [Text(request.model), Finish("stop")])
+
+    async def list_models(self) -> list[str]:
+        return ["m"]
+
+    async def close(self) -> None:
+        return None
+
+
+assert_type(ProviderKind(make=Plain).make(ProviderSetup(name="p")), Provider)

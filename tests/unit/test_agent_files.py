@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-from holdfast.agent import ToolContext, ToolError
-from holdfast.agent.files import Files
-from holdfast.agent.shell import Shell
+from holdfast.agents import ToolContext, ToolError
+from holdfast.agents.files import Files
+from holdfast.agents.shell import Shell
 
 
 @pytest.fixture
@@ -124,14 +124,15 @@ def test_a_folder_or_a_pipe_is_not_replaced_by_a_file(folder):
         ("pwd", "{folder}\n", False),
         ("echo half; exit 3", "half\n[ended with status 3]", True),
         ("kill -9 $$", "[ended by signal 9]", True),
-        ("echo $MY_SECRET$MY_WORD", "word\n", False),
+        ("echo $MY_SECRET$MY_WORD$LC_MINE", "mine\n", False),
         (" ", "command is missing.", True),
     ],
 )
 async def test_a_command_tells_its_output_and_how_it_ended(tmp_path, monkeypatch, command, output, is_error):
-    """Failure is said, keys are not passed on."""
+    """A failure is reported, and only allowed variables are passed on."""
     monkeypatch.setenv("MY_SECRET", "s3cret")
     monkeypatch.setenv("MY_WORD", "word")
+    monkeypatch.setenv("LC_MINE", "mine")
     context = ToolContext()
     given = await Shell(tmp_path).call({"command": command}, context)
     await context.processes.end()

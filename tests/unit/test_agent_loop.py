@@ -6,11 +6,12 @@ import time
 
 import pytest
 
-from holdfast.agent import ToolContext, ToolError, ToolOutput, tool
-from holdfast.agent.desk import Decision
-from holdfast.agent.loop import Agent, AgentLimits, Work
+from holdfast.agents import ToolContext, ToolError, ToolOutput, tool
+from holdfast.agents.approvals import Decision
+from holdfast.agents.loop import Agent, AgentLimits, Work
 from holdfast.errors import BudgetSpent
 from holdfast.events import (
+    AnswerBegins,
     ApprovalDecided,
     ApprovalRequested,
     Finish,
@@ -23,7 +24,8 @@ from holdfast.events import (
     ToolResult,
     Usage,
 )
-from holdfast.steps import Steps
+from holdfast.log.steps import Steps
+from tests.support.waiting import LONG
 
 GO = [{"role": "user", "content": "Go"}]
 
@@ -35,25 +37,43 @@ class Model:
         self.answers = list(answers)
         self.asked = []
 
-    async def __call__(self, messages, params):
+    async def __call__(self, messages, params, out):
         self.asked.append(list(messages))
         for said in self.answers.pop(0):
-            yield said
+            out.emit(said if isinstance(said, list) else [said])
 
 
 def call(name, arguments="{}", id="call_1"):
     return ToolCall(id, name, arguments)
 
 
+class Told:
+    """An outlet that keeps what is emitted, and acts when an event of a type has come."""
+
+    def __init__(self):
+        self.told, self.actions = [], {}
+
+    def emit(self, events):
+        for event in (event for event in events if not isinstance(event, AnswerBegins)):
+            self.told.append(event)
+            if (action := self.actions.pop(type(event), None)) is not None:
+                asyncio.get_running_loop().call_soon(action, event)
+        return True
+
+    async def room(self):
+        pass
+
+
+def at_work(*args, **kwargs):
+    return Work(*args, out=Told(), **kwargs)
+
+
 async def events_of(work, *, until=(), told=None):
-    """All that the work says; `until` has what to do when an event of a type has come."""
-    told, actions = [] if told is None else told, dict(until)
-    async for said in work.events():
-        for event in said:
-            told.append(event)
-            if (action := actions.pop(type(event), None)) is not None:
-                action(event)
-    return told
+    """All that the work emits; `until` has what to do when an event of a type has come."""
+    out = work.out
+    out.told, out.actions = out.told if told is None else told, dict(until)
+    await work.do()
+    return out.told
 
 
 def of(kind, events):
@@ -86,7 +106,7 @@ def leave_in_a_thread() -> str:
 async def test_a_tool_that_wants_to_end_the_program_ends_its_call(ending):
     """Nobody else's run, and no server, ends with it."""
     model = Model([call(ending.name)], ["Sorry."])
-    told = await events_of(Work(Agent(name="a", tools=(ending,)), GO, model))
+    told = await events_of(at_work(Agent(name="a", tools=(ending,)), GO, model))
 
     (result,) = of(ToolResult, told)
     assert (True, f"{ending.name} ended with SystemExit(3).") == (result.is_error, result.output)
@@ -104,7 +124,7 @@ class Careless:
 
 async def test_a_tool_that_gives_back_something_else_has_failed_and_not_the_run():
     """The model is told; it is not the run that broke."""
-    told = await events_of(Work(Agent(name="a", tools=(Careless(),)), GO, Model([call("careless")], ["Sorry."])))
+    told = await events_of(at_work(Agent(name="a", tools=(Careless(),)), GO, Model([call("careless")], ["Sorry."])))
 
     assert [True] == [result.is_error for result in of(ToolResult, told)]
     assert [Finish("stop")] == of(Finish, told)
@@ -118,7 +138,7 @@ async def test_half_an_emoji_in_a_result_reaches_nobody():
         return "half \ud83d done"
 
     model = Model([Text("\ud83d so "), call("broken")], ["Fine."])
-    await events_of(Work(Agent(name="a", tools=(broken,)), GO, model))
+    await events_of(at_work(Agent(name="a", tools=(broken,)), GO, model))
 
     assert ["? so ", "half ? done"] == [message["content"] for message in model.asked[1][1:]]
 
@@ -133,15 +153,15 @@ async def test_what_goes_on_in_a_thread_is_not_said_to_be_stopped():
         context.progress("still here")
         loop.call_soon_threadsafe(reported.set)
 
-    async def model(messages, params):
+    async def model(messages, params, out):
         if len(messages) == 1:
-            yield call("slow")
+            out.emit([call("slow")])
             return
         held.set()
         await reported.wait()
-        yield "Well."
+        out.emit(["Well."])
 
-    told = await events_of(Work(Agent(name="a", tools=(slow,)), GO, model))
+    told = await events_of(at_work(Agent(name="a", tools=(slow,)), GO, model))
 
     assert ["slow took longer than its 0.05 s and cannot be stopped: it may go on."] == [
         result.output for result in of(ToolResult, told)
@@ -162,9 +182,9 @@ async def test_a_second_cancel_does_not_leave_calls_behind():
             await asyncio.wait({asyncio.create_task(finish.wait())})
         return "at last"
 
-    work = Work(Agent(name="a", tools=(stubborn,), limits=AgentLimits(seconds=2.0)), GO, Model([call("stubborn")]))
+    work = at_work(Agent(name="a", tools=(stubborn,), limits=AgentLimits(seconds=2.0)), GO, Model([call("stubborn")]))
     running = asyncio.create_task(events_of(work))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LONG):
         await is_cancelled.wait()
     running.cancel()
     await asyncio.wait({running})
@@ -186,7 +206,7 @@ async def publish(text: str) -> str:
 async def test_arguments_that_do_not_fit_are_refused_before_anyone_is_asked():
     """A person is not asked for what cannot be done."""
     model = Model([call("publish", '{"words": 1}')], ["Sorry."])
-    told = await events_of(Work(Agent(name="a", tools=(publish,)), GO, model))
+    told = await events_of(at_work(Agent(name="a", tools=(publish,)), GO, model))
 
     assert [] == of(ApprovalRequested, told)
     assert ["The arguments do not fit"] == [result.output.partition(":")[0] for result in of(ToolResult, told)]
@@ -225,7 +245,7 @@ class Remote:
 )
 async def test_of_a_tool_with_only_a_schema_what_is_certain_is_refused(arguments, is_asked):
     """A server of others may read a number from a string; it cannot read one from nothing."""
-    work = Work(Agent(name="a", tools=(Remote(),)), GO, Model([call("remote", arguments)], ["Fine."]))
+    work = at_work(Agent(name="a", tools=(Remote(),)), GO, Model([call("remote", arguments)], ["Fine."]))
     decided = []
 
     def deny(asked):
@@ -239,7 +259,7 @@ async def test_of_a_tool_with_only_a_schema_what_is_certain_is_refused(arguments
 
 async def test_the_time_that_a_person_took_is_not_the_tools():
     """Both are told, each as what it is."""
-    work = Work(Agent(name="a", tools=(publish,)), GO, Model([call("publish", '{"text": "it"}')], ["Done."]))
+    work = at_work(Agent(name="a", tools=(publish,)), GO, Model([call("publish", '{"text": "it"}')], ["Done."]))
     decided = []
 
     def allow_later(asked):
@@ -277,9 +297,9 @@ async def test_an_internal_tool_that_waited_for_a_person_is_called_after_a_resta
 
     model = Model(["Done."])
     done = steps_of(StepStarted(1), Text("So. "), asked_for("_publish"))
-    work = Work(Agent(name="a", tools=(internal,)), GO, model, done=done)
+    work = at_work(Agent(name="a", tools=(internal,)), GO, model, done=done)
     running = asyncio.create_task(events_of(work))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LONG):
         while not work.desk.is_waiting:  # noqa: ASYNC110 - nobody is told that a question stands
             await asyncio.sleep(0.01)
     await work.desk.decide("apr_1", Decision("allow"))
@@ -296,9 +316,9 @@ async def test_what_was_asked_for_is_waited_for_though_the_settings_allow_it_now
     """The question stands in the stream; a call that ran behind it would be told as one that did not."""
     done = steps_of(StepStarted(1), call("publish", '{"text": "it"}'), asked_for("publish"))
     agent = Agent(name="a", tools=(publish,), approvals={"publish": "allow"})
-    work = Work(agent, GO, Model(["Done."]), done=done)
+    work = at_work(agent, GO, Model(["Done."]), done=done)
     running = asyncio.create_task(events_of(work))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LONG):
         while not work.desk.is_waiting:  # noqa: ASYNC110 - nobody is told that a question stands
             await asyncio.sleep(0.01)
     await work.desk.decide("apr_1", Decision("allow"))
@@ -321,7 +341,7 @@ async def test_an_answer_that_only_lacked_its_settlement_is_complete():
     """Everything was said: to ask the model once more would add to a complete answer."""
     done = steps_of(StepStarted(1), Text("All of it."), Usage(5, 3), StepFinished(1, 0.1))
     model = Model()
-    told = await events_of(Work(Agent(name="a", tools=(publish,)), GO, model, done=done))
+    told = await events_of(at_work(Agent(name="a", tools=(publish,)), GO, model, done=done))
 
     assert [Finish("stop")] == told
     assert [] == model.asked
@@ -331,10 +351,10 @@ async def test_what_was_used_before_a_restart_is_counted():
     """A budget is for the run, and so is its usage."""
     done = steps_of(StepStarted(1), call("nothing"), ToolResult("call_1", "?", True), StepFinished(1, 0.1))
     agent = Agent(name="a", tools=(publish,))
-    told = await events_of(Work(agent, GO, Model([Usage(20, 5), "Done."]), done=done, used=Usage(100, 50)))
+    told = await events_of(at_work(agent, GO, Model([Usage(20, 5), "Done."]), done=done, used=Usage(100, 50)))
     limited = Agent(name="a", tools=(publish,), limits=AgentLimits(tokens=150))
     with pytest.raises(BudgetSpent, match="it may use 150"):
-        await events_of(Work(limited, GO, Model(["Done."]), done=done, used=Usage(100, 50)))
+        await events_of(at_work(limited, GO, Model(["Done."]), done=done, used=Usage(100, 50)))
 
     assert [Usage(120, 55)] == of(Usage, told)
 
@@ -354,7 +374,7 @@ async def test_steps_that_nobody_counted_are_estimated_together():
     agent = Agent(name="a", tools=(nothing,), limits=AgentLimits(tokens=120))
     told = []
     with pytest.raises(BudgetSpent, match="it may use 120"):
-        await events_of(Work(agent, GO, Model(*answers)), told=told)
+        await events_of(at_work(agent, GO, Model(*answers)), told=told)
 
     totals = of(Usage, told)
     assert {"estimated"} == {usage.source for usage in totals}
@@ -367,7 +387,7 @@ async def test_a_picture_is_not_counted_by_its_letters():
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 100_000}}
     asked = [{"role": "user", "content": [{"type": "text", "text": "What is this?"}, picture]}]
     agent = Agent(name="a", limits=AgentLimits(tokens=1000))
-    told = await events_of(Work(agent, asked, Model(["A cat.", Finish("stop"), Usage(800, 3)])))
+    told = await events_of(at_work(agent, asked, Model(["A cat.", Finish("stop"), Usage(800, 3)])))
 
     assert [Finish("stop")] == of(Finish, told)
     assert [Usage(800, 3)] == of(Usage, told)
@@ -377,7 +397,7 @@ async def test_a_picture_is_not_counted_by_its_letters():
 async def test_an_answer_that_is_complete_is_complete_though_the_budget_is_used_up(count):
     """Nothing was cut off. What was used is told; the next question would not be asked."""
     agent = Agent(name="a", limits=AgentLimits(tokens=100))
-    told = await events_of(Work(agent, GO, Model([["word " * 100, Finish("stop")], *count])))
+    told = await events_of(at_work(agent, GO, Model([["word " * 100, Finish("stop")], *count])))
 
     assert [Finish("stop")] == of(Finish, told)
     assert [("budget", True)] == [(said.code, said.message.endswith("is complete.")) for said in of(Notice, told)]
@@ -395,7 +415,7 @@ async def test_calls_that_the_budget_does_not_cover_are_not_made():
 
     agent = Agent(name="a", tools=(act,), limits=AgentLimits(tokens=100))
     told = []
-    work = Work(agent, GO, Model([[call("act"), Finish("tool_calls")], Usage(500, 3)]))
+    work = at_work(agent, GO, Model([[call("act"), Finish("tool_calls")], Usage(500, 3)]))
     with pytest.raises(BudgetSpent, match="it may use 100"):
         await events_of(work, told=told)
 
@@ -411,6 +431,6 @@ async def test_what_a_tool_says_of_its_failure_is_what_the_model_reads():
     def refuse() -> str:
         raise ToolError("Not today.")
 
-    told = await events_of(Work(Agent(name="a", tools=(refuse,)), GO, Model([call("refuse")], ["Well."])))
+    told = await events_of(at_work(Agent(name="a", tools=(refuse,)), GO, Model([call("refuse")], ["Well."])))
 
     assert [("Not today.", True)] == [(result.output, result.is_error) for result in of(ToolResult, told)]

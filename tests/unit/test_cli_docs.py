@@ -62,7 +62,7 @@ def test_help_loads_no_command(arguments):
 
     loaded = set(ran.stdout.splitlines()[-1].split())
     assert "holdfast.cli.lazy" in loaded
-    assert set() == loaded & {"asyncio", "msgspec", "aiohttp", "rich", "starlette", "uvicorn", "holdfast.errors"}
+    assert set() == loaded & {"asyncio", "msgspec", "httptools", "rich", "starlette", "uvicorn", "holdfast.errors"}
 
 
 def test_as_a_module_it_is_called_by_what_was_typed():

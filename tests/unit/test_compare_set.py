@@ -7,10 +7,10 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from holdfast.batches import Cell, Prompt, Report, agrees, as_csv, last_number, quantile, wilson
 from holdfast.cli import main
-from holdfast.cli.page import page
-from holdfast.cli.prompt_set import read_set
+from holdfast.cli.evals.html_report import report_page
+from holdfast.cli.evals.prompt_set import read_set
+from holdfast.evals.model import BatchPrompt, BatchReport, Cell, agrees, as_csv, last_number, quantile, wilson
 
 
 def written(folder, text, name="prompts.jsonl"):
@@ -22,12 +22,12 @@ def test_a_set_is_json_lines_of_objects_and_strings(tmp_path):
     """A byte order mark, empty lines and a line separator inside a string are no trouble."""
     text = '\ufeff{"prompt": "a\u2028b", "expected": 42, "kind": "k", "id": "i"}\n\n"Say hi"\r\n'
 
-    assert [Prompt("a\u2028b", 42, "k", "i"), Prompt("Say hi")] == read_set(written(tmp_path, text))
+    assert [BatchPrompt("a\u2028b", 42, "k", "i"), BatchPrompt("Say hi")] == read_set(written(tmp_path, text))
 
 
 def test_a_text_file_is_a_set_of_lines(tmp_path):
     """Anything may stand in them."""
-    assert [Prompt("One?"), Prompt("{Two")] == read_set(written(tmp_path, "One?\n\n{Two\n", "p.txt"))
+    assert [BatchPrompt("One?"), BatchPrompt("{Two")] == read_set(written(tmp_path, "One?\n\n{Two\n", "p.txt"))
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ RUDE = "<script>alert(1)</script> & \"'<img src=x onerror=alert(2)>"
 
 def told(prompts, models, cells, status="finished"):
     """A report and its cells, as the server tells them."""
-    report = Report(models, prompts)
+    report = BatchReport(models, prompts)
     rows = []
     for cell in cells:
         report.add(cell)
@@ -157,7 +157,7 @@ def told(prompts, models, cells, status="finished"):
     progress = {"total": len(prompts) * len(models), "done": len(rows), "failed": 0, "running": 0}
     batch = {"id": "bat_1", "name": RUDE, "status": status, "models": models, "prompts": len(prompts), "system": RUDE}
     batch |= {"match": "contains", "created_at": "2026-11-16T03:00:00.000Z", "progress": progress}
-    return page({"batch": batch, "models": report.models()}, rows)
+    return report_page({"batch": batch, "models": report.models()}, rows)
 
 
 def answered(prompt, model, outcome="completed", **more):
@@ -167,7 +167,7 @@ def answered(prompt, model, outcome="completed", **more):
 
 def test_the_page_is_whole_loads_nothing_and_runs_nothing():
     """Whatever a model or a prompt says: it is text there."""
-    prompts = [Prompt(RUDE, RUDE, RUDE, RUDE), Prompt([{"type": "text", "text": RUDE}], "b", "other")]
+    prompts = [BatchPrompt(RUDE, RUDE, RUDE, RUDE), BatchPrompt([{"type": "text", "text": RUDE}], "b", "other")]
     cells = [
         answered(0, 0, text=RUDE, right=True),
         answered(1, 0, text="b", right=False),
@@ -187,7 +187,7 @@ def test_the_page_is_whole_loads_nothing_and_runs_nothing():
 
 def test_a_batch_without_answers_has_a_page_too():
     """Who stops a batch at once still gets a report, and it says so."""
-    text = told([Prompt("?", "42")], ["up/a", "up/b"], [], status="stopped")
+    text = told([BatchPrompt("?", "42")], ["up/a", "up/b"], [], status="stopped")
 
     assert [] == Page(text).open
     assert "<strong>stopped</strong>, 0 of 2 answers" in text
@@ -195,7 +195,7 @@ def test_a_batch_without_answers_has_a_page_too():
 
 def test_the_page_stays_small_and_says_what_it_left_out():
     """Two thousand long answers would not open in a browser."""
-    prompts = [Prompt(f"Question {number}") for number in range(2000)]
+    prompts = [BatchPrompt(f"Question {number}") for number in range(2000)]
     text = told(prompts, ["up/a"], [answered(number, 0, text="x" * 50_000) for number in range(2000)])
 
     assert len(text) < 2_000_000

@@ -2,21 +2,23 @@
 
 from dataclasses import dataclass
 
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from msgspec.structs import replace
 
-from holdfast.comparisons import (
+from holdfast.compare import wire as wire
+from holdfast.compare.model import (
     MOST_PANES,
     AlreadyDecided,
     AlreadyRevealed,
     AlreadyVoted,
-    Answer,
     Comparison,
     ComparisonRunning,
     Pane,
+    PaneAnswer,
     PaneCannotWin,
     PaneNotFound,
     Price,
@@ -26,18 +28,15 @@ from holdfast.comparisons import (
     asked_again,
     cost,
     fastest,
-    from_body,
     label,
     masked,
     revealed,
     settled,
     swapped,
-    to_body,
     voted,
 )
 from holdfast.errors import BadRequest, HoldfastError
 from holdfast.events import Usage
-from holdfast.wire import comparison as wire
 
 OUTCOMES = ["completed", "truncated", "stopped", "failed", "interrupted"]
 
@@ -113,7 +112,7 @@ def test_what_comes_after_the_vote_does_not_change_what_was_voted_on():
     kept = voted(comparison("completed", "failed"), 0, 1.0)
     before = kept.panes
     kept = asked(kept, "more")
-    kept = settled(answered(kept, 0, Answer(run_id="r", status="settled", outcome="failed")), 2.0)
+    kept = settled(answered(kept, 0, PaneAnswer(run_id="r", status="settled", outcome="failed")), 2.0)
 
     assert [pane.outcome for pane in before] == [pane.outcome for pane in kept.panes]
     assert "failed" == kept.panes[0].latest.outcome
@@ -140,7 +139,7 @@ class Calls(RuleBasedStateMachine):
 
     def attempt(self, change, *refusals):
         try:
-            self.kept = from_body(to_body(change(self.kept)))
+            self.kept = msgspec.convert(msgspec.to_builtins(change(self.kept)), Comparison)
         except refusals:
             return False
         return True
@@ -167,7 +166,7 @@ class Calls(RuleBasedStateMachine):
         if self.kept.status == "running":
             for pane in self.kept.panes:
                 if pane.latest.status != "settled":
-                    answer = Answer(run_id="r", status="settled", outcome=outcomes[pane.pane], error=None)
+                    answer = PaneAnswer(run_id="r", status="settled", outcome=outcomes[pane.pane], error=None)
                     self.kept = answered(self.kept, pane.pane, answer)
             self.kept = settled(self.kept, 1.0)
 
@@ -196,7 +195,7 @@ class Calls(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_told_before_the_reveal(self):
-        for shown in (wire.comparison(self.kept), wire.comparison(self.kept, {})):
+        for shown in (wire.listed_comparison(self.kept), wire.comparison(self.kept, {})):
             for pane in shown["panes"]:
                 assert self.kept.is_revealed or (pane["model"], pane["metrics"]) == (None, None)
                 assert pane["metrics"] is None or not pane["metrics"]["fastest"] or pane["status"] == "settled"

@@ -1,44 +1,70 @@
-"""Ctrl-C ends a wait, and nothing else."""
+"""Ctrl-C in a command: an open prompt, the work under way, or the work that begins next."""
 
+import asyncio
+import os
 import signal
 
 import pytest
 
-from holdfast.cli.ctrl_c import CtrlC
+from holdfast.cli.chat.ctrl_c import CtrlC
+from tests.support.waiting import LONG
 
 
-def press() -> None:
-    signal.raise_signal(signal.SIGINT)
+async def press() -> None:
+    """Ctrl-C, as the terminal sends it, and a turn of the loop in which it is handled."""
+    handled = asyncio.get_running_loop().create_future()
+    os.kill(os.getpid(), signal.SIGINT)
+    asyncio.get_running_loop().call_later(0.05, handled.set_result, None)
+    await handled
 
 
-def test_ctrl_c_ends_what_is_waited_for():
-    """Whatever the wait was about to give back."""
-    with CtrlC() as ctrl_c, pytest.raises(KeyboardInterrupt):
-        ctrl_c.during(press)
+async def test_the_first_one_asks_the_work_under_way_to_stop():
+    """The answer is kept: the work ends by itself."""
+    with CtrlC() as ctrl_c, ctrl_c.stops() as asked:
+        os.kill(os.getpid(), signal.SIGINT)
+        async with asyncio.timeout(LONG):
+            await asked.wait()
 
 
-def test_ctrl_c_between_two_waits_ends_the_next_one():
-    """A second key, or one at the very end of an answer, must neither be lost nor end the conversation."""
+def test_the_second_one_leaves():
+    """Also if the work does not hear: a server may have stopped answering."""
+
+    async def deaf() -> None:
+        with CtrlC() as ctrl_c, ctrl_c.stops() as asked:
+            os.kill(os.getpid(), signal.SIGINT)
+            await asked.wait()
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.sleep(LONG)
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(deaf())
+
+
+async def test_one_before_the_work_begins_stops_it():
+    """Enter, and Ctrl-C right after it: the message has not been sent yet."""
     with CtrlC() as ctrl_c:
-        press()
-        press()
-
-        with pytest.raises(KeyboardInterrupt):
-            ctrl_c.during(list)
-        assert [] == ctrl_c.during(list)
-
-
-def test_what_is_waited_for_may_fail_by_itself():
-    """Only what a second signal makes of the first is taken for a Ctrl-C."""
-    with CtrlC() as ctrl_c, pytest.raises(SystemError, match="broken"):
-        ctrl_c.during(lambda: (_ for _ in ()).throw(SystemError("broken")))
+        await press()
+        with ctrl_c.stops() as asked:
+            assert asked.is_set()
+        with ctrl_c.stops() as asked:
+            assert not asked.is_set(), "each counts once"
 
 
-def test_signals_are_afterwards_what_they_were_before():
-    """Whoever asks one question, as compare does for a vote, hands back its loop's own handlers."""
-    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGURG)]
-    with CtrlC():
-        press()
+async def test_one_after_the_work_does_not_stop_the_next():
+    """The answer ended by itself just before the key: a prompt came between."""
+    with CtrlC() as ctrl_c:
+        await press()
+        with ctrl_c.reaches(lambda: None):
+            pass
+        with ctrl_c.stops() as asked:
+            assert not asked.is_set()
 
-    assert before == [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGURG)]
-    assert -1 == signal.set_wakeup_fd(-1)
+
+async def test_an_open_prompt_hears_each_of_them():
+    """No number of them ends the conversation."""
+    heard = []
+    with CtrlC() as ctrl_c, ctrl_c.reaches(lambda: heard.append("Ctrl-C")):
+        await press()
+        await press()
+
+    assert ["Ctrl-C", "Ctrl-C"] == heard

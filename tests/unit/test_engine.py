@@ -23,20 +23,23 @@ from holdfast import (
     Settled,
     SourceFailed,
     Stopped,
+    StopResult,
     Text,
     ToolCall,
     Truncated,
     Usage,
 )
 from holdfast.errors import AnswerLost, RunLimitReached, RunNotFound, ShuttingDown
-from holdfast.events import ErrorInfo, RunStarted, Snapshot, Thought, ToolDelta, ToolResult, Words, encode_events
+from holdfast.events import ErrorInfo, RunStarted, Snapshot, Thought, ToolDelta, ToolResult
 from holdfast.ids import new_id
-from holdfast.log import Log
+from holdfast.log.log import Log
+from holdfast.log.segment import Segment, encode_segment, segment_of
 from holdfast.store import RunRecord
 from holdfast.store.memory import MemoryStore
 from holdfast.store.sqlite import SqliteStore
 from tests.requirements import requirement
 from tests.simulation.loop import SeededLoop
+from tests.support.waiting import LONG
 
 SURROGATE = "\ud83c"  # half an emoji
 
@@ -68,18 +71,18 @@ async def forever(*items):
 
 async def ended(run):
     """How it ended, within a time in which every one of these tests has to end."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LONG):
         return await run.settled()
 
 
 async def heard(run, after=0):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LONG):
         return [event async for _, event in run.read(after)]
 
 
 async def spoken(run, text):
     """Wait until a reader can see this text."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LONG):
         async with aclosing(run.read()) as events:
             async for _ in events:
                 if run.text == text:
@@ -138,11 +141,85 @@ async def test_a_source_says_how_it_ended(engine, keep, finish, expected):
     assert (expected, "a", finish.reason) == (type(settlement), settlement.text, settlement.finish_reason)
 
 
-async def test_what_an_ended_answer_still_says_is_kept_and_its_first_ending_stands(engine, keep):
-    """Upstreams send usage, and sometimes text, after their finish reason."""
-    run = await engine.start(source("a", Finish("stop"), "b", Finish("length"), Usage(3, 5)), keep=keep)
+@requirement("truth.last-word")
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ((Finish("stop"), Finish("error")), Failed),
+        ((Finish("error"), Finish("stop")), Failed),
+        ((Finish("stop"), Finish("stop", error=ErrorInfo("upstream_error", "It broke."))), Failed),
+        (([Finish("stop"), Finish("error")],), Failed),
+        ((Finish("stop"), Finish("error", choice=1)), Failed),
+        ((Finish("stop"), Finish("length")), Truncated),
+        ((Finish("length"), Finish("stop")), Completed),
+    ],
+    ids=[
+        "then failed",
+        "failed before",
+        "then an error",
+        "at once",
+        "of another choice",
+        "then length",
+        "after length",
+    ],
+)
+async def test_the_last_word_of_a_source_counts_and_a_failure_wins(engine, keep, words, expected):
+    """A source that says it is done and then says it failed has failed: the first word was hope, the last is known."""
+    settlement = await ended(await engine.start(source("a", *words), keep=keep))
 
-    assert Completed(text="ab", finish_reason="stop", usage=Usage(3, 5)) == await ended(run)
+    assert (expected, "a") == (type(settlement), settlement.text)
+
+
+@requirement("truth.last-word", "truth.logged")
+@pytest.mark.parametrize("error", [ValueError("half way"), SourceFailed("It broke.")], ids=["stranger", "known"])
+async def test_a_source_that_raises_after_it_said_it_had_finished_has_failed(engine, keep, caplog, error):
+    """An agent whose text ends well and whose last save fails: whoever reads `completed` would not look again."""
+
+    async def source():
+        yield "a"
+        yield Finish("stop")
+        raise error
+
+    with caplog.at_level(logging.INFO, "holdfast"):
+        run = await engine.start(source(), keep=keep, kind="agent", model="agent/m")
+        settlement = await ended(run)
+
+    assert (Failed, "a", None) == (type(settlement), settlement.text, settlement.finish_reason)
+    assert f"agent run {run.id} (agent/m)" in caplog.text
+    assert str(error) in caplog.text
+
+
+@requirement("truth.last-word")
+async def test_a_source_that_is_cancelled_from_outside_after_it_said_it_had_finished_has_failed(engine, keep):
+    """A cancel that is not ours is an error of the source as any other."""
+
+    async def source():
+        yield "a"
+        yield Finish("stop")
+        raise asyncio.CancelledError
+
+    settlement = await ended(await engine.start(source(), keep=keep))
+
+    assert (Failed, "source_cancelled") == (type(settlement), settlement.error.code)
+
+
+async def test_what_is_said_after_a_finish_is_part_of_the_answer(engine, keep):
+    """Upstreams send usage, and sometimes text, after their finish reason: no word of it is lost."""
+    run = await engine.start(source("a", Finish("length"), "b", Usage(3, 5)), keep=keep)
+
+    assert Truncated(text="ab", finish_reason="length", usage=Usage(3, 5)) == await ended(run)
+
+
+@requirement("truth.last-word")
+@pytest.mark.parametrize("at_once", [False, True], ids=["one by one", "at once"])
+async def test_a_source_that_went_on_after_its_finish_and_is_stopped_is_stopped(engine, keep, at_once):
+    """It had not finished: there was more to say, and nobody knows how much more would have come."""
+    items = (Finish("stop"), "b")
+    run = await engine.start(forever("a", list(items)) if at_once else forever("a", *items), keep=keep)
+    await spoken(run, "ab")
+    settlement = (await run.stop()).settlement
+
+    assert (Stopped, "ab") == (type(settlement), settlement.text)
 
 
 async def test_usage_that_nobody_counted_is_estimated_and_says_so(engine, keep):
@@ -246,11 +323,11 @@ async def test_a_lone_surrogate_ends_up_as_a_question_mark_and_hurts_nobody(tmp_
     await store.close()
 
     assert (settlement, events) == (stored[0].settlement, stored[1])
-    assert "?" in encode_events(events).decode()
+    assert "?" in encode_segment(segment_of(events)).decode()
 
 
 @pytest.mark.parametrize(
-    "said", [Words(["a", SURROGATE, "ö"]), [Reasoning(f"a{SURROGATE}ö")]], ids=["text", "reasoning"]
+    "said", [Segment(Text, ["a", SURROGATE, "ö"]), Segment(Reasoning, [f"a{SURROGATE}ö"])], ids=["text", "reasoning"]
 )
 def test_the_texts_of_a_log_can_be_stored_whatever_is_in_it(said):
     """A settlement takes them as they are: they may be long, and are not looked through a second time."""
@@ -295,6 +372,43 @@ async def test_what_a_stranger_raised_is_logged_and_not_shown(engine, keep, capl
     assert "Boom" in settlement.error.message
     assert "secret" not in settlement.error.message
     assert "the secret is 42" in caplog.text
+
+
+@requirement("truth.logged", "safe.secrets")
+async def test_what_a_source_raised_is_logged_with_its_run_and_without_keys(engine, keep, caplog):
+    """Clients of upstreams quote the key that they were called with in their errors."""
+
+    async def source():
+        yield "a"
+        raise Boom("401 for https://user:pa55word@up.example/v1?api_key=qwertyuiop with Bearer sk-abcdef123456")
+
+    with caplog.at_level(logging.ERROR, "holdfast"):
+        run = await engine.start(source(), keep=keep)
+        await ended(run)
+
+    assert run.id in caplog.text
+    assert "Boom: 401 for" in caplog.text
+    assert not [secret for secret in ("pa55word", "qwertyuiop", "abcdef123456") if secret in caplog.text]
+
+
+@requirement("truth.logged")
+async def test_what_a_stopped_source_raises_is_logged_and_changes_nothing(engine, keep, caplog):
+    """The stop stands; but a cleanup that breaks is a bug that its author wants to hear of."""
+
+    async def source():
+        yield "a"
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise Boom("in the cleanup")
+
+    with caplog.at_level(logging.ERROR, "holdfast"):
+        run = await engine.start(source(), keep=keep)
+        await spoken(run, "a")
+        settlement = (await run.stop()).settlement
+
+    assert (Stopped, "a") == (type(settlement), settlement.text)
+    assert "in the cleanup" in caplog.text
 
 
 async def test_a_source_may_choose_the_words_of_its_failure(engine, keep):
@@ -352,9 +466,9 @@ def test_a_source_that_wants_to_end_the_process_ends_only_its_run(error, keep):
         async with Engine(MemoryStore(), limits=Limits(grace=0.05)) as engine:
             other = await engine.start(forever("b"), keep=keep)
             seen.append(await ended(await engine.start(exits(), keep=keep)))
-            seen.append(await (await engine.start(Closable(closing=exits_in_close), keep=keep)).stop())
+            seen.append((await (await engine.start(Closable(closing=exits_in_close), keep=keep)).stop()).settlement)
             seen.append(other.status)
-            seen.append(await other.stop())
+            seen.append((await other.stop()).settlement)
 
     def in_its_own_loop():
         try:
@@ -431,7 +545,7 @@ async def test_a_plain_iterator_without_a_close_can_be_stopped(engine, keep):
     """There is nothing to close: the cancel is all that it gets."""
     run = await engine.start(aiter(Silent("a")), keep=keep)
     await spoken(run, "a")
-    settlement = await run.stop()
+    settlement = (await run.stop()).settlement
 
     assert (Stopped, "a") == (type(settlement), settlement.text)
 
@@ -479,7 +593,7 @@ async def test_a_source_that_raises_while_it_is_closed_is_still_stopped(engine, 
     """The stop was asked for and has happened; a broken cleanup does not change how the run ended."""
     run = await engine.start(Closable("a", closing=boom), keep=keep)
     await spoken(run, "a")
-    settlement = await run.stop()
+    settlement = (await run.stop()).settlement
 
     assert (Stopped, "a", "user") == (type(settlement), settlement.text, settlement.by)
 
@@ -498,7 +612,7 @@ async def test_a_source_that_raises_in_its_finally_is_still_stopped_and_asyncio_
 
     run = await engine.start(source())
     await spoken(run, "a")
-    settlement = await run.stop()
+    settlement = (await run.stop()).settlement
     del run
 
     assert Stopped is type(settlement)
@@ -510,8 +624,8 @@ async def test_a_source_that_cannot_be_closed_before_its_first_step_is_still_sto
     """Then the pump has never run, and the close falls to the keeper, whom nothing may keep from settling."""
     source = Closable("a", closing=closing)
     run = await engine.start(source)
-    async with asyncio.timeout(5):
-        settlement = await run.stop()
+    async with asyncio.timeout(LONG):
+        settlement = (await run.stop()).settlement
 
     assert (Stopped, "", []) == (type(settlement), settlement.text, source.tasks)
 
@@ -520,8 +634,8 @@ async def test_a_source_that_never_ends_its_close_is_left_behind_after_the_grace
     """A hanging cleanup costs the grace period and no more."""
     run = await engine.start(Closable("a", closing=hang), keep=keep)
     await spoken(run, "a")
-    async with asyncio.timeout(2):
-        settlement = await run.stop()
+    async with asyncio.timeout(LONG):
+        settlement = (await run.stop()).settlement
 
     assert (Stopped, "a", None) == (type(settlement), settlement.text, settlement.receipt.upstream_closed_at)
 
@@ -547,7 +661,7 @@ async def test_a_source_that_claims_to_have_finished_after_it_was_stopped_is_sto
 
     run = await engine.start(source(), keep=keep)
     await spoken(run, "a")
-    settlement = await run.stop()
+    settlement = (await run.stop()).settlement
 
     assert (Stopped, "a") == (type(settlement), settlement.text)
     assert ["a"] == [event.text for event in await heard(run) if isinstance(event, Text)]
@@ -558,7 +672,8 @@ async def test_a_source_that_had_finished_before_the_stop_is_completed(engine, k
     run = await engine.start(forever(["whole", Finish("stop")]), keep=keep)
     await spoken(run, "whole")
 
-    assert Completed(text="whole", finish_reason="stop", usage=Usage(0, 2, "estimated")) == await run.stop()
+    completed = Completed(text="whole", finish_reason="stop", usage=Usage(0, 2, "estimated"))
+    assert StopResult(completed, by_this_call=False) == await run.stop()
 
 
 # Limits.
@@ -859,8 +974,8 @@ async def test_an_interrupt_hook_may_take_its_time_and_may_fail(engine, keep, ca
 
     run = await engine.start(forever("a"), keep=keep, interrupt=hook)
     await spoken(run, "a")
-    settlement = await run.stop()
-    async with asyncio.timeout(5):
+    settlement = (await run.stop()).settlement
+    async with asyncio.timeout(LONG):
         await failed.wait()
     await engine.close()
 
@@ -943,3 +1058,23 @@ async def test_an_answer_that_is_no_longer_there_leaves_the_run_interrupted():
     assert isinstance(settlement, Interrupted)
     assert "one " == settlement.text
     await dead.close()
+
+
+@requirement("truth.last-word")
+async def test_the_end_of_another_choice_ends_no_answer_that_goes_on(engine, keep):
+    """The first choice has spoken again after its `Finish`: whoever stops the run there has stopped it."""
+    has_spoken = asyncio.Event()
+
+    async def speaks_on():
+        yield "One "
+        yield Finish("stop")
+        yield "two "
+        yield Finish("stop", choice=1)
+        has_spoken.set()
+        await asyncio.Event().wait()
+
+    run = await engine.start(speaks_on(), keep=keep)
+    await has_spoken.wait()
+    settled = (await run.stop()).settlement
+
+    assert (Stopped, "One two ") == (type(settled), settled.text)

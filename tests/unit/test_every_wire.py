@@ -3,6 +3,7 @@
 The logs are random and seeded, with every event and every settlement in them.
 """
 
+import json
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -35,14 +36,17 @@ from holdfast.events import (
     Truncated,
     Usage,
 )
-from holdfast.history import outcome
-from holdfast.server.answering import Rendering, Skipping
-from holdfast.wire import ai_sdk, openai_chat
-from holdfast.wire.llama_cpp import FromByte
+from holdfast.log.segment import Segment, segment_of
+from holdfast.server.dialects.run_responses import Rendering, Skipping
+from holdfast.wires import ai_sdk
+from holdfast.wires.llama_cpp import FromByte
+from holdfast.wires.openai import chat as openai_chat
+from holdfast.wires.tool_calls import json_arguments
 from tests.requirements import requirement
+from tests.support.long import count
 from tests.wires import CREATED, MODEL, RUN, WIRES, Wire, parsed
 
-CUTS = 10_000
+CUTS = count(2_000, 10_000)
 CUTS_OF_ONE_LOG = 10
 BY_NAME = {wire.name: wire for wire in WIRES}
 AG_UI_EVENT: TypeAdapter[ag_ui.core.Event] = TypeAdapter(ag_ui.core.Event)
@@ -76,6 +80,13 @@ ENDINGS: list[Callable[[str], AnySettlement]] = [
 ]
 
 
+CALLS: list[Callable[[str], ToolCall]] = [
+    lambda id: ToolCall(id, "add", '{"a":[1,{"b":"}"}]}'),
+    lambda id: ToolCall(id, "add", '{"a":[1,{"b":"}"}]}', kind="function_call"),
+    lambda id: ToolCall(id, "run", 'print("1" ]}', kind="custom"),
+]
+
+
 # Random logs.
 
 
@@ -94,7 +105,8 @@ def phrase(rng: random.Random) -> str:
 
 
 def said(rng: random.Random) -> list[Event]:
-    return [Text(phrase(rng), rng.choice([0, 0, 0, 0, 1])) for _ in range(rng.randrange(1, 6))]
+    refusal = rng.random() < 0.2
+    return [Text(phrase(rng), rng.choice([0, 0, 0, 0, 1]), refusal=refusal) for _ in range(rng.randrange(1, 6))]
 
 
 def thought(rng: random.Random) -> list[Event]:
@@ -103,12 +115,13 @@ def thought(rng: random.Random) -> list[Event]:
 
 def called(rng: random.Random) -> list[Event]:
     """One or two calls, whole or in pieces, one after the other or mixed with the other and with text."""
-    calls = [ToolCall(f"call_{rng.randrange(10**9)}", "add", '{"a":[1,{"b":"}"}]}') for _ in range(rng.randrange(1, 3))]
+    calls = [rng.choice(CALLS)(f"call_{rng.randrange(10**9)}") for _ in range(rng.randrange(1, 3))]
     pieces: list[Event] = []
     for index, call in enumerate(calls):
         cut = rng.randrange(len(call.arguments) + 1)
-        begin = ToolDelta(index, call.id, call.name, call.arguments[:cut])
-        pieces += [begin, ToolDelta(index, arguments=call.arguments[cut:])] if rng.random() < 0.8 else []
+        begin = ToolDelta(index, call.id, call.name, call.arguments[:cut], kind=call.kind)
+        end = ToolDelta(index, arguments=call.arguments[cut:], kind=call.kind)
+        pieces += [begin, end] if rng.random() < 0.8 else []
     if rng.random() < 0.4 and len(pieces) == 4:
         pieces = [pieces[0], pieces[2], *rng.sample([pieces[1], pieces[3]], 2)]
     if rng.random() < 0.2:
@@ -137,25 +150,25 @@ def aside(rng: random.Random) -> list[Event]:
     ]
 
 
-def batches(rng: random.Random, events: Sequence[Event]) -> Iterator[Sequence[Event]]:
+def batches(rng: random.Random, events: Sequence[Event]) -> Iterator[Segment]:
     """The same events as a reader may get them: a few at a time."""
     place = 0
     while place < len(events):
         size = rng.randrange(1, 8)
-        yield events[place : place + size]
+        yield segment_of(events[place : place + size])
         place += size
 
 
 def arguments_in(log: Sequence[Event]) -> dict[str, str]:
-    """The arguments of each call, as far as they were written."""
+    """The arguments of each call as JSON, as far as they were written: those of a custom tool once they are whole."""
     found: dict[str, str] = {}
     by_index: dict[int, str] = {}
     for event in log:
-        if isinstance(event, ToolDelta):
+        if isinstance(event, ToolDelta) and event.kind != "custom":
             id = by_index[event.index] = event.id or by_index[event.index]
             found[id] = found.get(id, "") + event.arguments
         elif isinstance(event, ToolCall):
-            found[event.id] = event.arguments
+            found[event.id] = json_arguments(event)
     return {id: arguments for id, arguments in found.items() if arguments}
 
 
@@ -205,7 +218,7 @@ def test_byte_offsets_hold_in_llama_cpps_dialect():
 
 
 @requirement("wire.truth", "wire.watch-any")
-@pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: f"{outcome(ending(''))} {ending('').finish_reason}")
+@pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: f"{ending('').outcome} {ending('').finish_reason}")
 def test_every_wire_has_every_word_and_only_completed_looks_like_success(ending):
     """Whatever a run said before it ended: all text, all reasoning, and an ending that nobody can take for another."""
     rng = random.Random(0)
@@ -225,8 +238,48 @@ def test_every_wire_has_every_word_and_only_completed_looks_like_success(ending)
         written = {name: reading.calls for name, reading in told.items() if reading.calls is not None}
         assert dict.fromkeys(written, arguments_in(log)) == written
         said = {reading.outcome for reading in told.values()} - {None}
-        assert said <= {outcome(settled)}
+        assert said <= {settled.outcome}
         assert isinstance(settled, Completed) or all(reading.outcome for reading in told.values())
+
+
+FAILURES: list[AnySettlement] = [Failed(text="wave", error=ERROR), Interrupted(text="wave")]
+
+
+@requirement("truth.clients-see-failure")
+@pytest.mark.parametrize("settled", FAILURES, ids=lambda settled: settled.outcome)
+def test_a_failed_stream_has_the_frame_on_which_each_client_raises(settled):
+    """OpenAI's SDKs raise on any frame with `error`, and what is built on them looks at nothing else.
+
+    The AI SDK takes a chunk with `choices` for an ordinary one, so it needs a frame without. Codex waits for
+    `response.failed`, so that stays the last event.
+    """
+    log: list[Event] = [RunStarted(MODEL), Text("wave"), Settled(settled)]
+    chat, responses = (
+        [frame for frame in parsed(b"".join(rendered(BY_NAME[name].render(), log))) if frame.data != "[DONE]"]
+        for name in ("chat completions", "responses")
+    )
+    chunks, events = [frame.json() for frame in chat], [frame.json() for frame in responses]
+    (with_choices, alone) = [chunk for chunk in chunks if chunk.get("error")]
+    (error,) = [event for event in events if event.get("error")]
+
+    assert with_choices["choices"][0]["finish_reason"] == "error"
+    assert {"error", "holdfast"} == set(alone)
+    assert (settled.error.code, alone["error"], alone) == (alone["error"]["code"], with_choices["error"], chunks[-1])
+    assert ["error", "response.failed"] == [event["type"] for event in events[-2:]]
+    assert "error" == responses[-2].event
+    assert (settled.error.code, settled.error.message) == (error["code"], error["message"])
+    assert error["error"] == events[-1]["response"]["error"] == alone["error"]
+
+
+@requirement("truth.clients-see-failure")
+@pytest.mark.parametrize("settled", [Completed(text="wave"), Truncated(text="wave"), Stopped(text="wave", by="user")])
+def test_what_did_not_fail_raises_in_no_client(settled):
+    """A stop and a limit are told by their own words."""
+    log: list[Event] = [RunStarted(MODEL), Text("wave"), Settled(settled)]
+    for name in ("chat completions", "responses"):
+        data = [frame.data for frame in parsed(b"".join(rendered(BY_NAME[name].render(), log)))]
+
+        assert not any(json.loads(frame).get("error") for frame in data if frame != "[DONE]")
 
 
 @requirement("wire.ag-ui")
@@ -254,7 +307,7 @@ def test_a_message_put_into_an_agent_is_seen_by_who_watches():
     events = [frame.json() for frame in parsed(b"".join(rendered(BY_NAME["AG-UI"].render(), log)))]
     [seen] = [event for event in events if event["type"] == "CUSTOM"]
     AG_UI_EVENT.validate_python(seen)
-    parts = b"".join(ai_sdk.Parts("run_1").frames(log))
+    parts = b"".join(ai_sdk.PartStream("run_1").frames(log))
 
     assert ("holdfast.run.steered", "Use metres.") == (seen["name"], seen["value"]["text"])
     assert b'{"type":"data-steered","id":"msg_2","data":{"text":"Use metres."}}' in parts
@@ -286,7 +339,10 @@ def table() -> dict[str, dict[str, str]]:
     """The cells under the second heading, by wire and outcome."""
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")]
-        for line in PAGE.read_text(encoding="utf-8").partition("## How each settlement looks")[2].splitlines()
+        for line in PAGE.read_text(encoding="utf-8")
+        .partition("## How each settlement looks")[2]
+        .partition("\n## ")[0]
+        .splitlines()
         if line.startswith("|")
     ]
     assert ["wire", *COLUMNS] == rows[0]
@@ -300,7 +356,7 @@ def words_of(wire: Wire, column: str) -> set[str]:
     endings = [make("wave") for make in ENDINGS if not make("").answered_by]
     found: set[str] = set()
     for ending in endings:
-        if outcome(ending) in column.split(", "):
+        if ending.outcome in column.split(", "):
             is_call = ending.finish_reason == "tool_calls"
             before: list[Event] = [ToolCall("call_1", "add", "{}")] if is_call else []
             log: list[Event] = [RunStarted(MODEL), Text("wave"), *before, Settled(ending)]

@@ -1,7 +1,7 @@
 """The table in docs/lab.md is what the committed results say."""
 
 from bench import lab
-from holdfast.lab import CHECKS, SERVERS, WIRES
+from holdfast_lab import CHECKS, SERVERS, WIRES
 
 
 def test_the_table_of_the_lab_is_the_one_that_the_results_give():

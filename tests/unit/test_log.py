@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import pytest
 
-from holdfast.engine import Engine
+from holdfast.engine.engine import Engine
 from holdfast.errors import ResumeGap, RunSettled
 from holdfast.events import (
     Completed,
@@ -20,9 +20,9 @@ from holdfast.events import (
     Text,
     ToolCall,
     Usage,
-    Words,
 )
-from holdfast.log import Log
+from holdfast.log.log import Log
+from holdfast.log.segment import Segment, segment_of
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 
@@ -33,10 +33,14 @@ def texts(*words: str) -> list[Event]:
     return [Text(word) for word in words]
 
 
+def segment(*words: str) -> Segment:
+    return segment_of(texts(*words))
+
+
 def published(*words: str, limit: int | None = None) -> Log:
     log = Log("run_1", limit=limit)
     for word in words:
-        log.append(texts(word))
+        log.append(segment(word))
         log.publish(log.appended)
     return log
 
@@ -53,14 +57,14 @@ def everything_after(log: Log, after: int) -> list[tuple[int, Event]]:
 def test_what_is_appended_is_unseen_until_it_is_published():
     """Seen is saved: a reader must never be shown what a crash could still lose."""
     log = Log("run_1")
-    log.append(texts("a", "b"))
+    log.append(segment("a", "b"))
 
-    assert (0, 2, "", []) == (log.seq, log.appended, log.text, list(log.slice(0)))
+    assert (0, 2, "", []) == (log.seq, log.appended, log.text, [event for _, event in everything_after(log, 0)])
 
     log.publish(1)
 
-    assert (1, "a", texts("a")) == (log.seq, log.text, list(log.slice(0)))
-    assert [(2, texts("b"))] == [(first, [*events]) for first, events in log.pending()]
+    assert (1, "a", texts("a")) == (log.seq, log.text, [event for _, event in everything_after(log, 0)])
+    assert texts("b") == [*log.pending()]
 
 
 @requirement("sub.resume-exact")
@@ -88,7 +92,7 @@ def test_the_settlement_has_a_number_of_its_own():
 def test_a_slice_is_never_the_whole_of_a_long_log():
     """A replay of a million events must not hold the loop, nor be rendered in one piece."""
     log = Log("run_1")
-    log.append(texts(*map(str, range(5000))))
+    log.append(segment(*map(str, range(5000))))
     log.publish(5000)
 
     assert 0 < len(log.slice(0)) < 1000
@@ -101,11 +105,11 @@ def test_nothing_can_be_appended_after_the_seal_but_the_settlement():
     log.seal()
 
     with pytest.raises(RunSettled):
-        log.append(texts("late"))
+        log.append(segment("late"))
 
     log.close(END)
 
-    assert [Text("a"), END] == list(log.slice(0))
+    assert [Text("a"), END] == [event for _, event in everything_after(log, 0)]
 
 
 def test_nothing_can_be_appended_after_the_end():
@@ -114,7 +118,7 @@ def test_nothing_can_be_appended_after_the_end():
     log.close(END)
 
     with pytest.raises(RunSettled):
-        log.append(texts("late"))
+        log.append(segment("late"))
 
     assert (2, "a") == (log.seq, log.text)
 
@@ -122,17 +126,19 @@ def test_nothing_can_be_appended_after_the_end():
 def test_closing_publishes_what_was_still_pending():
     """Readers that wait for the end get all of it, in order."""
     log = Log("run_1")
-    log.append(texts("a", "b"))
+    log.append(segment("a", "b"))
     log.close(END)
 
-    assert [Text("a"), Text("b"), END] == list(log.slice(0))
+    assert [Text("a"), Text("b"), END] == [event for _, event in everything_after(log, 0)]
 
 
 def test_the_text_is_the_visible_text_of_the_first_answer_only():
     """Reasoning, tools and the other answers of `n` are events, but not the text that is kept and shown."""
     log = Log("run_1")
     call, usage = ToolCall("call_1", "add", "{}"), Usage(1, 2)
-    log.append([Reasoning("hm"), Text("a"), Text("B", choice=1), Reasoning("x", choice=1), call, usage, Text("c")])
+    log.append(
+        segment_of([Reasoning("hm"), Text("a"), Text("B", choice=1), Reasoning("x", choice=1), call, usage, Text("c")])
+    )
     log.publish(log.appended)
 
     assert ("ac", "hm") == (log.text, log.reasoning)
@@ -142,8 +148,8 @@ def test_the_text_is_the_visible_text_of_the_first_answer_only():
 def test_a_cursor_beyond_what_is_published_reads_nothing():
     """What waits for the store is shown to nobody, wherever a cursor stands and however the events lie in memory."""
     log = published("a", "b")
-    log.append(Words(["w"] * 20))
-    log.append(texts(*"x" * 40))
+    log.append(Segment(Text, ["w"] * 20))
+    log.append(segment(*"x" * 40))
     log.publish(5)
 
     assert {after: [] for after in range(5, 70)} == {after: [*log.slice(after)] for after in range(5, 70)}
@@ -163,7 +169,7 @@ def test_the_text_can_be_asked_for_at_any_moment():
     """The status shows it while the run goes on; asking must neither change nor cost the next answer."""
     log = Log("run_1")
     for number in range(300):
-        log.append(texts(str(number % 10)))
+        log.append(segment(str(number % 10)))
         log.publish(log.appended)
 
         assert "".join(str(n % 10) for n in range(number + 1)) == log.text
@@ -187,7 +193,7 @@ def test_a_log_with_a_limit_never_holds_more():
     """The memory of a run that nobody asked to keep is bounded; its text is not forgotten."""
     log = Log("run_1", limit=10)
     for number in range(1000):
-        log.append(texts(str(number)))
+        log.append(segment(str(number)))
         log.publish(log.appended)
 
         assert log.appended - log.oldest < 10
@@ -198,10 +204,10 @@ def test_a_log_with_a_limit_never_holds_more():
 def test_trimming_never_forgets_what_is_not_yet_published():
     """What waits for the store has been seen by nobody: it must still be shown."""
     log = published(*map(str, range(10)), limit=10)
-    log.append(texts(*(f"w{n}" for n in range(50))))
+    log.append(segment(*(f"w{n}" for n in range(50))))
     log.publish(20)
 
-    assert [f"w{n}" for n in range(10, 50)] == [event.text for _, events in log.pending() for event in events]
+    assert [f"w{n}" for n in range(10, 50)] == [event.text for event in log.pending()]
     log.publish(60)
     assert (60, Text("w49")) == (log.seq, log.slice(59)[0])
 
@@ -211,10 +217,10 @@ def test_a_snapshot_stands_for_all_that_was_visible_and_reading_goes_on_right_af
     """It is what a reader gets in place of events that were trimmed: text and reasoning without a hole."""
     log = Log("run_1", limit=4)
     for number in range(9):
-        log.append([Reasoning(f"r{number}"), Text(f"t{number}")])
+        log.append(segment_of([Reasoning(f"r{number}"), Text(f"t{number}")]))
         log.publish(log.appended)
     seq, snapshot = log.snapshot()
-    log.append(texts("next"))
+    log.append(segment("next"))
     log.publish(log.appended)
 
     assert Snapshot("".join(f"t{n}" for n in range(9)), "".join(f"r{n}" for n in range(9))) == snapshot
@@ -224,7 +230,7 @@ def test_a_snapshot_stands_for_all_that_was_visible_and_reading_goes_on_right_af
 def test_a_watcher_is_woken_for_each_publication_and_for_the_end_until_it_unwatches():
     """A reader that is not woken sleeps for ever; one that has left must not be kept alive by the log."""
     log, woken = Log("run_1"), []
-    log.append(texts("a", "b"))
+    log.append(segment("a", "b"))
     log.watch(lambda: woken.append("stays"))
     unwatch = log.watch(lambda: woken.append("leaves"))
     log.publish(1)
@@ -239,14 +245,14 @@ def test_a_watcher_is_woken_for_each_publication_and_for_the_end_until_it_unwatc
 def test_an_abandoned_log_forgets_what_nobody_saw_and_sends_its_readers_off():
     """Another owner writes this log now: what we had not saved may differ from what it will say."""
     log, woken = published("seen"), []
-    log.append(texts("unseen"))
+    log.append(segment("unseen"))
     log.watch(lambda: woken.append(True))
     log.abandon()
 
     assert (True, 1, 1, [True]) == (log.closed, log.seq, log.appended, woken)
-    assert [Text("seen")] == list(log.slice(0))
+    assert [Text("seen")] == [event for _, event in everything_after(log, 0)]
     with pytest.raises(RunSettled):
-        log.append(texts("late"))
+        log.append(segment("late"))
 
 
 @requirement("sub.atomic-attach")
@@ -291,7 +297,7 @@ async def test_ten_thousand_attaches_racing_appends_see_no_gap_and_no_repeat(kee
 def test_a_message_put_in_before_the_first_step_stands_in_the_steps():
     """An agent can be reached a moment before it asks its model: what was accepted then is not lost."""
     log = Log("run_1")
-    log.append([Steered("msg_1", "Use metres."), StepStarted(1), Text("Yes.")])
+    log.append(segment_of([Steered("msg_1", "Use metres."), StepStarted(1), Text("Yes.")]))
     log.publish(3)
 
     assert log.steps is not None
@@ -301,7 +307,7 @@ def test_a_message_put_in_before_the_first_step_stands_in_the_steps():
 def test_a_message_put_in_where_no_step_ever_began_stands_there_too():
     """The run was stopped at that very moment."""
     log = Log("run_1")
-    log.append([Steered("msg_1", "Use metres.")])
+    log.append(segment_of([Steered("msg_1", "Use metres.")]))
     log.publish(1)
 
     assert log.steps is not None

@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import ProviderBroke, ProviderError
-from holdfast.events import Finish, Reasoning, Text, ToolCall, ToolDelta, Usage, Words, needs_no_escape
-from holdfast.providers.openai_stream import AnswerDecoder
+from holdfast.events import Finish, Notice, Reasoning, Text, ToolCall, ToolDelta, Usage
+from holdfast.log.reasoning import AnswerSplitter
+from holdfast.upstreams.openai.decoder import AnswerDecoder
 from tests.requirements import requirement
+from tests.support.outlets import as_events
 
 DONE = b"data: [DONE]\n\n"
 
@@ -44,6 +46,12 @@ def call(index=0, id=None, name=None, arguments=None):
     return chunk({"tool_calls": [{key: value for key, value in piece.items() if value is not None}]})
 
 
+def custom(index=0, id=None, name=None, input=None):
+    given = {key: value for key, value in (("name", name), ("input", input)) if value is not None}
+    begin = {"id": id, "type": "custom"} if id else {}
+    return chunk({"tool_calls": [{"index": index, "custom": given, **begin}]})
+
+
 def stream(*chunks, end=DONE):
     return b"".join(map(frame, chunks)) + end
 
@@ -51,8 +59,8 @@ def stream(*chunks, end=DONE):
 def decode(*reads, cut=False, **options):
     """The events and the error of these reads and of the end after them."""
     decoder = AnswerDecoder("up", **options)
-    events = [event for read in reads for said in decoder.feed(read) for event in said]
-    return events + decoder.end(cut=cut), decoder.error
+    events = [event for read in reads for said in decoder.feed(read) for event in as_events(said)]
+    return events + as_events(decoder.end(cut=cut)), decoder.error
 
 
 def events_of(*chunks, end=DONE, **options):
@@ -89,6 +97,29 @@ RECORDED = {
         call(0, arguments='🌊"}'),
         chunk(finish="tool_calls"),
     ),
+    "a call in the older way": stream(
+        chunk({"content": None, "function_call": {"name": "add", "arguments": ""}}),
+        chunk({"function_call": {"arguments": '{"a": "é'}}),
+        chunk({"function_call": {"arguments": '🌊"}'}}),
+        chunk(finish="function_call"),
+    ),
+    "a call of a custom tool": stream(
+        custom(0, "call_a", "run", ""),
+        custom(0, input='print("é")'),
+        call(1, "call_b", "add", '{"x":2}'),
+        custom(0, input=" }]"),
+        chunk(finish="tool_calls"),
+    ),
+    "refusal": stream(
+        chunk({"content": None, "refusal": "<think>I "}),
+        chunk({"refusal": "can't \ud83c"}),
+        chunk({"refusal": "\udf0a</think>"}),
+        chunk(finish="stop"),
+    ),
+    "pictures beside text": stream(text("See: "), chunk({"images": [{"image_url": {"url": "data:"}}]}), text("!")),
+    "audio alone": stream(
+        chunk({"content": None, "audio": {"id": "a"}}), chunk({"audio": {"data": "QQ=="}}), chunk(finish="stop")
+    ),
     "torn emoji": stream(text("a\ud83c"), text("\udf0ab"), text("\ud83c"), text("c"), chunk(finish="stop")),
     "two choices": stream(
         text("a"),
@@ -110,7 +141,13 @@ RECORDED = {
 
 
 def observe(events, error):
-    return events, type(error), str(error)
+    return [*map(without_made_up_id, events)], type(error), str(error)
+
+
+def without_made_up_id(event):
+    """A call in the older way has no id of its own, so it gets another one each time."""
+    is_made_up = getattr(event, "kind", "") == "function_call"
+    return msgspec.structs.replace(event, id="") if is_made_up else event
 
 
 @requirement("start.text-exact")
@@ -171,14 +208,12 @@ def test_the_short_way_through_plain_chunks_reads_what_the_long_way_reads(runs, 
     separators = (", ", ": ") if spaces else (",", ":")
     reads = [f"data: {json.dumps(c, ensure_ascii=False, separators=separators)}\n\n".encode() for c in chunks]
     body = b"".join(reads)
-    events, error = decode(body + DONE, think=False)
+    events, error = decode(body + DONE)
 
     assert error is None
-    assert (events, error) == decode(*reads, DONE, think=False), "each of them alone is read by the shortest way"
+    assert (events, error) == decode(*reads, DONE), "each of them alone is read by the shortest way"
     for choice, deltas in in_the_plainest_way(body).items():
         assert deltas == [event.text for event in events if isinstance(event, Text) and event.choice == choice]
-    for together in AnswerDecoder("up", think=False).feed(body):
-        assert not isinstance(together, Words) or not together.are_simple or needs_no_escape("".join(together.texts))
 
 
 @pytest.mark.parametrize(
@@ -430,8 +465,8 @@ def test_an_upstream_that_ignores_n_completes_with_what_it_gave():
 
 @requirement("start.reasoning-apart")
 def test_reasoning_is_told_from_the_answer():
-    """By its own field, by whichever name, and by the tags around it."""
-    events, _ = decode(RECORDED["reasoning"])
+    """By its own field, by whichever name, and, for whoever reads the answer, by the tags around it."""
+    events = AnswerSplitter().feed(decode(RECORDED["reasoning"])[0])
 
     assert "Hm, welllet me see" == said(events, Reasoning)
     assert "So: <think> is a tag." == said(events)
@@ -454,9 +489,9 @@ def test_content_in_parts_is_read_as_text_and_reasoning():
     assert [Reasoning("hm"), Text("so"), Text("!"), Finish("stop")] == events
 
 
-def test_without_think_tags_are_text():
-    """A model that writes about tags, or an upstream that splits by itself."""
-    assert "<think>a</think>b" == said(events_of(text("<think>a</think>b"), think=False))
+def test_tags_are_left_to_whoever_reads_the_answer():
+    """Only there it is known whether an upstream means them."""
+    assert "<think>a</think>b" == said(events_of(text("<think>a</think>b")))
 
 
 @requirement("truth.cut")
@@ -468,9 +503,101 @@ def test_what_was_held_back_as_a_possible_tag_is_shown_when_the_answer_breaks():
     assert error is not None
 
 
-def test_a_refusal_is_text():
-    """It is what the model said instead of an answer, and it must be seen."""
-    assert [Text("I can't."), Finish("stop")] == events_of(chunk({"refusal": "I can't."}), chunk(finish="stop"))
+@requirement("truth.whole-answer")
+def test_a_refusal_is_text_that_says_so():
+    """It is what the model said instead of an answer: it must be seen, and clients look for it in its own place."""
+    events, error = decode(RECORDED["refusal"])
+
+    assert error is None
+    assert "<think>I can't 🌊</think>" == said(events)
+    assert {True} == {event.refusal for event in events if isinstance(event, Text)}
+    assert Finish("stop") == events[-1]
+
+
+@requirement("truth.whole-answer")
+def test_half_an_emoji_at_the_end_of_a_refusal_is_not_lost():
+    """What is held back belongs to the refusal, also where its other half never comes."""
+    events = events_of(chunk({"refusal": "No \ud83c"}), chunk(finish="stop"))
+
+    assert "No \ufffd" == said(events)
+    assert all(event.refusal for event in events if isinstance(event, Text))
+
+
+@requirement("truth.whole-answer")
+@pytest.mark.parametrize("end", [chunk(finish="function_call"), chunk()], ids=["told", "not told"])
+def test_a_call_in_the_older_way_is_a_call(end):
+    """`functions` are still in use, and some servers answer `tools` with a `function_call`."""
+    events = events_of(
+        chunk({"function_call": {"name": "add", "arguments": ""}}), chunk({"function_call": {"arguments": "{}"}}), end
+    )
+
+    (whole,) = [event for event in events if isinstance(event, ToolCall)]
+    assert ("add", "{}", "function_call") == (whole.name, whole.arguments, whole.kind)
+    assert whole.id
+    assert {"function_call"} == {event.kind for event in events if isinstance(event, ToolDelta)}
+    assert Finish("function_call") == events[-1]
+
+
+@requirement("truth.whole-answer")
+def test_a_call_in_the_older_way_is_one_call_whatever_its_server_repeats():
+    """There is only one in an answer, so a name that comes again begins no other."""
+    piece = chunk({"function_call": {"name": "add", "arguments": "{}"}})
+    events = events_of(piece, chunk({"function_call": {"name": "add", "arguments": ""}}), chunk(finish="function_call"))
+
+    assert [("add", "{}")] == [(event.name, event.arguments) for event in events if isinstance(event, ToolCall)]
+
+
+@requirement("truth.whole-answer")
+def test_a_call_of_a_custom_tool_keeps_its_name_and_its_text():
+    """Its input is any text, and other calls may stand between its pieces."""
+    events, _ = decode(RECORDED["a call of a custom tool"])
+
+    assert [
+        ToolCall("call_a", "run", 'print("é") }]', kind="custom"),
+        ToolCall("call_b", "add", '{"x":2}'),
+    ] == [event for event in events if isinstance(event, ToolCall)]
+
+
+@requirement("truth.whole-answer")
+@pytest.mark.parametrize(
+    ("delta", "what"),
+    [
+        ({"audio": {"id": "a", "transcript": "Hello"}}, "audio"),
+        ({"images": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}]}, "pictures"),
+        ({"content": [{"type": "image_url", "image_url": {"url": "data:"}}]}, "pictures"),
+        ({"reasoning": "I draw.", "images": [{}]}, "pictures"),
+    ],
+)
+@pytest.mark.parametrize("end", [[chunk(finish="stop")], []], ids=["with a reason", "without"])
+def test_an_answer_that_cannot_be_passed_on_is_no_empty_answer(delta, what, end):
+    """Told as completed it would look as if the model had nothing to say."""
+    events, error = decode(stream(chunk(delta), *end))
+
+    assert ("unsupported_content", f"up answered with {what} alone, which cannot be passed on. Ask for text.") == (
+        error.code,
+        str(error),
+    )
+    assert [] == [event for event in events if isinstance(event, (Text, Finish))]
+
+
+@requirement("truth.whole-answer")
+def test_what_is_left_out_beside_text_is_told():
+    """The text is an answer all the same."""
+    events, error = decode(RECORDED["pictures beside text"])
+
+    assert ("See: !", None) == (said(events), error)
+    assert [Notice("content_left_out", "up sent pictures too, which cannot be passed on.")] == [
+        event for event in events if isinstance(event, Notice)
+    ]
+
+
+def test_fields_that_are_there_and_empty_are_nothing():
+    """Servers send every field that they know with each chunk."""
+    empty = {"refusal": None, "function_call": None, "audio": None, "images": [], "tool_calls": None}
+
+    assert [Text("a"), Text("b"), Text("c"), Finish("stop")] == events_of(
+        *(chunk({"content": word, **empty}) for word in "abc"), chunk(finish="stop")
+    )
 
 
 def test_halves_of_an_emoji_are_joined_and_lonely_ones_replaced():
@@ -524,11 +651,10 @@ def test_logprobs_of_an_odd_shape_are_left_out(odd):
 
 
 @pytest.mark.parametrize("unreadable", [b'"\xff"', b"1e999"])
-@pytest.mark.parametrize("think", [False, True])
-def test_logprobs_that_cannot_be_read_are_left_out(unreadable, think):
+def test_logprobs_that_cannot_be_read_are_left_out(unreadable):
     """A byte or a number that nobody can make sense of takes neither the words beside it nor the answer away."""
     odd = b'data: {"choices":[{"index":0,"delta":{"content":"b"},"logprobs":{"content":[{"token":%b}]}}]}\n\n'
-    events, error = decode(frame(text("a")) + odd % unreadable + stream(chunk(finish="stop")), think=think)
+    events, error = decode(frame(text("a")) + odd % unreadable + stream(chunk(finish="stop")))
 
     assert ([Text("a"), Text("b"), Finish("stop")], None) == (events, error)
 

@@ -34,9 +34,6 @@ def test_every_scenario_and_every_curve_has_its_place_in_the_document():
         "scale-machine",
         "peers-machine",
         "peers",
-        "workers-machine",
-        "workers",
-        "workers-commits",
         *SCENARIOS,
         *(f"curve-{name}" for name in CURVES),
     }

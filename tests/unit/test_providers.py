@@ -4,17 +4,20 @@ import pytest
 
 from holdfast.errors import ModelNotFound
 from holdfast.events import Finish
-from holdfast.providers import Providers
+from holdfast.upstreams import Providers
+from tests.requirements import requirement
 
 
 class Offering:
     """A provider that offers some models; `asked` ones are known to the upstream only."""
 
-    def __init__(self, name, models=None, asked=()):
+    def __init__(self, name, models=None, asked=(), demo=False):
         self.name = name
         self.models = None if models is None else tuple(models)
         self._asked = list(asked)
         self.closed = False
+        self.demo = demo
+        self.think = True
 
     async def stream(self, request):
         yield Finish("stop")
@@ -74,6 +77,66 @@ async def test_a_name_without_its_tag_or_in_other_letters_is_refused_with_the_wh
 
     with pytest.raises(ModelNotFound, match=r"up/qwen3:8b-instruct-q4_K_M\?"):
         await providers.find(asked)
+
+
+@requirement("model.bare-name")
+@pytest.mark.parametrize(
+    "scripted", [Offering("scripted", asked=["m", "echo"], demo=True), Offering("s", ["m"], demo=True)]
+)
+@pytest.mark.parametrize("real", [Offering("up", ["m"]), Offering("up", asked=["m"]), Offering("up")])
+async def test_a_bare_name_that_a_demo_provider_has_too_goes_to_the_real_one(scripted, real):
+    """A prompt that is meant for a model must not be echoed by a script."""
+    for order in ([scripted, real], [real, scripted]):
+        assert (real, "m") == await Providers(order).find("m")
+
+
+@requirement("model.bare-name")
+async def test_no_bare_name_leads_to_a_demo_provider_beside_a_real_one():
+    """Its models are there by their full names only; without a real provider by both."""
+    scripted, real = Offering("scripted", asked=["echo"], demo=True), Offering("up", ["m"])
+
+    with pytest.raises(ModelNotFound):
+        await Providers([real, scripted]).find("echo")
+    assert (scripted, "echo") == await Providers([real, scripted]).find("scripted/echo")
+    assert (scripted, "echo") == await Providers([scripted]).find("echo")
+
+
+@requirement("model.bare-name")
+async def test_a_name_that_nobody_knows_does_not_lead_to_a_demo_provider():
+    """Scripts list what they have: nothing hidden can be meant."""
+    with pytest.raises(ModelNotFound, match=r"Unknown model 'openai/gpt-5-mini'\."):
+        await Providers([Offering("scripted", asked=["echo"], demo=True)]).find("openai/gpt-5-mini")
+
+
+@requirement("model.bare-name")
+async def test_a_name_with_a_provider_that_is_not_there_is_not_sent_to_another_one():
+    """A slip in the provider's name must not send the prompt elsewhere; a sole provider may have names with a slash."""
+    up = Offering("up")
+
+    with pytest.raises(ModelNotFound):
+        await Providers([up, Offering("scripted", asked=["echo"], demo=True)]).find("nowhere/model")
+    assert (up, "org/model") == await Providers([up]).find("org/model")
+
+
+@requirement("model.bare-name")
+@pytest.mark.parametrize("real", [Offering("up", ["m"]), Offering("up", asked=["m"])])
+async def test_an_added_provider_answers_for_bare_names_that_no_real_one_has(real):
+    """An agent is asked by its bare name, unless a model is called the same."""
+    agents, providers = Offering("agent", ["m", "helper"]), Providers([real])
+    providers.add(agents)
+
+    assert (agents, "helper") == await providers.find("helper")
+    assert (real, "m") == await providers.find("m")
+    assert (agents, "m") == await providers.find("agent/m")
+
+
+@pytest.mark.parametrize("asked", ["nosuch/model", "model", "gpt", "x"])
+async def test_names_that_are_unlike_are_no_suggestion(asked):
+    """A wrong guess sends people the wrong way."""
+    known = [Offering("anth", ["miderr", "claude-sonnet-5"]), Offering("s", ["echo"], demo=True)]
+
+    with pytest.raises(ModelNotFound, match=r"GET /v1/models lists"):
+        await Providers(known).find(asked)
 
 
 async def test_the_state_of_each_provider_is_told_and_a_dead_one_spoils_nothing():

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from holdfast.ratings import Game, Rating, chance, rate
+from holdfast.compare.ratings import Game, Rating, chance, rate
 
 POINTS = 400 / math.log(10)
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.reasoning import MAX_LEADING_SPACE, ThinkSplitter
+from holdfast.log.reasoning import MAX_LEADING_SPACE, ThinkSplitter
 from tests.requirements import requirement
 
 FRAGMENTS = [

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.providers.redaction import LONGEST, REDACTED, redact
+from holdfast.redaction import LONGEST, REDACTED, redact
 from tests.requirements import requirement
 
 KEY = "sk-proj-Abc123Def456Ghi789Jkl012Mno345"
@@ -94,7 +94,13 @@ def test_a_key_at_the_cut_is_hidden_before_the_cut():
 
 
 @pytest.mark.parametrize(
-    ("secret", "said", "shown"), [("x", "x-ray x", f"{REDACTED}-ray {REDACTED}"), ("", "as is", "as is")]
+    ("secret", "said", "shown"),
+    [
+        ("x", "x-ray x", f"{REDACTED}-ray {REDACTED}"),
+        ("", "as is", "as is"),
+        ("no-key-required", "field required", "field required"),
+        ("no-key-required", "not no-key-required", f"not {REDACTED}"),
+    ],
 )
 def test_a_placeholder_for_a_key_does_not_ruin_every_word(secret, said, shown):
     """Local servers need no key, so people write `x`."""
@@ -121,4 +127,4 @@ def test_hostile_messages_take_no_time(hostile):
     begin = time.process_time()
     redact(hostile, [KEY])
 
-    assert time.process_time() - begin < 0.2
+    assert time.process_time() - begin < 2  # a hundredth of it as a rule, and minutes if it grew with the square

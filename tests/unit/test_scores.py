@@ -2,9 +2,9 @@
 
 import pytest
 
-from holdfast.comparisons import Comparison, Pane, Vote
-from holdfast.ratings import Game, rate
-from holdfast.scores import games, scoreboard, vote_rows, votes
+from holdfast.compare.model import Comparison, Pane, Vote
+from holdfast.compare.ratings import Game, rate
+from holdfast.compare.scores import games, scoreboard, vote_rows, votes
 from tests.requirements import requirement
 
 

@@ -37,7 +37,7 @@ async def test_it_hangs_until_it_is_stopped(engine):
     async for _, event in run.read():
         if event == Text("a"):
             break
-    settlement = await run.stop()
+    settlement = (await run.stop()).settlement
 
     assert isinstance(settlement, Stopped)
     assert ("a", "user") == (settlement.text, settlement.by)
@@ -63,7 +63,7 @@ async def test_a_run_whose_source_ignores_the_cancel_is_stopped_all_the_same(eng
     async for _, event in run.read():
         if event == Text("a"):
             break
-    settlement = await run.stop()
+    settlement = (await run.stop()).settlement
 
     assert isinstance(settlement, Stopped)
     assert "a" == settlement.text

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from holdfast.server.serving import copies, listen
-from holdfast.server.settings import Settings
+from holdfast.server.config.settings import Settings
+from holdfast.server.http.uvicorn_server import copies, listen
 
 uvloop = pytest.importorskip("uvloop")
 

@@ -8,10 +8,13 @@ import pytest
 from starlette.requests import Request
 
 from holdfast import Completed, Engine, Limits, Stopped, Text
-from holdfast.asgi import Closing, EventStream, events
+from holdfast.asgi import events
+from holdfast.asgi.event_stream import Closing, EventStream
+from holdfast.events import put
 from tests.requirements import requirement
 from tests.simulation.loop import SeededLoop
 from tests.support.http import FrameParser
+from tests.support.waiting import LONG
 
 WORDS = 2000
 LOG = 100
@@ -29,16 +32,13 @@ class Speaker:
             self.said += 1
             yield "w"
 
-    async def in_a_flow(self):
-        self.is_over, self.has_said = False, True
-        yield self
+    def pushed(self):
+        return self._push
 
-    async def pour(self, take):
+    async def _push(self, out):
         while self.said < WORDS:
             self.said += 1
-            if not take([Text("w")]):
-                return
-        self.is_over = True
+            await put(out, [Text("w")])
 
 
 class SlowClient:
@@ -75,7 +75,7 @@ def in_virtual_time(world):
 
 
 @requirement("sub.attached-waits")
-@pytest.mark.parametrize("how", ["one_by_one", "in_a_flow"])
+@pytest.mark.parametrize("how", ["one_by_one", "pushed"])
 def test_an_attached_run_that_is_kept_nowhere_waits_for_its_client(how):
     """What the log forgot would be gone for the only one who wants it; and slow is not silent."""
 
@@ -120,7 +120,7 @@ def test_a_run_that_waits_for_its_client_is_stopped_at_once(by):
     async def world():
         async with Engine(limits=LIMITS) as engine:
             speaker = Speaker()
-            run = await engine.start(speaker.in_a_flow(), lifetime="attached")
+            run = await engine.start(speaker.pushed(), lifetime="attached")
             client = SlowClient(run, seconds=50.0)
             reading = asyncio.create_task(client.read())
             await asyncio.sleep(10.0)  # of the loop's own time: five times the idle limit
@@ -177,7 +177,7 @@ def test_a_run_whose_client_was_sent_off_waits_no_longer():
     async def world():
         async with Engine(limits=LIMITS) as engine:
             speaker, closing = Speaker(), Closing()
-            run = await engine.start(speaker.in_a_flow(), lifetime="attached")
+            run = await engine.start(speaker.pushed(), lifetime="attached")
             client = SlowClient(run, 5.0, closing)
             reading = asyncio.create_task(client.read(speaker))
             await asyncio.sleep(1.0)
@@ -186,6 +186,6 @@ def test_a_run_whose_client_was_sent_off_waits_no_longer():
             await reading
 
             assert "run.settled" not in [frame.event for frame in client.frames]
-            assert isinstance(await asyncio.wait_for(run.settled(), 10.0), Completed)
+            assert isinstance(await asyncio.wait_for(run.settled(), LONG), Completed)
 
     in_virtual_time(world)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.providers.sse import EventTooLarge, ServerSentEvent, SSEDecoder
+from holdfast.upstreams.sse import EventTooLarge, ServerSentEvent, SSEDecoder
 from tests.requirements import requirement
 
 FRAGMENTS = [

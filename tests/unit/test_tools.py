@@ -11,9 +11,10 @@ from typing import Annotated, Literal
 import msgspec
 import pytest
 
-from holdfast.agent import Tool, ToolContext, ToolOutput, tool
-from holdfast.agent.processes import MARK, Processes, ProcessTable
-from holdfast.agent.shell import Shell
+from holdfast.agents import Tool, ToolContext, ToolOutput, tool
+from holdfast.agents.processes import MARK, Processes, ProcessTable
+from holdfast.agents.shell import Shell
+from tests.support.waiting import LONG
 
 
 @tool(approval="ask", timeout=5)
@@ -136,7 +137,7 @@ async def test_a_thread_that_returns_after_all_is_not_said_to_go_on():
     told = context.lingers
     context.on_return = returned.set
     go_on.set()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LONG):
         await returned.wait()
 
     assert ("block runs in a thread", "") == (told[:22], context.lingers)
@@ -231,7 +232,7 @@ async def test_a_process_is_found_that_was_seen_before_it_had_its_mark():
     try:
         unmarked = await processes.find()
         child.stdin.write(b"\n")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LONG):
             while child.pid not in await processes.find():  # noqa: ASYNC110 - nobody tells when a program begins
                 await asyncio.sleep(0.01)
         await processes.end()
@@ -250,7 +251,7 @@ async def test_a_process_ends_whatever_it_is_called(tmp_path):
     processes, lines = Processes("call_1"), asyncio.Queue()
     await processes.start("sh", "-c", "./group 60 & echo $!; wait", cwd=str(tmp_path), on_output=lines.put_nowait)
     pid = int(await lines.get())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LONG):
         while (await processes.find()).get(pid) != "group":  # noqa: ASYNC110 - nobody tells when a program begins
             await asyncio.sleep(0.01)
 
@@ -261,7 +262,7 @@ async def test_a_process_ends_whatever_it_is_called(tmp_path):
 
 async def test_a_child_whose_start_was_cancelled_ends_by_its_group(monkeypatch):
     """Where there is no /proc the group is all that is known, also of a child that nobody has waited for."""
-    monkeypatch.setattr("holdfast.agent.processes._HAS_PROC", False)
+    monkeypatch.setattr("holdfast.agents.processes._HAS_PROC", False)
     table = ProcessTable()
     processes = Processes("call_1", table)
     async with table.starting:
@@ -271,7 +272,7 @@ async def test_a_child_whose_start_was_cancelled_ends_by_its_group(monkeypatch):
         await asyncio.wait({starting})
 
     await processes.end()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LONG):
         while any(map(_lives, processes.groups)):  # noqa: ASYNC110 - what has ended is yet to be taken note of
             await asyncio.sleep(0.01)
 

@@ -27,7 +27,9 @@ from holdfast.events import (
     ToolResult,
     Usage,
 )
-from holdfast.wire import ai_sdk, llama_cpp, openai_chat
+from holdfast.log.segment import Segment, segment_of
+from holdfast.wires import ai_sdk, llama_cpp
+from holdfast.wires.openai import chat as openai_chat
 from tests.requirements import requirement
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8) | st.sampled_from(["🌊", "\n\n", "é"])
@@ -62,14 +64,14 @@ LOGS = st.builds(
 )
 WIRES: dict[str, Callable[[], Any]] = {
     "chunks": lambda: openai_chat.Chunks("run_1", "up/m", 1.0, include_usage=True),
-    "ui": lambda: ai_sdk.Parts("run_1"),
+    "ui": lambda: ai_sdk.PartStream("run_1"),
 }
 
 
-def in_batches(log: Sequence[Event], cuts: set[int]) -> list[Sequence[Event]]:
+def in_batches(log: Sequence[Event], cuts: set[int]) -> list[Segment]:
     """A log as it may have been read: cut at some places."""
     edges = [0, *sorted(cut for cut in cuts if 0 < cut < len(log)), len(log)]
-    return [log[a:b] for a, b in itertools.pairwise(edges)]
+    return [segment_of(log[a:b]) for a, b in itertools.pairwise(edges)]
 
 
 def whole_of(wire: str, log: Sequence[Event]) -> list[bytes]:
@@ -201,7 +203,7 @@ def test_arguments_that_are_no_json_and_tools_that_fail_are_told_as_errors():
 
 def test_every_choice_that_was_said_is_in_the_whole_answer():
     """However far apart their numbers are, and whether or not each of them said how it ended."""
-    answer = openai_chat.Answer("run_1", "up/m", 0.0, choices=2)
+    answer = openai_chat.ChatAnswer("run_1", "up/m", 0.0, choices=2)
     answer.add([Text("a"), Text("b", 1), Text("c", 2**40)])
     body = answer.body(Completed(text="a", finish_reason="stop", finish_reasons=("stop", "length")))
 

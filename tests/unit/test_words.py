@@ -14,6 +14,8 @@ LANGUAGES = sorted(path.stem for path in WORDS.glob("??.ts"))
 COMMENT = re.compile(r"/\*.*?\*/|(?<!:)//[^\n]*", re.DOTALL)
 IMPORT = re.compile(r"^import\b[^;]*;", re.MULTILINE | re.DOTALL)
 SHOWN = re.compile(r"""(?:aria-label|aria-valuetext|placeholder|title|alt|label)=(?:"([^"]+)"|\{`([^`]*)`\})""")
+THROWN = re.compile(r"""throw new Error\("[a-z][^"]*"\)""")
+"""A mistake of the page's own code, told to its developers."""
 CLASS = re.compile(r'class=(?:"[^"]*"|\{`[^`]*`\})')
 BETWEEN_TAGS = re.compile(r"(?<![=-])>([^<>{}=;()&]*[^\W\d_]{2,}[^<>{}=;()&]*)<")
 QUOTED = re.compile(r"""(["`])((?:(?!\1)[^\\\n]|\\.)*)\1""")
@@ -25,7 +27,18 @@ NAMES = {
     "Groq",
     "Ollama",
     *("Enter", "Escape", "Shift", "Mod", "Esc", "Ctrl"),
-    *("ArrowDown", "ArrowUp", "AbortError", "LM Studio", "Bearer ${key.value}", "Bearer ${this.#key}"),
+    *(
+        "ArrowDown",
+        "ArrowUp",
+        "AbortError",
+        "LM Studio",
+        "Azure OpenAI",
+        "Google Gemini",
+        "AWS Bedrock",
+        "Ollama /api",
+        "Bearer ${key.value}",
+        "Bearer ${this.#key}",
+    ),
     *("Bearer ${text.trim()}", "the server answered ${response.status}", "noopener noreferrer nofollow"),
     "holdfast key new NAME",
 }
@@ -60,7 +73,9 @@ def test_nothing_is_left_in_english(language):
 
 def visible(path: Path) -> list[str]:
     """What a source file says to people by itself."""
-    text = CLASS.sub("", IMPORT.sub("", COMMENT.sub("", path.read_text(encoding="utf-8"))))
+    text = path.read_text(encoding="utf-8")
+    for ignored in (COMMENT, IMPORT, CLASS, THROWN):
+        text = ignored.sub("", text)
     found = [one or other for one, other in SHOWN.findall(text)]
     found += [literal for _, literal in QUOTED.findall(text) if SENTENCE.search(literal)]
     if path.suffix == ".tsx":

@@ -5,18 +5,23 @@ import { t } from "./words";
 
 const KEY = "holdfast.key";
 
-/** The server's key. It lives in this tab's storage and in the other tabs' memory, never in a link or a cookie. */
-export const key = signal(sessionStorage.getItem(KEY) ?? "");
+/**
+ * The access key. It lives in this tab's storage and in the other tabs' memory, and in the browser's storage if its owner
+ * asked for that; never in a link or a cookie.
+ */
+export const key = signal(sessionStorage.getItem(KEY) ?? localStorage.getItem(KEY) ?? "");
 /** The server asks for a key, or does not know the one it got. */
 export const needsKey = signal(false);
 /** The server cannot be reached. What is on the page stays, and the page comes back by itself. */
 export const isAway = signal(false);
 
-export function setKey(value: string): void {
+export function setKey(value: string, isRemembered = false): void {
   key.value = value;
   needsKey.value = false;
   if (value) sessionStorage.setItem(KEY, value);
   else sessionStorage.removeItem(KEY);
+  if (value && isRemembered) localStorage.setItem(KEY, value);
+  else if (localStorage.getItem(KEY) !== value) localStorage.removeItem(KEY); // another key, or none any more
 }
 
 export class ApiError extends Error {
@@ -39,11 +44,20 @@ export class Unreachable extends Error {
   }
 }
 
+/** A file of the server, which the browser keeps for as long as the server says. */
+async function fetchFile(path: string): Promise<Blob> {
+  const response = await send("GET", path, { cache: "default" });
+  if (response.status === 401) needsKey.value = true;
+  if (!response.ok) throw new ApiError(response.status, unexplained(response));
+  return response.blob();
+}
+
 export interface CallOptions {
   body?: unknown;
   signal?: AbortSignal;
   headers?: Record<string, string>;
   keepalive?: boolean;
+  cache?: RequestCache;
 }
 
 export async function call<T>(method: string, path: string, options: CallOptions = {}): Promise<T> {
@@ -62,9 +76,9 @@ async function send(method: string, path: string, options: CallOptions): Promise
   const headers: Record<string, string> = { ...authorization(), ...options.headers };
   if (options.body !== undefined) headers["content-type"] = "application/json";
   const body = options.body === undefined ? null : JSON.stringify(options.body);
-  const { signal = null, keepalive = false } = options;
+  const { signal = null, keepalive = false, cache = "no-store" } = options;
   try {
-    const response = await fetch(path, { method, headers, body, signal, keepalive, cache: "no-store" });
+    const response = await fetch(path, { method, headers, body, signal, keepalive, cache });
     isAway.value = false;
     return response;
   } catch (error) {
@@ -79,7 +93,7 @@ export function authorization(): Record<string, string> {
 }
 
 function unexplained(response: Response): ErrorInfo {
-  return { message: t().answered(response.status), type: "server_error", code: "unknown", param: null };
+  return { message: t().serverError(response.status), type: "server_error", code: "unknown", param: null };
 }
 
 /** Try until the server has answered: with an idempotency key a start that was heard twice happens once. */
@@ -96,6 +110,22 @@ async function insist<T>(path: string, body: unknown): Promise<T> {
 }
 
 export type ApprovalScope = "once" | "session" | "always";
+
+export interface Decision {
+  decision: "allow" | "deny";
+  scope: ApprovalScope;
+  note?: string;
+}
+
+/** A tool that may be called without asking: in one chat, or always. */
+export interface Grant {
+  id: string;
+  agent: string;
+  tool: string;
+  session_id: string | null;
+  created_at: string;
+}
+
 export type IfBusy = "reject" | "queue" | "interrupt";
 
 export interface StartOptions {
@@ -120,6 +150,9 @@ export const api = {
     ),
   session: (id: string, signal?: AbortSignal) =>
     call<OpenSession>("GET", `/api/sessions/${id}`, signal ? { signal } : {}),
+  /** With its pictures in it, as a file on a disk must have them. */
+  wholeSession: (id: string) => call<OpenSession>("GET", `/api/sessions/${id}?files=inline`),
+  picture: (id: string, hash: string) => fetchFile(`/api/sessions/${id}/files/${hash}`),
   createSession: (body: Partial<Pick<Session, "title" | "model" | "system" | "params">>) =>
     call<Session>("POST", "/api/sessions", { body }),
   changeSession: (
@@ -144,8 +177,10 @@ export const api = {
   run: (id: string) => call<Run>("GET", `/api/runs/${id}`),
   runs: (query: { session_id?: string; status?: string; limit?: string; before?: string } = {}) =>
     call<{ runs: Run[]; next: string | null }>("GET", `/api/runs?${new URLSearchParams(query)}`),
-  decide: (runId: string, approval: string, decision: "allow" | "deny", scope: ApprovalScope) =>
-    call<Run>("POST", `/api/runs/${runId}/approvals/${approval}`, { body: { decision, scope } }),
+  decide: (runId: string, approval: string, body: Decision) =>
+    call<Run>("POST", `/api/runs/${runId}/approvals/${approval}`, { body }),
+  grants: () => call<{ grants: Grant[] }>("GET", "/api/grants"),
+  revoke: (grant: string) => call<void>("DELETE", `/api/grants/${grant}`),
   steer: (runId: string, input: string) => call<Run>("POST", `/api/runs/${runId}/steer`, { body: { input } }),
   stop: (runId: string) => call<Run>("POST", `/api/runs/${runId}/stop`),
 };

@@ -2,7 +2,7 @@
 import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { needsKey } from "./api";
-import { AwayBanner } from "./away";
+import { AwayBanner, NotSavingBanner } from "./away";
 import { Chat } from "./chat/chat";
 import { Help } from "./help";
 import { KeyDialog } from "./key";
@@ -32,21 +32,22 @@ export function App() {
       <a class="skip" href="#main">
         {t().skip}
       </a>
+      <Toasts />
       <Sidebar />
       <button
         type="button"
         class="backdrop"
         tabIndex={-1}
-        aria-label={t().closeSessions}
+        aria-label={t().closeSidebar}
         onClick={() => {
           isSidebarOpen.value = false;
         }}
       />
       <main id="main" tabIndex={-1} inert={isSidebarOpen.value}>
         <AwayBanner />
+        <NotSavingBanner />
         <CurrentView />
       </main>
-      <Toasts />
       <Help />
       {needsKey.value && <KeyDialog />}
     </div>
@@ -69,13 +70,13 @@ function LazyView({ load, id }: { load: Lazy; id: string | null }) {
       () => setFailed(true),
     );
   }, [load]);
-  if (hasFailed) return <Empty title={t().viewFailed} text={t().loadPageAgain} />;
+  if (hasFailed) return <Empty title={t().viewFailed} text={t().reloadPage} />;
   return Loaded ? <Loaded id={id} /> : <output class="loading" aria-label={t().loading} />;
 }
 
 function Lost() {
   return (
-    <Empty title={t().nothingHere}>
+    <Empty title={t().pageNotFound}>
       <a class="button" href="/">
         {t().startNewChat}
       </a>

@@ -1,6 +1,7 @@
 /** Says that the server is away, for as long as it is: nothing is lost, and nothing has to be done. */
 import { useEffect, useState } from "preact/hooks";
 import { isAway } from "./api";
+import { isNotSaving } from "./state/away";
 import { t } from "./words";
 
 export function AwayBanner() {
@@ -16,7 +17,21 @@ export function AwayBanner() {
       {isShown && (
         <div class="away">
           <span class="pulse" aria-hidden="true" />
-          {t().away}
+          {t().reconnecting}
+        </div>
+      )}
+    </div>
+  );
+}
+
+/** Says that a response stands still because the server cannot save it. */
+export function NotSavingBanner() {
+  return (
+    <div role="status" class="away-place">
+      {isNotSaving.value && (
+        <div class="away">
+          <span class="pulse" aria-hidden="true" />
+          {t().notSaving}
         </div>
       )}
     </div>

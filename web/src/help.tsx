@@ -9,7 +9,7 @@ export function Help() {
     isHelpOpen.value = false;
   };
   return (
-    <Dialog title={t().keyboard} onClose={close}>
+    <Dialog title={t().keyboardShortcuts} onClose={close}>
       <Shortcuts />
     </Dialog>
   );

@@ -19,37 +19,49 @@ export function KeyDialog() {
 
 function AskForKey() {
   const [text, setText] = useState("");
-  const [problem, setProblem] = useState(key.value ? t().keyUnknown : "");
+  const [isRemembered, setRemembered] = useState(false);
+  const [problem, setProblem] = useState(key.value ? t().invalidKey : "");
   const submit = async (event: Event) => {
     event.preventDefault();
     try {
       await call("GET", "/api/me", { headers: { authorization: `Bearer ${text.trim()}` } });
-      setKey(text.trim());
+      setKey(text.trim(), isRemembered);
     } catch (error) {
-      setProblem(error instanceof ApiError && error.status === 401 ? t().keyUnknown : (error as Error).message);
+      setProblem(error instanceof ApiError && error.status === 401 ? t().invalidKey : (error as Error).message);
     }
   };
   return (
-    <Dialog title={t().keyNeeded} onClose={() => {}} isRequired class="narrow">
+    <Dialog title={t().enterKey} onClose={() => {}} isRequired class="narrow">
       <form onSubmit={submit}>
-        <p>{filled(t().keyHow, <code dir="ltr">holdfast key new NAME</code>)}</p>
+        <p>{filled(t().enterKeyHow, <code dir="ltr">holdfast key new NAME</code>)}</p>
+        {/* Password managers keep a password with a name. */}
+        <input type="text" name="username" autocomplete="username" value="holdfast" readonly hidden />
         <label>
-          {t().key}
+          {t().accessKey}
           <input
             type="password"
-            autocomplete="off"
+            name="password"
+            autocomplete="current-password"
             required
             value={text}
             onInput={(event) => setText(event.currentTarget.value)}
             aria-describedby="key-problem"
           />
         </label>
+        <label class="check">
+          <input
+            type="checkbox"
+            checked={isRemembered}
+            onChange={(event) => setRemembered(event.currentTarget.checked)}
+          />
+          {t().rememberKey}
+        </label>
         <p id="key-problem" class="problem" role="alert">
           {problem}
         </p>
         <footer>
           <button type="submit" class="primary">
-            {t().open}
+            {t().signIn}
           </button>
         </footer>
       </form>

@@ -4,12 +4,31 @@ import "./styles/layout.css";
 import "./styles/controls.css";
 import "./styles/chat.css";
 import "./styles/markdown.css";
-import "./state/away";
 import { App } from "./app";
+import { startConnection } from "./connection";
+import { followHistory } from "./router";
+import { watchAttention } from "./state/attention";
+import { watchServer } from "./state/away";
+import { followPlace } from "./state/current";
+import { keepModels } from "./state/models";
+import { keepSessions } from "./state/sessions";
 import { speak } from "./words";
+
+/** Whatever the page does of its own accord begins here: no module does anything when it is imported. */
+function start(): void {
+  followHistory();
+  startConnection();
+  watchServer();
+  keepModels();
+  keepSessions();
+  watchAttention();
+  followPlace();
+}
 
 addEventListener("pageshow", (event) => {
   if (event.persisted) location.reload(); // what happened while the page was put away was not heard
 });
 
-speak().then(() => render(<App />, document.getElementById("app")!));
+start();
+const root = document.getElementById("app");
+if (root) speak().then(() => render(<App />, root));

@@ -5,7 +5,10 @@ export const path = signal(location.pathname);
 /** The message that the address leads to, if any. */
 export const target = signal(targetOf(location.hash));
 
-addEventListener("popstate", look);
+/** Follow the browser's back and forward from now on. */
+export function followHistory(): void {
+  addEventListener("popstate", look);
+}
 
 function look(): void {
   path.value = location.pathname;

@@ -1,5 +1,6 @@
 /** The list of sessions: search, pinned ones first, then by date; the ones with a run going on say so. */
-import { Columns2, Ellipsis, Pencil, Pin, PinOff, Search, Settings, SquarePen, Trash2 } from "lucide";
+
+import { Activity, Columns2, Ellipsis, Pencil, Pin, PinOff, Search, Settings, SquarePen, Trash2 } from "lucide";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { newChat } from "./keyboard";
 import { navigate, place } from "./router";
@@ -17,14 +18,15 @@ import {
   setPinned,
 } from "./state/sessions";
 import { complain } from "./state/toasts";
-import type { ListedSession } from "./types";
+import type { ListedSession, SearchHit } from "./types";
+import { useElement } from "./ui/element";
 import { Icon } from "./ui/icon";
 import { Menu, MenuItem } from "./ui/menu";
 import { t } from "./words";
 
 export function Sidebar() {
   return (
-    <nav class="sidebar" aria-label={t().sessions}>
+    <nav class="sidebar" aria-label={t().chats}>
       <header>
         <a class="brand" href="/">
           <img src="/icon.svg" alt="" width="24" height="24" />
@@ -40,6 +42,10 @@ export function Sidebar() {
         <a href="/compare" class={place.value.view === "compare" ? "is-current" : undefined}>
           <Icon node={Columns2} />
           {t().compare}
+        </a>
+        <a href="/runs" class={place.value.view === "runs" ? "is-current" : undefined}>
+          <Icon node={Activity} />
+          {t().runs}
         </a>
         <a href="/settings" class={place.value.view === "settings" ? "is-current" : undefined}>
           <Icon node={Settings} />
@@ -65,7 +71,7 @@ function SearchBox() {
         id="search"
         type="search"
         placeholder={t().search}
-        aria-label={t().searchAll}
+        aria-label={t().searchChats}
         value={text}
         onInput={(event) => setText(event.currentTarget.value)}
         onKeyDown={(event) => {
@@ -96,7 +102,7 @@ function SessionList() {
     );
   }
   if (!sessions.value.length) {
-    return <p class="sessions hint">{query.value ? t().nothingFound : t().noChats}</p>;
+    return <p class="sessions hint">{query.value ? t().noResults : t().noChats}</p>;
   }
   return (
     <div class="sessions" onKeyDown={walk}>
@@ -121,10 +127,10 @@ function SessionList() {
 
 function SessionLine({ session }: { session: ListedSession }) {
   const [isRenaming, setRenaming] = useState(false);
-  const link = useRef<HTMLAnchorElement>(null);
+  const link = useElement<HTMLAnchorElement>();
   const isToFocus = useRef(false);
   useLayoutEffect(() => {
-    if (isToFocus.current && !isRenaming) link.current!.focus(); // where the keyboard came from
+    if (isToFocus.current && !isRenaming) link.current.focus(); // where the keyboard came from
     isToFocus.current = false;
   }, [isRenaming]);
   const isCurrent = place.value.id === session.id;
@@ -142,7 +148,7 @@ function SessionLine({ session }: { session: ListedSession }) {
     <li class={`session ${isCurrent ? "is-current" : ""}`}>
       <a
         ref={link}
-        href={`/s/${session.id}`}
+        href={`/s/${session.id}${session.hit ? `#${session.hit.message_id}` : ""}`}
         aria-current={isCurrent ? "page" : undefined}
         title={title}
         onClick={() => {
@@ -152,11 +158,8 @@ function SessionLine({ session }: { session: ListedSession }) {
         <span class="title" dir="auto">
           {title}
         </span>
-        {session.active_run && (
-          <span class="running" title={t().beingWritten}>
-            <span class="sr-only">{t().statuses.running}</span>
-          </span>
-        )}
+        {session.hit && <Excerpt hit={session.hit} />}
+        <Standing session={session} />
       </a>
       <Menu label={t().actionsFor(title)} icon={Ellipsis}>
         <MenuItem
@@ -176,12 +179,32 @@ function SessionLine({ session }: { session: ListedSession }) {
   );
 }
 
+/** The sentence that the search has found. */
+function Excerpt({ hit }: { hit: SearchHit }) {
+  return (
+    <span class="excerpt" dir="auto">
+      {hit.excerpt.map(({ text, match }, index) => (match ? <mark key={index}>{text}</mark> : text))}
+    </span>
+  );
+}
+
+/** Whether a chat has a response running, or needs its user. */
+function Standing({ session }: { session: ListedSession }) {
+  if (!session.active_run) return null;
+  const [name, label] = session.needs_approval ? ["needs-you", t().needsApproval] : ["running", t().generating];
+  return (
+    <span class={name} title={label}>
+      <span class="sr-only">{label}</span>
+    </span>
+  );
+}
+
 function Rename({ session, onDone }: { session: ListedSession; onDone: (isByKey: boolean) => void }) {
-  const input = useRef<HTMLInputElement>(null);
+  const input = useElement<HTMLInputElement>();
   const isByKey = useRef(false);
-  useLayoutEffect(() => input.current!.select(), []);
+  useLayoutEffect(() => input.current.select(), []);
   const save = () => {
-    const title = input.current!.value.trim();
+    const title = input.current.value.trim();
     if (title && title !== session.title) rename(session.id, title).catch(complain);
     onDone(isByKey.current);
   };

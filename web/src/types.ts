@@ -1,158 +1,33 @@
-/** The protocol's own shapes, as PROTOCOL.md gives them. */
+/** What the server sends: the generated types of the native API, and the frames of its streams. */
+import type { ComparisonFrame, FeedEntry, RunEvent, SessionDeleted } from "./protocol.generated";
 
-export type Outcome = "completed" | "truncated" | "stopped" | "failed" | "interrupted";
+export type * from "./protocol.generated";
 
-export interface ErrorInfo {
-  message: string;
-  type: string;
-  code: string;
-  param: string | null;
-}
+/** One event of a run, with its number. */
+export type RunFrame = RunEvent & { run: string; seq: number };
 
-export interface Usage {
-  input_tokens: number;
-  output_tokens: number;
-  total_tokens: number;
-  source: "provider" | "estimated";
-}
+/** One frame of the feeds of sessions: an entry, or an event of the run that is going on. */
+export type FeedFrame = FeedEntry | RunFrame | SessionDeleted;
 
-export interface Settlement {
-  outcome: Outcome;
-  by: "user" | "disconnect" | "replaced" | "budget" | "shutdown" | null;
-  finish_reason: string | null;
-  partial: boolean;
-  text: string;
-  error: ErrorInfo | null;
-  usage: Usage;
-  receipt: { stop_requested_at: string; upstream_closed_at: string | null; settled_at: string } | null;
-  answered_by: string | null;
-}
+/** One frame of a comparison's stream: an event of a pane's run, or the whole comparison at the start and at the end. */
+export type PaneFrame = RunFrame & { pane: number };
+export type ComparisonStreamFrame = PaneFrame | ComparisonFrame;
 
-export interface Run {
-  id: string;
-  session_id: string | null;
-  message_id: string | null;
-  parent_id: string | null;
-  model: string;
-  kind: string;
-  lifetime: "detached" | "attached";
-  status: "queued" | "running" | "settled";
-  seq: number;
-  text: string;
-  created_at: string;
-  started_at: string | null;
-  settled_at: string | null;
-  settlement: Settlement | null;
-}
-
-export type Part =
-  | { type: "text"; text: string }
-  | { type: "image_url"; image_url: { url: string } }
-  | { type: string; [field: string]: unknown };
-
-export type Content = string | Part[];
-
-export interface ToolCall {
-  id: string;
-  name: string;
-  arguments: string;
-}
-
-/** One tool call of an agent, with what came of it. */
-export interface StepCall extends ToolCall {
-  output: string | null;
-  is_error: boolean;
-  seconds: number | null;
-  decision: "allow" | "deny" | null;
-}
-
-/** What an agent said, what it called, and what a person put in afterwards. */
-export interface Step {
-  text: string;
-  tool_calls: StepCall[];
-  inputs: string[];
-}
-
-/** What an answer took, as the server measured it. */
-export interface Figures {
-  input_tokens: number;
-  output_tokens: number;
-  usage_source: "provider" | "estimated";
-  ttft_ms: number | null;
-  duration_ms: number | null;
-  tokens_per_second: number | null;
-  cost: number | null;
-}
-
-export interface Message {
-  id: string;
-  role: "system" | "user" | "assistant" | "tool";
-  content: Content | null;
-  run_id: string | null;
-  model: string | null;
-  partial: boolean;
-  outcome: Outcome | null;
-  reasoning: string | null;
-  parent_id: string | null;
-  created_at: string;
-  siblings?: string[];
-  tool_calls?: ToolCall[];
-  tool_call_id?: string;
-  steps?: Step[];
-  figures?: Figures;
-}
-
-export interface Session {
-  id: string;
-  title: string;
-  model: string | null;
-  system: string | null;
-  params: Record<string, unknown>;
-  pinned: boolean;
-  head_id: string | null;
-  created_at: string;
-  updated_at: string;
-}
-
-export interface ListedSession extends Session {
-  active_run: string | null;
-}
-
-export interface Queued {
-  n: number;
-  run_id: string;
-  input: Content;
-  model: string;
-  created_at: string;
-}
-
-export interface OpenSession extends Session {
-  messages: Message[];
-  active_run: Run | null;
-  queued: Queued[];
-  /** The cursor of the feed that this view goes up to. */
-  feed: string;
-}
+/** The `default` of a switch over every type of event: a new type does not compile; at run time it is ignored. */
+export function ignoreUnknown(_event: never): void {}
 
 export interface Model {
   id: string;
   provider: string;
   name: string;
+  /** For trying things out: scripted answers, or the tiny embedded model. */
+  demo: boolean;
 }
 
 export interface Models {
   models: Model[];
   default: string | null;
-  providers: { name: string; ok: boolean; models: string[] }[];
-}
-
-/** One event of a run, or one entry of a session's feed. */
-export interface FeedEvent {
-  type: string;
-  /** The number of an entry; run events have `run` and `seq` instead. */
-  n?: number;
-  run?: string;
-  seq?: number;
-  // biome-ignore lint/suspicious/noExplicitAny: each type has its own fields, and unknown ones are ignored
-  [field: string]: any;
+  providers: { name: string; ok: boolean; models: string[]; demo: boolean }[];
+  /** Of all prices: an ISO 4217 code. */
+  currency: string;
 }

@@ -1,20 +1,38 @@
-"""Talks to the server that runs on this machine, or to one started for the occasion."""
+"""Talks to the server that was named, to the one that runs on the data folder, or to one started for the occasion.
+
+A key goes to an address that the user named, or through the socket in the user's own data folder, where nobody else can
+listen. It never goes to whoever happens to listen on a port.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import importlib
+import json
 import os
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+import pathlib
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, suppress
 from typing import Any
 
-import aiohttp
+import click
 import msgspec
 
+from ..concurrency.retry import Backoff
 from ..errors import HoldfastError
-from ..providers.sse import SSEDecoder
-from ..server.settings import Settings, load_with_sources
+from ..http_client.client import Client
+from ..http_client.connection import Reply
+from ..http_client.errors import Broken, NotThere
+from ..http_client.route import Route, route_to
+from ..server.config.live_settings import without_secrets
+from ..server.config.settings import Settings, data_folder, load_with_sources
+from ..server.http.local_socket import is_private, short_path
+from ..upstreams import MODELS_HINT
+from ..upstreams.sse import SSEDecoder
+from .commands import tell_of_file
+
+CALL_SECONDS = 60.0
+"""Seconds that one call may take, except a stream."""
 
 Object = dict[str, Any]
 Query = dict[str, str | int]
@@ -29,77 +47,110 @@ class CallFailed(HoldfastError):
         self.status = status
 
 
+class NoServer(CallFailed):
+    """No server runs on the data folder, and the command does not start one."""
+
+    def __init__(self) -> None:
+        super().__init__("No server is running on the data folder. Start one with: holdfast serve")
+
+
 class Api:
     """The server's own API, as far as the command line needs it."""
 
-    def __init__(self, http: aiohttp.ClientSession, url: str) -> None:
+    def __init__(self, http: Client, name: str = "") -> None:
         self._http = http
-        self.url = url
+        self._name = name or http.url
+        """The server as errors name it."""
 
     async def call(self, method: str, path: str, body: Object | None = None, query: Query | None = None) -> Object:
         """Make one call and return its answer."""
         try:
-            async with self._http.request(
-                method, self.url + path, json=body, params=query, timeout=aiohttp.ClientTimeout(60)
-            ) as response:
-                answer: Object = msgspec.json.decode(await response.read() or b"{}")
-        except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError) as error:
-            raise CallFailed(f"{self.url} did not answer: {str(error) or type(error).__name__}") from None
-        if response.status >= 400:
-            raise self._failure(response.status, answer)
-        return answer
+            async with asyncio.timeout(CALL_SECONDS):
+                with closing(await self._send(method, path, body, query)) as response:
+                    answer = await response.read_all()
+            if response.status >= 300:
+                raise self._failure(response.status, _loosely(answer))
+            return msgspec.json.decode(answer or b"{}", type=Object)
+        except TimeoutError:
+            raise CallFailed(f"No answer from {self._name} within {CALL_SECONDS:g} s.") from None
+        except NotThere as error:
+            raise CallFailed(f"Could not connect to {self._name}: {error}. Is the server running?") from None
+        except Broken as error:
+            raise CallFailed(f"Lost the connection to {self._name}: {error}.") from None
+        except msgspec.DecodeError:
+            raise CallFailed(f"{self._name} is not a Holdfast server: its answer is not JSON.") from None
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        body: Object | None = None,
+        query: Query | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
+        if body is None:
+            return await self._http.send(method, path, query=query, headers=headers)
+        headers = {"Content-Type": "application/json", **(headers or {})}
+        return await self._http.send(method, path, json.dumps(body).encode(), query=query, headers=headers)
 
     def _failure(self, status: int, answer: Object) -> CallFailed:
-        told = answer.get("error", {})
-        message = told.get("message", f"{self.url} answered {status}")
+        told = answer["error"] if isinstance(answer.get("error"), dict) else {}
+        message = str(told.get("message", f"{self._name} answered with status {status}."))
+        message = message.replace(MODELS_HINT, "See `holdfast models`.")
         if status == 401:
-            message = f"The server at {self.url} needs a key, and HOLDFAST_API_KEY holds none that it knows."
-        return CallFailed(message, told.get("code", ""), status)
+            message = _KEY_HELP[bool(os.environ.get("HOLDFAST_API_KEY"))].format(self._name)
+        elif status < 400:
+            message = f"{self._name} redirects ({status}), which is not followed. Set --url to the new address."
+        return CallFailed(message, str(told.get("code", "")), status)
 
     async def events(self, run_id: str, after: int = 0, patience: float = 30.0) -> AsyncGenerator[Object]:
         """Yield a run's events to its settlement, and go on by itself where the connection breaks."""
         loop = asyncio.get_running_loop()
-        last_heard = loop.time()
+        last_heard, backoff = loop.time(), Backoff(0.3, 2.0)
         while True:
             try:
                 async for event in self._read(run_id, after):
                     last_heard, after = loop.time(), event.get("seq", after)
+                    backoff.reset()
                     yield event
                     if event["type"] == "run.settled":
                         return
-            except (aiohttp.ClientError, OSError) as error:
+            except (NotThere, Broken) as error:
                 if loop.time() - last_heard > patience:
-                    raise CallFailed(f"The connection broke and could not be made again: {error}") from None
-            await asyncio.sleep(0.3)
+                    raise CallFailed(f"Lost the connection, and could not reconnect: {error}.") from None
+            await asyncio.sleep(backoff.next())
 
     async def _read(self, run_id: str, after: int) -> AsyncGenerator[Object]:
         decoder = SSEDecoder()
-        url = f"{self.url}/api/runs/{run_id}/events"
-        async with self._http.get(url, params={"after": after}, timeout=aiohttp.ClientTimeout(None)) as response:
+        with closing(await self._send("GET", f"/api/runs/{run_id}/events", query={"after": after})) as response:
             if response.status in _COMES_BACK:
-                raise aiohttp.ClientConnectionError(f"{self.url} answered {response.status}")
+                raise Broken(f"{self._name} answered with status {response.status}")
             if response.status != 200:
-                raise self._failure(response.status, _loosely(await response.read()))
-            async for read in response.content.iter_any():
-                for _, data in decoder.feed(read):
-                    yield msgspec.json.decode(data)
+                raise self._failure(response.status, _loosely(await response.read_all()))
+            while data := await response.read():
+                for _, event in decoder.feed(data):
+                    yield msgspec.json.decode(event)
 
     async def stream(self, method: str, path: str, body: Object | None = None) -> AsyncGenerator[tuple[str, Object]]:
         """Yield the events of any other stream by their names, for as long as the connection holds."""
         decoder = SSEDecoder(max_event=256 * 1024 * 1024)
-        headers, forever = {"Accept": "text/event-stream"}, aiohttp.ClientTimeout(None)
         try:
-            async with self._http.request(
-                method, self.url + path, json=body, headers=headers, timeout=forever
-            ) as response:
+            sent = await self._send(method, path, body, headers={"Accept": "text/event-stream"})
+            with closing(sent) as response:
                 if response.status != 200:
-                    raise self._failure(response.status, _loosely(await response.read()))
-                async for read in response.content.iter_any():
-                    for name, data in decoder.feed(read):
-                        yield name.decode(), msgspec.json.decode(data)
-        except (aiohttp.ClientError, OSError) as error:
-            raise CallFailed(f"The connection broke: {str(error) or type(error).__name__}") from None
+                    raise self._failure(response.status, _loosely(await response.read_all()))
+                while data := await response.read():
+                    for name, event in decoder.feed(data):
+                        yield name.decode(), msgspec.json.decode(event)
+        except (NotThere, Broken) as error:
+            raise CallFailed(f"Lost the connection to {self._name}: {error}.") from None
 
+
+_KEY_HELP = {
+    False: "{} needs an API key. Set HOLDFAST_API_KEY.",
+    True: "{} does not accept the API key in HOLDFAST_API_KEY.",
+}
+"""By whether a key was sent."""
 
 _COMES_BACK = (502, 503, 504)
 """What a server that is being started again answers, or the proxy before it."""
@@ -114,18 +165,67 @@ def _loosely(body: bytes) -> Object:
 
 
 @asynccontextmanager
-async def connect(url: str | None, data: str | None, config: str | None) -> AsyncGenerator[Api]:
-    """Find the server: the one that was named, the one that runs here, or one of our own for as long as we need it."""
+async def connect(url: str | None, data: str | None, config: str | None, *, own: bool = True) -> AsyncGenerator[Api]:
+    """Find the server: the named one, the one on the data folder, or with `own` one that this process starts."""
+    tell_of_file(config, also_unused=False)
     settings, sources = load_with_sources({"data": data}, os.environ, config)
     headers = {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
-    async with aiohttp.ClientSession(headers=headers, trust_env=False) as http:
-        here = url or local_url(settings)
-        if url or (data is None and await is_there(http, here)):
-            yield Api(http, here.rstrip("/"))
-            return
-        own_server = importlib.import_module(".own", __package__).own_server  # a third of the start, seldom needed
-        async with own_server(settings, sources) as own:
-            yield Api(http, own)
+    async with AsyncExitStack() as stack:
+        if url:
+            yield Api(stack.enter_context(closing(_named(url, headers))))
+        elif (found := await _in_folder(stack, data_folder(settings), headers)) is not None:
+            yield found
+        elif not own:
+            raise NoServer
+        else:
+            await _tell_of_port(settings)
+            own_server = importlib.import_module(
+                ".temporary_server", __package__
+            ).own_server  # a third of the start, seldom needed
+            folder = await stack.enter_async_context(own_server(settings, sources))
+            yield Api(stack.enter_context(through(folder)), "the server of this command")
+
+
+def _named(url: str, headers: Mapping[str, str]) -> Client:
+    """Return a client for the address that the user named, through the proxy of the environment if there is one."""
+    try:
+        return Client(url, headers=headers, route=route_to(url))
+    except ValueError as error:
+        if "://" not in url:
+            raise CallFailed(f"Not a URL: {url!r}. It must begin with http:// or https://.") from None
+        raise CallFailed(f"Invalid URL {without_secrets(url)!r}: {error}.") from None
+
+
+LOCALHOST = "http://localhost"
+"""The address of a server that is reached through a socket in a folder."""
+
+
+@contextmanager
+def through(folder: pathlib.Path, headers: Mapping[str, str] | None = None) -> Generator[Client]:
+    """Yield a client whose every connection goes through the socket in a folder."""
+    with short_path(folder) as path, closing(Client(LOCALHOST, headers=headers, route=Route(socket_path=path))) as http:
+        yield http
+
+
+async def _in_folder(stack: AsyncExitStack, folder: pathlib.Path, headers: Mapping[str, str]) -> Api | None:
+    """Return the server that runs on a data folder of this user; None if there is none."""
+    if not is_private(folder):
+        return None
+    http = stack.enter_context(through(folder, headers))
+    return Api(http, f"the server on {folder}") if await is_there(http) else None
+
+
+async def runs_on(folder: pathlib.Path) -> bool:
+    """Tell whether a server of this user runs on a data folder."""
+    async with AsyncExitStack() as stack:
+        return await _in_folder(stack, folder, {}) is not None
+
+
+async def _tell_of_port(settings: Settings) -> None:
+    """Say that a server answers on the usual port, if one does: it is used only if it is named. It is sent no key."""
+    url = local_url(settings)
+    if settings.port and await answers_at(url):
+        click.echo(f"Note: the server on {url} uses another data folder. Use it with --url {url}.", err=True)
 
 
 def local_url(settings: Settings) -> str:
@@ -134,9 +234,20 @@ def local_url(settings: Settings) -> str:
     return f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
 
 
-async def is_there(http: aiohttp.ClientSession, url: str) -> bool:
-    """Tell whether a server answers there, and not somebody else."""
-    with suppress(aiohttp.ClientError, TimeoutError, OSError):
-        async with http.get(f"{url}/health", timeout=aiohttp.ClientTimeout(1)) as response:
-            return response.status == 200 and "status" in _loosely(await response.read())
+async def answers_at(url: str) -> bool:
+    """Tell whether a Holdfast server of this machine seems to answer at an address. It is sent no key."""
+    try:
+        http = Client(url)
+    except ValueError:  # `host` is not the name of a host
+        return False
+    with closing(http):
+        return await is_there(http)
+
+
+async def is_there(http: Client) -> bool:
+    """Tell whether a Holdfast server seems to answer."""
+    with suppress(NotThere, Broken, TimeoutError):
+        async with asyncio.timeout(1):
+            with closing(await http.send("GET", "/health")) as response:
+                return response.status == 200 and "status" in _loosely(await response.read_all())
     return False

@@ -1,8 +1,9 @@
-"""What commands have in common: how they fail, and the options that say which server is meant."""
+"""Shared by all commands: how errors are shown, and the options that choose the server."""
 
 from __future__ import annotations
 
 import functools
+import os
 import sqlite3
 from collections.abc import Callable
 from typing import Any
@@ -10,10 +11,11 @@ from typing import Any
 import click
 
 from ..errors import HoldfastError
+from ..server.config.settings_file import Choice, choose
 
 
 def telling(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Show what is no fault of ours in one line, instead of a traceback."""
+    """Show an expected error in one line instead of a traceback."""
 
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -24,17 +26,34 @@ def telling(command: Callable[..., Any]) -> Callable[..., Any]:
         except BrokenPipeError:
             raise  # click knows what to do
         except OSError as error:
-            raise click.ClickException(f"{error.filename or 'The system'}: {error.strerror}") from None
+            raise click.ClickException(
+                f"{error.filename}: {error.strerror}" if error.filename else str(error)
+            ) from None
 
     return wrapped
 
 
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+"""For every command that prints a list."""
+
+
 def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that say which server, or which data, is meant."""
+    """Add the options that choose the server or the data folder."""
     for option in (
-        click.option("--config", type=click.Path(), help="Settings file (holdfast.toml)."),
-        click.option("--data", type=click.Path(), help="Folder for everything that is kept."),
-        click.option("--url", envvar="HOLDFAST_URL", help="A running server. Default: the one on this machine."),
+        click.option("--config", type=click.Path(), help="Settings file (~/.config/holdfast/holdfast.toml)."),
+        click.option("--data", type=click.Path(), help="Data folder."),
+        click.option(
+            "--url", envvar="HOLDFAST_URL", help="URL of a running server (default: the one on this machine)."
+        ),
     ):
         command = option(command)
     return command
+
+
+def tell_of_file(config: str | None, *, here: bool = False, also_unused: bool = True) -> Choice:
+    """Return the settings file in use, and print a warning about it if there is one."""
+    choice = choose(os.environ, config, here=here)
+    for line in (choice.warning, choice.unused if also_unused else ""):
+        if line:
+            click.echo(line, err=True)
+    return choice

@@ -1,22 +1,21 @@
-"""The embedded model's weights, fetched with a bar that shows how far that is."""
+"""The download of the embedded model's weights, with a progress bar."""
 
 from __future__ import annotations
 
-from rich.console import Console
 from rich.progress import DownloadColumn, Progress
 
 from ..errors import HoldfastError
-from ..providers.local import Local
-from ..providers.weights import fetch_now
+from ..upstreams.local.provider import Local
+from ..upstreams.local.weights import fetch_now
+from . import show
 
 
 def fetch(model: Local) -> None:
-    """Fetch the weights, and tell how that goes."""
-    console = Console(stderr=True)
+    """Download the weights and show the progress."""
     try:
-        with Progress(*Progress.get_default_columns(), DownloadColumn(), console=console, transient=True) as bar:
-            task = bar.add_task("Fetching the embedded model", total=None)
+        with Progress(*Progress.get_default_columns(), DownloadColumn(), console=show.err, transient=True) as bar:
+            task = bar.add_task("Downloading the embedded model", total=None)
             fetch_now(model.folder, lambda done, total: bar.update(task, completed=done, total=total))
-        console.print("The embedded model is there.")
+        show.err.print("Embedded model ready.")
     except HoldfastError as error:
-        console.print(f"The embedded model could not be fetched: {error}")
+        show.err.print(f"Could not download the embedded model: {error}", markup=False)

@@ -1,4 +1,4 @@
-"""`holdfast lab`: judge any server of LLM answers by its URL."""
+"""`holdfast lab`: conformance-test any LLM server."""
 
 from __future__ import annotations
 
@@ -16,75 +16,88 @@ import msgspec
 from rich.markup import escape
 from rich.text import Text
 
-from .. import __version__
 from ..errors import HoldfastError
-from ..lab import SERVERS, WIRES, Finding, Http, Lab, ServerFacts, Upstream, judge, trouble
-from ..lab.process import Judged
-from ..lab.report import GROUPS, Report, groups, page
 from . import show
 from .commands import telling
+
+try:
+    from holdfast_lab import SERVERS, WIRES, Finding, Http, Lab, ServerFacts, Upstream, __version__, judge, trouble
+    from holdfast_lab.process import Judged
+    from holdfast_lab.report import GROUPS, Report, groups, page
+except ModuleNotFoundError as missing:
+    if missing.name != "holdfast_lab":
+        raise
+    raise click.ClickException(
+        "The fault lab is not installed. It is the package holdfast-lab: from a checkout, run `pip install -e lab`."
+    ) from None
 
 COLOURS = {"pass": "green", "fail": "red", "not promised": "dim", "not judged": "yellow"}
 
 
 @click.group(invoke_without_command=True)
-@click.option("--url", help="The judged server, as OpenAI's clients would be given it: http://127.0.0.1:8787/v1")
-@click.option("--model", default="m", show_default=True, help="The model to ask for: the one that the lab plays.")
-@click.option("--api-key", envvar="HOLDFAST_LAB_KEY", help="A key for the judged server (HOLDFAST_LAB_KEY).")
-@click.option("--header", "headers", multiple=True, help='Another header for each request: "Name: value".')
+@click.option("--url", help="Base URL of the server under test: http://127.0.0.1:8787/v1")
+@click.option("--model", default="m", show_default=True, help="Model name that leads to the lab's upstream.")
+@click.option("--api-key", envvar="HOLDFAST_LAB_KEY", help="API key for the server under test (HOLDFAST_LAB_KEY).")
+@click.option("--header", "headers", multiple=True, help='Extra request header: "Name: value". Repeatable.')
 @click.option(
     "--wire",
     "wires",
     multiple=True,
     type=click.Choice(list(WIRES)),
-    help="A wire to judge (openai-chat); may be repeated.",
+    help="API to test (openai-chat). Repeatable.",
 )
-@click.option("--server", type=click.Choice(list(SERVERS)), default="any", help="Which server it is: what it promises.")
-@click.option("--upstream-port", type=int, default=9100, show_default=True, help="Where the lab's upstream listens.")
-@click.option("--start", help="A command that starts the judged server; then kill -9 is tried, too.")
-@click.option("--only", multiple=True, help="Only these checks: truth/*, leave/silence, …; may be repeated.")
-@click.option("--not-promised", multiple=True, help="Checks that the server does not promise; may be repeated.")
+@click.option("--server", type=click.Choice(list(SERVERS)), default="any", help="Kind of server: which checks apply.")
+@click.option("--upstream-port", type=int, default=9100, show_default=True, help="Port of the lab's upstream.")
+@click.option("--start", help="Command that starts the server under test; enables the kill -9 checks.")
+@click.option("--only", multiple=True, help="Only these checks: truth/*, leave/silence, … Repeatable.")
+@click.option("--not-promised", multiple=True, help="Checks that the server does not claim to pass. Repeatable.")
 @click.option(
-    "--samples", type=click.IntRange(1, 1000), default=10, show_default=True, help="Measurements of each time."
+    "--samples", type=click.IntRange(1, 1000), default=10, show_default=True, help="Measurements for each latency."
 )
-@click.option("--patience", type=float, default=20.0, show_default=True, help="Seconds for an answer to end.")
-@click.option("--silence", type=float, default=8.0, show_default=True, help="Seconds for a silent upstream to fail.")
-@click.option("--name", default="", help="What the report calls the server.")
+@click.option("--patience", type=float, default=20.0, show_default=True, help="Time limit for an answer, in seconds.")
+@click.option(
+    "--silence",
+    type=float,
+    default=8.0,
+    show_default=True,
+    help="Time limit for a silent upstream to be reported, in seconds.",
+)
+@click.option("--name", default="", help="Name of the server in the report.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-@click.option("--report", "report_file", type=click.Path(dir_okay=False), help="Write the report as an HTML page.")
+@click.option("--report", "report_file", type=click.Path(dir_okay=False), help="Write an HTML report.")
 @click.pass_context
 @telling
 def lab(context: click.Context, url: str | None, **what: Any) -> None:
-    """Judge any server of LLM answers by its URL: is a failure told as one, does a stop stop, is every word there?
+    """Conformance-test any LLM server: outcomes, stops, disconnects and complete text.
 
-    The server must use the lab's own upstream as its provider: `holdfast lab upstream` says how.
+    The server under test must use the lab's upstream as its provider: `holdfast lab upstream` shows how.
 
     \b
     Examples:
-      holdfast lab upstream                      how to tell a server to use the lab's upstream
+      holdfast lab upstream                      how to set up a server with the lab's upstream
       holdfast lab --url http://127.0.0.1:8787/v1 --model lab/m --server holdfast
       holdfast lab --url http://127.0.0.1:4000/v1 --model m --server litellm --report page.html
       holdfast lab --url … --wire responses --wire native --only "resume/*" --only "stop/*"
       holdfast lab --url … --start "my-server --port 8000 --data /tmp/its-data"
 
-    Exit code: 0 where every promise held, 1 where one did not.
+    Exit code: 0 = all checks passed, 1 = some failed.
     """
     if context.invoked_subcommand is not None:
         return
     if url is None:
-        raise click.UsageError("Name the judged server with --url. `holdfast lab upstream` says how to set it up.")
+        raise click.UsageError("No --url given. `holdfast lab upstream` shows how to set up the server under test.")
     sys.exit(asyncio.run(_judge(url, **what)))
 
 
 @lab.command()
-@click.option("--port", type=int, default=9100, show_default=True, help="Where to listen.")
-@click.option("--model", default="m", show_default=True, help="The model that it lists.")
+@click.option("--port", type=int, default=9100, show_default=True, help="Port to listen on.")
+@click.option("--model", default="m", show_default=True, help="Model that it lists.")
 @telling
 def upstream(port: int, model: str) -> None:
-    """Run the lab's upstream alone, and say how known servers are told to use it. Ctrl-C ends it.
+    """Run only the lab's upstream, and print how to set up known servers with it.
 
-    Start your server while it runs, end it, and let `holdfast lab --url …` judge: the lab runs an upstream of its own
-    on the same port.
+    Set up your server while it runs, press Ctrl-C, then run `holdfast lab --url …`, which starts the upstream on the
+    same port.
     """
     asyncio.run(_serve(port, model))
 
@@ -92,7 +105,7 @@ def upstream(port: int, model: str) -> None:
 async def _serve(port: int, model: str) -> None:
     told_to_end = _listen_for_the_end()
     async with Upstream(port=port, models=(model,)) as running:
-        show.out.print(f"The lab's upstream listens on {running.base_url}, with the model {model}.\n")
+        show.out.print(f"Upstream ready on {running.base_url}, model {model}.\n")
         for facts in SERVERS.values():
             show.out.print(f"[bold]{facts.name}[/]: {escape(facts.how(running.base_url, model))}")
         await told_to_end.wait()
@@ -153,7 +166,7 @@ def _facts(server: str, not_promised: Sequence[str]) -> ServerFacts:
 def _header(header: str) -> tuple[str, str]:
     name, colon, value = header.partition(":")
     if not colon:
-        raise click.UsageError(f'A header is "Name: value", not {header!r}.')
+        raise click.UsageError(f'Not a header: {header!r}. Use "Name: value".')
     return name.strip(), value.strip()
 
 
@@ -173,20 +186,20 @@ def _print(wire: str, found: Sequence[Finding]) -> None:
     for group, inside in groups(found).items():
         looked_at = [finding for finding in inside if finding.seen]
         if not looked_at:
-            show.out.print(f"  [dim]{GROUPS[group]} Not promised: {escape(inside[0].why)}[/]")
+            show.out.print(f"  [dim]{GROUPS[group]} Not applicable: {escape(inside[0].why)}[/]")
             continue
         show.out.print(f"  {GROUPS[group]}")
         for finding in looked_at:
             why = f" [dim]({escape(finding.why)})[/]" if finding.why else ""
             verdict = Text(f"{finding.verdict:13}", style=COLOURS[finding.verdict])
-            show.out.print("   ", verdict, f"{finding.id:26} {escape(show.safe(finding.seen))}{why}")
+            show.out.print("   ", verdict, f"{finding.id:26} {escape(finding.seen)}{why}")
 
 
 def _write(report: Report, report_file: str | None, *, as_json: bool) -> None:
     if report_file:
         pathlib.Path(report_file).write_text(page(report), encoding="utf-8")
     if as_json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(report)).decode() + "\n")
+        sys.stdout.write(show.as_json(report))
     else:
         counts = ", ".join(f"{report.count(verdict)} {verdict}" for verdict in COLOURS)
         show.out.print(f"\n{escape(report.server)}: {counts}.")

@@ -2,78 +2,81 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import logging
 import os
-import socket
 import sys
 import threading
-from collections.abc import Mapping
 from typing import Any
 
 import click
 
-from ..agent.published import CannotPublish, load
-from ..providers.local import Local
-from ..server.app import create_app
-from ..server.context import Parts
-from ..server.serving import listen, serve_forever
-from ..server.settings import MOST_WORKERS, SettingsError, data_folder, load_with_sources, processes_of
+from ..agents.published import CannotPublish, load_agents
+from ..server.app import check_access, create_app
+from ..server.config.settings import SettingsError, data_folder, load_with_sources, unknown_variables
+from ..server.http.hardening import forbid_inspection
+from ..server.http.local_socket import listening_in
+from ..server.http.uvicorn_server import listen, serve_forever
+from ..server.services import Parts
 from ..store.opening import open_store
-from .commands import telling
+from ..upstreams.local.provider import Local
+from .commands import tell_of_file, telling
+from .log_format import log_to_stderr
 
 
 @click.command()
-@click.option("--host", help="Address to listen on (127.0.0.1). Any other than loopback needs a key.")
-@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on (8787); 0 picks a free one.")
-@click.option("--data", type=click.Path(), help="Folder for everything that is kept.")
-@click.option("--model", type=click.Path(exists=True, dir_okay=False), help="A GGUF file for the embedded model.")
-@click.option(
-    "--agent", "agents", multiple=True, help="Publish an agent of yours: [name=]module:attribute. Repeatable."
-)
-@click.option("--workers", type=click.IntRange(0, MOST_WORKERS), help="Processes to share the work (1); 0: one a core.")
-@click.option("--config", type=click.Path(), help="Settings file (holdfast.toml).")
+@click.option("--host", help="Address to listen on (127.0.0.1). Any address but loopback needs an API key.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on (8787); 0 for any free port.")
+@click.option("--data", type=click.Path(), help="Data folder.")
+@click.option("--model", type=click.Path(exists=True, dir_okay=False), help="GGUF file for the embedded model.")
+@click.option("--agent", "agents", multiple=True, help="Publish a Python agent: [NAME=]MODULE:ATTRIBUTE. Repeatable.")
+@click.option("--config", type=click.Path(), help="Settings file (~/.config/holdfast/holdfast.toml).")
 @telling
 def serve(config: str | None, agents: tuple[str, ...], **flags: Any) -> None:
-    """Start the server: the OpenAI API under /v1, our own under /api.
+    """Start the server.
 
-    Every setting can also be given as HOLDFAST_<NAME>, or in the settings file.
+    The OpenAI-compatible API is under /v1, the native one under /api, the browser UI at /.
+
+    Every setting can also be set as HOLDFAST_<NAME> or in the settings file: --config, else
+    ~/.config/holdfast/holdfast.toml, else holdfast.toml in the current folder if only you can write there.
     """
-    settings, sources = load_with_sources(flags, os.environ, config)
-    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
-    processes = processes_of(settings)
+    forbid_inspection()
+    _name_file(config)
+    settings, sources = load_with_sources(flags, os.environ, config, here=True)
+    log_to_stderr(settings.log_level)
+    for variable in unknown_variables(os.environ, settings):
+        logging.getLogger("holdfast").warning("%s is not a setting, and is ignored", variable)
     published = _load(agents)
     sock = listen(settings)
     store = open_store(f"sqlite:{data_folder(settings)}")
-    app = create_app(settings, store, sources=sources, agents=published)
-    sys.exit(0 if _serve(app, sock, processes, sources) else 1)
-
-
-def _serve(app: Any, sock: socket.socket, processes: int, sources: Mapping[str, str]) -> bool:
-    """Serve until a signal, with one process or several."""
+    app = create_app(settings, store, os.environ, sources=sources, agents=published)
     parts: Parts = app.state.parts
-    if processes == 1:
-        return serve_forever(app, sock, lambda url: _is_ready(url, parts))
+    asyncio.run(check_access(parts))  # here and not when it starts: what is refused is one line, no traceback
+    with listening_in(data_folder(settings).absolute()) as local:
+        ended_well = serve_forever(app, sock, lambda url: _is_ready(url, parts), local)
+    sys.exit(0 if ended_well else 1)
 
-    def is_ready(url: str) -> None:
-        _is_ready(url, parts)
-        click.echo(f"{processes} processes share the work: this one has the data folder.")
 
-    crew = importlib.import_module("..server.crew", __package__)  # which one process has no use for
-    return bool(crew.serve_together(app, sock, processes, is_ready, sources))
+def _name_file(config: str | None) -> None:
+    """Print which settings file counts, before anything that it says is done."""
+    choice = tell_of_file(config, here=True)
+    if choice.path is not None:
+        click.echo(f"Settings file: {choice.path.absolute()}", err=True)
 
 
 def _load(agents: tuple[str, ...]) -> dict[str, Any]:
     try:
-        return dict(load(agents))
+        return dict(load_agents(agents))
     except CannotPublish as error:
         raise SettingsError(str(error)) from error
 
 
 def _is_ready(url: str, parts: Parts) -> None:
     click.echo(f"Holdfast is ready on {url}")
-    for provider in parts.providers.all:
-        if isinstance(provider, Local):
+    providers = parts.configured.providers
+    for provider in providers.all:
+        if isinstance(provider, Local) and not (provider.demo and providers.real):  # else its first run downloads it
             _see_to_weights(provider)
 
 

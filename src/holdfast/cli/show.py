@@ -1,29 +1,37 @@
-"""How things look in a terminal, and in a pipe."""
+"""Output on a terminal and in a pipe."""
 
 from __future__ import annotations
 
 import datetime
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
-import rich.box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+import msgspec
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from .chat.screen import safe, safe_json, unfiltered
 
 
-def _console(*, stderr: bool = False) -> Console:
+class _Console(Console):
+    """Draws with escape codes of its own on a terminal, and lets none through that is in a text."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Return the parts of what is drawn."""
+        for part in super().render(renderable, options):
+            yield part if part.control else Segment(safe(part.text), part.style and part.style.update_link(None))
+
+
+def _console(stream: Any) -> Console:
     """Return a console for which NO_COLOR means no escape code at all: rich alone would keep bold and dim."""
     colours = None if os.environ.get("NO_COLOR") else "auto"
-    return Console(stderr=stderr, color_system=colours, highlight=False, emoji=False, soft_wrap=True)  # type: ignore[arg-type]
+    return _Console(file=unfiltered(stream), color_system=colours, highlight=False, emoji=False, soft_wrap=True)  # type: ignore[arg-type]
 
 
-out = _console()
-err = _console(stderr=True)
-
-Cell = str | Text
+out = _console(sys.stdout)
+err = _console(sys.stderr)
 
 MARKS = {
     "completed": ("green", "completed"),
@@ -37,53 +45,41 @@ MARKS = {
 
 
 def is_terminal() -> bool:
-    """Tell whether a person is looking: in a pipe there are no colours and no tables."""
+    """Tell whether standard output is a terminal: in a pipe there are no colours and no tables."""
     return out.is_terminal
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
-    """Print rows as a table, or as lines with tabs where a program reads them."""
-    if not is_terminal():
-        for row in rows:
-            sys.stdout.write("\t".join(str(cell).translate(_SPACES) for cell in row) + "\n")
-        return
-    drawn = Table(box=rich.box.SIMPLE_HEAD, pad_edge=False)
-    for number, column in enumerate(columns):
-        drawn.add_column(column, no_wrap=number == 0)  # an id is there to be copied
-    for row in rows:
-        drawn.add_row(*(Text(safe(cell)) if isinstance(cell, str) else cell for cell in row))
-    out.print(drawn, soft_wrap=False)
+def note(text: str, style: str = "dim") -> None:
+    """Print to standard error."""
+    err.print(text, style=style, markup=False)
 
 
-_SPACES = {ord(character): " " for character in "\t\n\r"}
-_CONTROLS = dict.fromkeys({*range(32), *range(127, 160)} - {ord("\t"), ord("\n")})
-
-
-def safe(text: str) -> str:
-    """Return a text that cannot command the terminal: what a model says may hold escape codes."""
-    return text.translate(_CONTROLS)
-
-
-def word(state: str) -> Text:
-    """Return how a run stands, coloured for a person."""
-    colour, text = MARKS.get(state, ("white", state))
-    return Text(text, style=colour)
+def as_json(value: Any) -> str:
+    """Return a value as JSON for people and programs."""
+    return safe_json(msgspec.json.format(msgspec.json.encode(value)).decode()) + "\n"
 
 
 def state_of(run: dict[str, Any]) -> str:
-    """Return the one word for how a run stands."""
+    """Return the outcome of a run, or its status while it has none."""
     settled = run.get("settlement")
     return str(settled["outcome"] if settled else run["status"])
 
 
 def why(run: dict[str, Any]) -> str:
-    """Return why a run did not complete, in a few words."""
+    """Return why a run did not complete."""
     settled = run.get("settlement") or {}
     if settled.get("error"):
         return str(settled["error"]["message"])
     if settled.get("outcome") == "stopped":
         return f"by {settled['by']}"
-    return str(settled.get("finish_reason") or "") if settled.get("outcome") == "truncated" else ""
+    if settled.get("outcome") != "truncated":
+        return ""
+    reason = str(settled.get("finish_reason") or "")
+    return _TRUNCATED.get(reason, reason)
+
+
+_TRUNCATED = {"length": "token limit reached", "content_filter": "content filter"}
+"""Reasons of an upstream to end an answer early."""
 
 
 def ago(moment: str | None) -> str:
@@ -102,3 +98,8 @@ def line(text: str, width: int = 60) -> str:
     """Return a text as one short line."""
     flat = " ".join(text.split())
     return flat if len(flat) <= width else flat[: width - 1] + "…"
+
+
+def plural(count: int, thing: str) -> str:
+    """Return a count with its noun: `1 key`, `2 keys`."""
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"

@@ -1,1 +1,1 @@
-"""The HTTP server: the only code that knows requests."""
+"""The HTTP server."""

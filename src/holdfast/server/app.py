@@ -1,75 +1,72 @@
-"""The map of the server: its parts, its routes, its life."""
+"""The application: its services, its routes, its start and end."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from .. import __version__
-from ..agent.published import CannotPublish, Published, published
-from ..engine import Engine
-from ..errors import HoldfastError, StoreUnavailable
+from ..agents.published import CannotPublish, Published, published
+from ..compare import api as comparisons
+from ..compare import scores_api as scores
+from ..compare.runs import Rounds
+from ..compare.sources import PaneSources
+from ..engine.engine import Engine
+from ..engine.run import Limits, Run
+from ..evals import api as batches
 from ..events import Source
-from ..run import Limits, Run
 from ..store import Store
 from ..store.memory import MemoryStore
-from . import (
-    ag_ui,
-    ai_sdk,
-    batches,
-    comparisons,
-    completions,
-    feed,
-    grants,
-    health,
-    llama_cpp,
-    messages,
-    models,
-    openapi,
-    responses,
-    runs,
-    scores,
-    sessions,
-    settings_calls,
-    web,
-)
-from .agents import AGENT, AgentSources, agents_of
-from .auth import Gate, check_bind
-from .board import Board
-from .configured import Configured, SavedFile
-from .context import Endpoint, Parts, Shortcut
-from .errors import Json, on_any_error, on_holdfast_error, on_http_error
-from .keys import KeyFile, Keys
-from .panes import PaneSources
-from .provided import NEAR
-from .rounds import Rounds
-from .settings import Settings, SettingsError, data_folder
-from .sources import ChatSources
+from ..store.opening import open_store
+from . import openapi, web
+from .accounts.agent_users import AgentUsers, published_users
+from .accounts.auth import Gate, check_bind
+from .accounts.keys import LOOK_EVERY, Keys
+from .accounts.made_keys import KeyFile
+from .api import feed, grants, health, models, queue, runs, session_runs, session_transfer, sessions
+from .api import settings as settings_calls
+from .config.live_settings import Configured, SavedFile
+from .config.provider_factory import NEAR
+from .config.settings import AGENT, Settings, SettingsError, data_folder
+from .dialects import ag_ui, ai_sdk, llama_cpp, ollama, pass_through
+from .dialects import anthropic as messages
+from .dialects import completions as text_completions
+from .dialects import openai_chat as completions
+from .dialects import openai_responses as responses
+from .errors import Json
+from .routing import Endpoint, Router
+from .services import Parts
+from .sources.agent_factory import agents_of, users_of
+from .sources.agents import AgentSources
+from .sources.chat import ChatSources
 
-logger = logging.getLogger("holdfast")
+BATCHES, WEBHOOKS = "batches", "webhooks"
+"""Names of background tasks."""
 
-# The most used first: routes are tried in order.
 ENDPOINTS: list[Endpoint] = [
     *completions.ENDPOINTS,
+    *text_completions.ENDPOINTS,
+    *pass_through.ENDPOINTS,
     *responses.ENDPOINTS,
     *messages.ENDPOINTS,
     *ag_ui.ENDPOINTS,
     *runs.ENDPOINTS,
+    *session_runs.ENDPOINTS,
     *sessions.ENDPOINTS,
+    *session_transfer.ENDPOINTS,
+    *queue.ENDPOINTS,
     *scores.ENDPOINTS,
     *comparisons.ENDPOINTS,
     *feed.ENDPOINTS,
     *ai_sdk.ENDPOINTS,
     *llama_cpp.ENDPOINTS,
+    *ollama.ENDPOINTS,
     *batches.ENDPOINTS,
     *models.ENDPOINTS,
     *grants.ENDPOINTS,
@@ -79,100 +76,96 @@ ENDPOINTS: list[Endpoint] = [
 
 
 def create_app(
-    settings: Settings,
-    store: Store,
-    environ: Mapping[str, str] = os.environ,
+    settings: Settings | None = None,
+    store: Store | str | None = None,
+    environ: Mapping[str, str] | None = None,
     *,
     keys: Keys | None = None,
     sources: Mapping[str, str] | None = None,
     look_every: float = NEAR,
     agents: Mapping[str, Any] | None = None,
 ) -> Starlette:
-    """Return the server as an ASGI application. Its lifespan starts and ends the engine.
+    """Return the server as an ASGI application. Its lifespan starts the engine, and closes the engine and the store.
 
-    `sources` says where the settings come from, as `load_with_sources` does. Where they name no providers, what listens
-    on this machine is looked for, every `look_every` seconds. `agents` are published as models `agent/<name>`: async
-    generator functions.
+    The app has what it is given and nothing else: it reads no settings file, no environment variable and no data folder
+    of the user, and looks for no model server. `holdfast serve` does these things, and passes on what it found.
+
+    - `settings`: providers, keys and limits. `Settings(data="folder")` names the data folder.
+    - `store`: a store, or what `open_store` takes. Default: SQLite in the data folder; without one, memory.
+    - `environ`: where `api_key_env` of the settings and `PATH` of tools are looked up. With it and without
+      `settings.data`, the data folder is the user's.
+    - `agents`: published as models `agent/<name>`: async generator functions, and what else `agents.kinds` takes.
+    - `sources`: where the settings come from, as `load_with_sources` says. If they name no providers, the model servers
+      of this machine are looked for every `look_every` seconds.
     """
-    keys = keys if keys is not None else Keys(settings, environ, KeyFile(data_folder(settings, environ)))
-    check_bind(settings, keys)
-    saved = SavedFile(data_folder(settings, environ))
-    configured = Configured(settings, sources or {}, environ, saved, look_every=look_every)
-    chats = ChatSources(store, configured.providers, settings.retry_patience, lambda: configured.fallbacks)
-    panes = PaneSources(chats)
-    agent_sources = AgentSources(
-        agents_of(settings, environ), chats, store, configured.providers, _published(agents or {}, settings)
+    settings = settings or Settings()
+    folder = None if environ is None and not settings.data else data_folder(settings, environ or {})
+    store = _opened(store, folder)
+    environ = environ or {}
+    if keys is None:
+        file = None if folder is None else KeyFile(folder, keep=isinstance(store, MemoryStore))
+        keys = Keys(settings, environ, store, file)
+    saved = SavedFile(folder)
+    configured = Configured(
+        settings, sources or {}, environ, saved, look_every=look_every, has_keys=lambda: keys.is_needed
     )
+    chats = ChatSources(store, configured.providers, settings.retry_patience, lambda: configured.fallbacks)
+    publish = _published(agents or {}, settings)
+    users = AgentUsers({**users_of(settings), **published_users(settings, publish)}, keys.rights)
+    agent_sources = AgentSources(agents_of(settings, environ), chats, store, configured.providers, publish, users=users)
     engine = Engine(
         store,
-        sources=sources_of({"pane": panes, AGENT: agent_sources}, chats),
+        sources=sources_of({AGENT: agent_sources}, chats),
         again=agent_sources.again_or(chats.again),
         limits=limits_of(settings),
     )
     agent_sources.engine = engine
-    rounds = Rounds(engine, store, panes, settings.prices)
-    parts = Parts(settings, store, configured, engine, rounds, agent_sources, environ)
-    return _app(parts, keys, _lifespan(parts, keys))
-
-
-def create_worker_app(
-    settings: Settings,
-    board: Board,
-    environ: Mapping[str, str] = os.environ,
-    *,
-    sources: Mapping[str, str] | None = None,
-) -> Starlette:
-    """Return what a further process of a server answers by itself: runs that nobody keeps.
-
-    It has the same calls, so that they say the same of its runs. But its store is empty and its engine has none: what
-    has to be kept cannot be started here, be it by mistake.
-    """
-    store = MemoryStore()
-    keys = Keys(settings, environ, KeyFile(data_folder(settings, environ)))
-    configured = Configured(settings, sources or {}, environ, SavedFile(data_folder(settings, environ)))
-    chats = ChatSources(store, configured.providers, settings.retry_patience)
-    engine = Engine(sources=chats, limits=limits_of(settings))
     rounds = Rounds(engine, store, PaneSources(chats), settings.prices)
-    agents = AgentSources({}, chats, store, configured.providers)
-    parts = Parts(settings, store, configured, engine, rounds, agents, environ)
-    share(parts, board)
-    return _app(parts, keys, _worker_lifespan(parts, keys))
+    parts = Parts(settings, store, configured, engine, rounds, agent_sources, keys, environ)
+    return _app(parts, _lifespan(parts))
 
 
-def share(parts: Parts, board: Board) -> None:
-    """Make a server one of several processes that have the same limits and settings."""
-    parts.process, parts.board, parts.engine.tally = board.me, board, board
-    parts.configured.on_change = board.turn_page
+def _opened(store: Store | str | None, folder: Path | None) -> Store:
+    """Return the store. One that is named by a URL is opened, which blocks on the disk."""
+    if store is None:
+        store = "memory:" if folder is None else f"sqlite:{folder}"
+    return open_store(store) if isinstance(store, str) else store
 
 
-def _app(parts: Parts, keys: Keys, lifespan: Any) -> Starlette:
-    app = Starlette(
-        routes=[*(endpoint.route(parts) for endpoint in ENDPOINTS), _description().route(parts), *web.routes()],
-        exception_handlers={
-            HoldfastError: on_holdfast_error,
-            HTTPException: on_http_error,
-            Exception: on_any_error,
-        },
-        lifespan=lifespan,
-    )
-    app.router.redirect_slashes = False  # a path that is not there is a 404 in our own shape
-    app.middleware_stack = Gate(Shortcut(app.build_middleware_stack(), parts, ENDPOINTS), parts.settings, keys)
+async def check_access(parts: Parts) -> None:
+    """Read the keys, and refuse to start without keys on a public address."""
+    await parts.keys.load()
+    check_bind(parts.settings, parts.keys, parts.environ)
+
+
+def _app(parts: Parts, lifespan: Any) -> Starlette:
+    app = Starlette(lifespan=lifespan)
+    router = Router(parts, [*ENDPOINTS, _description(), *web.ENDPOINTS], other=app.router)
+    open_paths = (endpoint.path for endpoint in router.endpoints if endpoint.who == "anyone")
+    app.middleware_stack = Gate(router, parts.settings, parts.keys, open_paths)
+    app.state.router = router
     app.state.parts = parts
     return app
 
 
 def _published(agents: Mapping[str, Any], settings: Settings) -> dict[str, Published]:
-    """Return the agents to publish, or say what is wrong with one."""
+    """Return the agents to publish, or raise what is wrong with one."""
     if agents and any(provider.name == AGENT for provider in settings.providers):
-        raise SettingsError(f"No provider can be called {AGENT!r} where there are agents: agents are called that.")
+        raise SettingsError(f"The provider name {AGENT!r} is reserved for agents.")
+    for table, named in (("agent_users", settings.agent_users), ("agent_think", settings.agent_think)):
+        if unknown := sorted(named.keys() - agents.keys()):
+            raise SettingsError(
+                f"{table} names {unknown[0]!r}, which is not a published agent. "
+                "An agent of [[agents]] is described in its own table."
+            )
     try:
-        return published(agents)
+        return published(agents, settings.agent_think)
     except CannotPublish as error:
         raise SettingsError(str(error)) from None
 
 
 def sources_of(kinds: Mapping[str, Callable[[Run], Source]], chats: ChatSources) -> Callable[[Run], Source]:
-    """Return what makes the source of a run of any kind."""
+    """Return the function that makes the source of a run of any kind."""
 
     def source(run: Run) -> Source:
         return kinds.get(run.record.kind, chats)(run)
@@ -180,83 +173,51 @@ def sources_of(kinds: Mapping[str, Callable[[Run], Source]], chats: ChatSources)
     return source
 
 
-def _lifespan(parts: Parts, keys: Keys):  # type: ignore[no-untyped-def]
+def _lifespan(parts: Parts):  # type: ignore[no-untyped-def]
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
-        await parts.configured.look()  # before the engine starts: it may go on with a run of what is found
+        await check_access(parts)
+        await parts.configured.look()  # before the engine starts, which may resume runs of discovered providers
         await parts.agents.clear_up()
         async with parts.engine:
-            parts.batches.start()
-            parts.webhooks.start()
-            work = (_trim_logs(parts), _read_keys(keys), _look_around(parts), _catch_up(parts))
-            chores = [asyncio.create_task(chore) for chore in work]
+            _begin_background(parts)
             yield
-            for chore in chores:
-                chore.cancel()
             await end(parts, parts.settings.drain)
+            await parts.background.close()
+        parts.offload.close()
+        parts.compression.close()
         await parts.agents.close()
-        await parts.providers.close()
+        await parts.configured.providers.close()
         await parts.store.close()
 
     return lifespan
 
 
-def _worker_lifespan(parts: Parts, keys: Keys):  # type: ignore[no-untyped-def]
-    @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncGenerator[None]:
-        await parts.configured.look()
-        async with parts.engine:
-            chores = [asyncio.create_task(chore) for chore in (_read_keys(keys), _look_around(parts))]
-            yield
-            for chore in chores:
-                chore.cancel()
-            await end(parts, parts.settings.drain)
-        await parts.providers.close()
-
-    return lifespan
+def _begin_background(parts: Parts) -> None:
+    """Start the background tasks."""
+    configured, background = parts.configured, parts.background
+    background.every("keys", LOOK_EVERY, parts.keys.refresh, longest_pause=1.0)
+    background.once(BATCHES, parts.batches.take_up)
+    background.once(WEBHOOKS, parts.webhooks.take_up)
+    background.once("comparisons", parts.rounds.catch_up)
+    background.every("log trimming", 3600.0, lambda: _trim_logs(parts))
+    background.every("discovery", configured.look_every, configured.look, first=configured.look_every)
 
 
 async def _trim_logs(parts: Parts) -> None:
-    """Forget the events of runs that ended long ago, now and every hour."""
-    while parts.settings.log_days:
-        try:
-            await parts.store.trim_logs(parts.engine.now() - parts.settings.log_days * 86400)
-        except StoreUnavailable as error:
-            logger.warning("old logs could not be trimmed: %s", error)
-        await asyncio.sleep(3600)
-
-
-async def _catch_up(parts: Parts) -> None:
-    """Write down how the panes ended whose server was killed."""
-    try:
-        await parts.rounds.catch_up()
-    except StoreUnavailable as error:
-        logger.warning("comparisons that a killed server left are not looked after: %s", error)
-
-
-async def _read_keys(keys: Keys) -> None:
-    """Take in the keys that were made or revoked in the meantime, every second."""
-    while keys.file is not None:
-        await asyncio.sleep(1)
-        try:
-            await asyncio.to_thread(keys.file.read)
-        except SettingsError as error:
-            logger.error("the keys stay as they were: %s", error)
-
-
-async def _look_around(parts: Parts) -> None:
-    """Find the servers that were started on this machine in the meantime."""
-    while parts.configured.looks:
-        await asyncio.sleep(parts.configured.look_every)
-        await parts.configured.look()
+    """Delete old events, and old runs outside of sessions."""
+    settings, now, day = parts.settings, parts.engine.now(), 86400
+    await parts.store.trim_logs(now - settings.log_days * day)
+    await parts.store.delete_runs(now - settings.retention_days * day)
 
 
 async def end(parts: Parts, drain: float) -> None:
-    """End well: refuse new runs, let the others drain or settle, and send the readers off. Twice is harmless.
+    """Shut down: refuse new runs, let the others drain or settle, and end the streams. Repeating it changes nothing.
 
-    The times are such that the process has ended within ten seconds, also where the store is away.
+    The timeouts are such that the process ends within ten seconds, even if the store is away.
     """
     await parts.engine.close(drain=drain, within=3.0)
+    await parts.background.close(BATCHES, WEBHOOKS)  # they would restart what is closed now
     await parts.batches.close()
     await parts.webhooks.close()
     await parts.rounds.all_over(within=1.0)

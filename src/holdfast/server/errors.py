@@ -1,33 +1,51 @@
-"""Errors as answers, in one shape."""
+"""JSON responses, and errors as responses."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
-from ..asgi import AT_ONCE, CONNECTION, Connection, info_of
-from ..errors import HoldfastError, ResumeGap, SessionBusy
+from ..asgi.client import CONNECTION, ClientConnection
+from ..asgi.cursor import AT_ONCE
+from ..asgi.event_stream import info_of
+from ..errors import HoldfastError, NotFound, ResumeGap, SessionBusy
 from ..events import ErrorInfo
 from ..ids import new_id
-from ..wire import anthropic_messages, native
-from ..wire.pieces import in_pieces
+from ..wires import native
+from ..wires.anthropic import messages as anthropic_messages
+from ..wires.json_pieces import in_pieces, is_long
 
 logger = logging.getLogger("holdfast")
-CODES = {401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed", 413: "body_too_large"}
+RETRIED = (408, 429)
+"""The only statuses below 500 after which the same request may succeed."""
+
+
+PRIVATE = {
+    "cache-control": "no-store",
+    "x-content-type-options": "nosniff",
+    "cross-origin-resource-policy": "same-origin",
+}
+"""Headers of every API response: not cached, not sniffed, not framed by other sites."""
+_PRIVATE = [(name.encode(), value.encode()) for name, value in PRIVATE.items()]
+
+
+class NoContent(Response):
+    """A response without a body."""
+
+    def __init__(self, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(status_code=204, headers={**PRIVATE, **(headers or {})})
 
 
 class Json(Response):
-    """A JSON answer."""
+    """A JSON response."""
 
     media_type = "application/json"
 
@@ -36,92 +54,119 @@ class Json(Response):
         return msgspec.json.encode(content)
 
     def init_headers(self, headers: Mapping[str, str] | None = None) -> None:
-        """Say what follows. Whoever makes an answer names headers in lower case, and not these."""
+        """Set the headers. Names of headers are in lower case, and do not repeat these."""
         self.raw_headers = [(name.encode(), value.encode("latin-1")) for name, value in (headers or {}).items()]
         self.raw_headers += (b"content-length", b"%d" % len(self.body)), (b"content-type", b"application/json")
+        self.raw_headers += _PRIVATE
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the body."""
+        yield bytes(self.body)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer the request, in one step where the server is our own."""
-        connection: Connection | None = scope.get(CONNECTION)
+        """Answer the request, in one write if the server is ours."""
+        connection: ClientConnection | None = scope.get(CONNECTION)
         if connection is None or not connection.answer(send, self.status_code, self.raw_headers, bytes(self.body)):
             await super().__call__(scope, receive, send)
 
 
-class LongJson(Response):
-    """A JSON answer that is made while it is sent, piece by piece: others have their turn in between."""
+class LongJson:
+    """A JSON response that is encoded while it is sent, piece by piece: other requests are served in between."""
 
     def __init__(self, content: Any, status_code: int = 200, headers: Mapping[str, str] | None = None) -> None:
         self.status_code = status_code
-        self.background = None
         self._content = content
         self.raw_headers = [(name.encode(), value.encode("latin-1")) for name, value in (headers or {}).items()]
-        self.raw_headers.append((b"content-type", b"application/json"))
+        self.raw_headers += (b"content-type", b"application/json"), *_PRIVATE
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the body."""
+        return in_pieces(self._content)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the request."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        for piece in in_pieces(self._content):
+        for piece in self.pieces():
             await send({"type": "http.response.body", "body": piece, "more_body": True})
             await asyncio.sleep(0)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def json_of(
-    content: Any, said: str, *, status_code: int = 200, headers: Mapping[str, str] | None = None
+    content: Any, said: str | None = None, *, status_code: int = 200, headers: Mapping[str, str] | None = None
 ) -> Json | LongJson:
-    """Return an answer that repeats what a run has said, in pieces where that is long."""
-    kind = Json if len(said) <= AT_ONCE else LongJson
+    """Return a JSON response, sent in pieces if it is long. `said` is the only long text in it, if that is known."""
+    kind = LongJson if (is_long(content) if said is None else len(said) > AT_ONCE) else Json
     return kind(content, status_code=status_code, headers=headers)
 
 
 def in_words_of(path: str, info: ErrorInfo) -> dict[str, Any]:
-    """Return what an error says besides, in the words of the dialect that is spoken at a path."""
+    """Return the additional fields of an error in the dialect of a path."""
     if path == "/v1/messages" or path.startswith("/v1/messages/"):
-        return anthropic_messages.error(info)
+        return anthropic_messages.anthropic_error(info)
     return {}
 
 
-def answer(info: ErrorInfo, *, extra: dict[str, Any] | None = None, headers: dict[str, str] | None = None) -> Json:
-    """Return an error as an answer, with what a client needs to decide whether to try again."""
-    sent = {"x-request-id": new_id("req"), **(headers or {})}
+def error_answer(
+    info: ErrorInfo, *, extra: dict[str, Any] | None = None, headers: dict[str, str] | None = None
+) -> Json:
+    """Return an error as a response, with headers that say whether to retry.
+
+    An invalid request would be refused again, so SDKs are told not to retry it.
+    """
+    sent = {"x-request-id": new_id("req")}
+    if 400 <= info.status < 500 and info.status not in RETRIED:
+        sent["x-should-retry"] = "false"
+    sent |= headers or {}
     if info.retry_after is not None:
         sent["retry-after"] = str(max(0, math.ceil(info.retry_after)))
     return Json({"error": native.error(info), **(extra or {})}, status_code=info.status, headers=sent)
 
 
-async def on_holdfast_error(request: Request, error: Exception) -> Response:
-    """Answer with an error that was raised on purpose."""
-    assert isinstance(error, HoldfastError)
+class PathNotFound(NotFound):
+    """There is no such path. `hint` names what there is."""
+
+    def __init__(self, method: str, path: str, hint: str) -> None:
+        super().__init__(f"{method} {path}: Not Found. {hint}")
+
+
+class MethodNotAllowed(HoldfastError):
+    """A path does not have a method. `allowed` are those that it has."""
+
+    code = "method_not_allowed"
+    status = 405
+    type = "invalid_request_error"
+
+    def __init__(self, method: str, path: str, allowed: Sequence[str]) -> None:
+        super().__init__(f"{method} {path}: Method Not Allowed.")
+        self.allowed = allowed
+
+
+class AdminOnly(HoldfastError):
+    """The request needs admin rights."""
+
+    code = "admin_only"
+    status = 403
+    type = "permission_error"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Only a key with admin rights may change the settings. Create one with `holdfast key new NAME --admin`."
+        )
+
+
+def error_response(request: Request, error: Exception) -> Json:
+    """Return the response to an exception of a handler. The details of an internal error are in the log only."""
+    path = request.url.path
+    if not isinstance(error, HoldfastError):
+        logger.error("%s %s failed", request.method, path, exc_info=error)
+    info = info_of(error)
     extra: dict[str, Any] = {}
     headers: dict[str, str] = {}
     if isinstance(error, SessionBusy):
         extra = {"active_run": error.run_id}
-    if isinstance(error, ResumeGap):
+    elif isinstance(error, ResumeGap):
         extra = {"oldest": error.oldest}
-    if error.status == 409:  # the SDKs would try again, and meet the same conflict
-        headers = {"x-should-retry": "false"}
-    info = error.info()
-    return answer(info, extra=extra | in_words_of(request.url.path, info), headers=headers)
-
-
-async def on_http_error(request: Request, error: Exception) -> Response:
-    """Answer for the router: no such path, or not with this method."""
-    assert isinstance(error, HTTPException)
-    code = CODES.get(error.status_code, "invalid_request")
-    message = f"{request.method} {request.url.path}: {error.detail}."
-    info = ErrorInfo(code, message, "invalid_request_error", status=error.status_code)
-    headers = {"allow": _methods_of(request)} if error.status_code == 405 else dict(error.headers or {})
-    return answer(info, extra=in_words_of(request.url.path, info), headers=headers)
-
-
-def _methods_of(request: Request) -> str:
-    """Return what a path can be asked for: each method has a route of its own, and the router names only the first."""
-    routes = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
-    return ", ".join(sorted({method for route in routes for method in route.methods}))
-
-
-async def on_any_error(request: Request, error: Exception) -> Response:
-    """Answer for a bug of ours: the log has the details, the answer has none."""
-    logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    info = info_of(error)
-    return answer(info, extra=in_words_of(request.url.path, info))
+    elif isinstance(error, MethodNotAllowed):
+        headers = {"allow": ", ".join(error.allowed)}
+    return error_answer(info, extra=extra | in_words_of(path, info), headers=headers)

@@ -1,4 +1,4 @@
-"""The HTTP surface described for machines, made from the same table as the routes."""
+"""The OpenAPI description, made from the same table as the routes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from .context import Endpoint
+from .routing import Endpoint
 
 _PARAMETER = re.compile(r"{(\w+)(:path)?}")
 _REF = "#/components/schemas/{name}"
@@ -63,6 +63,8 @@ def _operation(endpoint: Endpoint, bodies: dict[type[msgspec.Struct], dict[str, 
         "parameters": [*_path_parameters(endpoint), *_query_parameters(endpoint)],
         "responses": {str(status): _response(endpoint, status, says) for status, says in endpoint.answers.items()},
     }
+    if endpoint.who != "anyone":
+        described["security"] = [{"key": []}]
     if endpoint.takes is not None:
         described["requestBody"] = {
             "required": True,
@@ -85,13 +87,23 @@ def _query_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
     ]
 
 
+_ERROR_AS_TEXT = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
+"""An error in the words of Ollama's API."""
+
+
 def _response(endpoint: Endpoint, status: int, says: str) -> dict[str, Any]:
     if status == 204:
         return {"description": says}
     if status >= 400:
         schema: dict[str, Any] = {"$ref": _REF.format(name="Error")}
+        if endpoint.ollama:
+            schema = {"anyOf": [schema, _ERROR_AS_TEXT]}
         return {"description": says, "content": {"application/json": {"schema": schema}}}
+    if endpoint.pictures:
+        return {"description": says, "content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}}
     content: dict[str, Any] = {"application/json": {"schema": {"type": "array" if endpoint.lists else "object"}}}
+    if endpoint.streams and endpoint.ollama:
+        content["application/x-ndjson"] = {"schema": {"type": "string"}}
     if endpoint.streams:
         content["text/event-stream"] = {"schema": {"$ref": _REF.format(name="Event")}}
     return {"description": says, "content": content}

@@ -1,7 +1,7 @@
-"""The browser UI: a few files that hold no secret and load nothing from elsewhere.
+"""The browser UI: a few public files that load nothing from other sites.
 
-The page is the same at every address it knows, and asks its reader for a key where the server has one. Names of files
-stay the same from version to version, so that a browser asks each time whether a file has changed.
+All addresses return the same page, which asks for a key if the server needs one. File names are the same in every
+version, so browsers check each time whether a file has changed.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
-from collections.abc import Sequence
 from functools import cached_property
 from importlib.resources import files
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
 
 from ..errors import NotFound
+from .http.compression import takes_gzip
+from .routing import Endpoint
+from .services import Parts
 
 PAGES = ("/", "/s/{id}", "/compare", "/compare/{id}", "/runs", "/runs/{id}", "/settings")
 """The addresses of the page itself."""
@@ -33,7 +34,7 @@ TYPES = {
     "woff2": "font/woff2",
 }
 
-# Scripts and styles are our own files. Pictures may come from elsewhere only where a reader has asked for each of them.
+# Scripts and styles are our files. Images of other sites are loaded only after a click of the reader.
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -65,7 +66,7 @@ _IS_PAGE = re.compile("|".join(re.sub(r"{id}", "[^/]+", page) for page in PAGES)
 
 
 class _File:
-    """A file of the page. It is packed when it is first asked for, and kept: there are few, and they are small."""
+    """A file of the page. It is compressed at the first request, and cached."""
 
     def __init__(self, name: str, plain: bytes) -> None:
         self.type = TYPES.get(name.rpartition(".")[2], "application/octet-stream")
@@ -79,32 +80,27 @@ class _File:
 
 
 def is_of_the_page(path: str) -> bool:
-    """Tell whether a path belongs to the browser UI, which anyone may load."""
+    """Return whether a path belongs to the browser UI, which anyone may load."""
     return path.startswith("/assets/") or path in FILES or _IS_PAGE.fullmatch(path) is not None
 
 
-def routes() -> Sequence[BaseRoute]:
-    """Return the routes of the browser UI. They are no part of the API, nor of its description."""
-
-    async def page(request: Request) -> Response:
-        return _answer(request, _READ.get("index.html"))
-
-    async def file(request: Request) -> Response:
-        return _answer(request, _READ.get(request.url.path.removeprefix("/")))
-
-    return [
-        *(Route(address, page, methods=["GET"]) for address in PAGES),
-        *(Route(address, file, methods=["GET"]) for address in (*FILES, "/assets/{name}")),
-    ]
+async def serve_page(parts: Parts, request: Request) -> Response:
+    """Return the page."""
+    return _response(request, _READ.get("index.html"))
 
 
-def _answer(request: Request, file: _File | None) -> Response:
+async def serve_file(parts: Parts, request: Request) -> Response:
+    """Return a file that the page loads."""
+    return _response(request, _READ.get(request.url.path.removeprefix("/")))
+
+
+def _response(request: Request, file: _File | None) -> Response:
     if file is None:
         raise NotFound(f"There is no {request.url.path} here.")
     headers = {**HEADERS, "etag": file.tag, "content-type": file.type}
     if request.headers.get("if-none-match") == file.tag:
         return Response(status_code=304, headers=headers)
-    if "gzip" in request.headers.get("accept-encoding", ""):
+    if takes_gzip(request.headers.get("accept-encoding", "")):
         return Response(file.packed, headers={**headers, "content-encoding": "gzip"})
     return Response(file.plain, headers=headers)
 
@@ -117,4 +113,14 @@ def _files() -> dict[str, _File]:
     return {name: _File(name, item.read_bytes()) for name, item in found.items()}
 
 
-_READ = _files()  # once, when the server is loaded: they do not change while it runs, and no request waits for a disk
+_READ = _files()  # read once at import: no request waits for the disk
+
+# Not part of the API and its description.
+ENDPOINTS = [
+    *(Endpoint(method, address, serve_page, who="anyone") for address in PAGES for method in ("GET", "HEAD")),
+    *(
+        Endpoint(method, address, serve_file, who="anyone")
+        for address in (*FILES, "/assets/{name}")
+        for method in ("GET", "HEAD")
+    ),
+]

@@ -1,4 +1,4 @@
-"""What must outlive the process, and the promises that every store makes."""
+"""The store: what outlives the process, and the promises of every store."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ Status = Literal["queued", "running", "settled"]
 IfBusy = Literal["reject", "queue", "interrupt"]
 HEAD = "head"
 """Stands for the last message of the branch that a session shows."""
+PAGE_BYTES = 8 * 1024 * 1024
+"""Bytes of stored runs or documents that one page holds, besides its first entry."""
+LONGEST_KEY = 256
+"""Characters of a key under which a program starts a run."""
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A run as it is stored. `request` is the starter's own business: what it needs to make the source again."""
+    """A run as it is stored. `request` is for the caller that started it: what it needs to make the source again."""
 
     id: str
     owner: str = ""
@@ -31,9 +35,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     lifetime: Lifetime = "detached"
     status: Status = "running"
     keeper: str = ""
-    """The process that owns the run, and..."""
+    """The process that owns the run."""
     epoch: int = 1
-    """...the number that fences out the one before."""
+    """The number of the owner: a writer with a lower one is refused."""
     request: dict[str, Any] = {}
     queue_number: int | None = None
     input: tuple[Message, ...] = ()
@@ -54,6 +58,16 @@ class Idempotency(msgspec.Struct, frozen=True):
     digest: str
 
 
+def caller_key(owner: str, key: str) -> Idempotency:
+    """Return the idempotency of a run that is started by a program under a key of its own.
+
+    The line break keeps it apart from the Idempotency-Key of an HTTP request, which has none.
+    """
+    if not 0 < len(key) <= LONGEST_KEY or not key.isprintable():
+        raise ValueError(f"a run's key has 1 to {LONGEST_KEY} printable characters")
+    return Idempotency(owner, f"run\n{key}", "")
+
+
 class Append(msgspec.Struct, frozen=True):
     """Events of one run, the first of which has the number `first`."""
 
@@ -72,11 +86,40 @@ class FeedEntry(msgspec.Struct, frozen=True):
     data: dict[str, Any]
 
 
-class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a feature keeps as a whole: a comparison, a setting, a webhook. The store looks at no `body`.
+class OpenedSession(msgspec.Struct, frozen=True, kw_only=True):
+    """A session and everything that a view of it shows, all of one moment."""
 
-    `version` counts its changes from 1, and is the store's to give: whoever changes a document says which version it
-    has seen.
+    session: Session
+    messages: list[Message]
+    """Every message, siblings included, in the order in which they were added."""
+    running: str | None
+    """The id of the run that is running."""
+    queued: list[RunRecord]
+    feed_end: int
+    """The number of the newest feed entry: what the view does not show yet comes after it."""
+
+
+class SearchHit(msgspec.Struct, frozen=True):
+    """The message of a session that a search has found, and the sentence in it."""
+
+    message_id: str
+    excerpt: tuple[tuple[str, bool], ...]
+    """The sentence in pieces, each with whether it is a word that was looked for."""
+
+
+class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A picture of a message, which refers to it by the SHA-256 of `data`."""
+
+    type: str
+    """Its media type: image/png, image/jpeg, image/gif or image/webp."""
+    data: bytes
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """What a feature stores as a whole: a comparison, a batch, a webhook. The store does not read `body`.
+
+    `version` counts its changes from 1. The store sets it; a caller that changes a document names the version that it
+    has read.
     """
 
     kind: str
@@ -88,8 +131,25 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     body: dict[str, Any] = {}
 
 
+class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """An API key of the server as it is stored: its digest, never the key itself.
+
+    A revoked key stays in the store, so that nothing can add the same key a second time.
+    """
+
+    id: str
+    name: str
+    """The owner whose sessions and runs the key opens."""
+    sha256: str
+    """The digest of the key, in hexadecimal."""
+    created_at: float = 0.0
+    admin: bool = False
+    """The key may change the settings."""
+    revoked_at: float | None = None
+
+
 class Store(Protocol):
-    """Keeps runs, their logs, sessions, and the documents of features.
+    """Keeps runs, their logs, sessions, the documents of features, and the server's API keys.
 
     Every method is one transaction: all of it happens or nothing. A method that fails to reach its medium raises
     `StoreUnavailable`, and the caller cannot tell whether it happened: so each write can be repeated without harm.
@@ -112,12 +172,12 @@ class Store(Protocol):
 
         In a session: `input` is added after `parent` (an edit or regenerate names an older message; None is the
         very beginning), the record's `parent_id` becomes the last message it answers, and the session's head moves
-        there. `expect_head` other than HEAD must be the head's id, otherwise `StaleView`. Where another run is
+        there. `expect_head` other than HEAD must be the head's id, otherwise `StaleView`. If another run is
         running or queued in the session: `SessionBusy` with the running (or else the first queued) run's id; with
         `if_busy="queue"` the record is kept as `queued` with its input and the next `queue_number` (1, 2, ... for
         each session, never used twice); with `"interrupt"` only a running one counts as busy.
         A known idempotency key returns the record it made the first time (`IdempotencyConflict` for another digest),
-        and so does the id of a run that exists already. A session that is not there raises `SessionNotFound`.
+        and so does the id of a run that exists already. `SessionNotFound` if there is no such session.
         A session without a title gets one from the first user message.
         Feed: `message.added` for each input message, then `run.started`, or `run.queued`.
         """
@@ -130,7 +190,7 @@ class Store(Protocol):
     async def start_queued(self, session_id: str, *, keeper: str, now: float) -> RunRecord | None:
         """Make the first queued run of a session the running one, and return it; its input enters the session.
 
-        None where nothing is queued, where another run is running, or where the session is gone.
+        None if nothing is queued, if another run is running, or if the session is gone.
         Feed: as for a run that starts at once.
         """
         ...
@@ -154,11 +214,11 @@ class Store(Protocol):
     ) -> AnySettlement | None:
         """Record how a run ended, as event `seq`, with the message it leaves: compare-and-set.
 
-        Returns the settlement that stands: this one, or the one that was there first. None where another epoch owns
-        the run, or where it is gone. The message enters the session after the run's `parent_id`, and becomes the
-        head where the head is still that parent. Where the message is that parent itself, the run has gone on with
-        it: it stays where it is and says what the new one says. Queued runs are settled by `drop_queued`.
-        Feed: `message.added` (or `message.changed`) where there is one, then `run.settled`.
+        Returns the settlement that stands: this one, or the one that was there first. None if another epoch owns
+        the run, or if it is gone. The message enters the session after the run's `parent_id`, and becomes the
+        head if the head is still that parent. If the message is that parent itself, the run has continued it:
+        it keeps its place and takes the new content. Queued runs are settled by `drop_queued`.
+        Feed: `message.added` (or `message.changed`) if there is one, then `run.settled`.
         """
         ...
 
@@ -172,16 +232,21 @@ class Store(Protocol):
         owner: str | None = None,
         session_id: str | None = None,
         status: Status | None = None,
+        prefix: str = "",
         before: str | None = None,
         limit: int = 50,
     ) -> list[RunRecord]:
-        """Return runs, the newest first; `before` is the id to go on from."""
+        """Return runs, the newest first; `prefix` is the beginning of their ids, `before` the id to go on from.
+
+        A page has at most `limit` runs, and may have fewer: after its first run it holds no more than about
+        `PAGE_BYTES`. Only an empty page is the end.
+        """
         ...
 
     async def read_log(self, run_id: str, after: int, limit: int = 512) -> list[Event]:
         """Return the events with the numbers `after + 1`, `after + 2`, ... in order, at most about `limit`.
 
-        The settlement is the last of them. Raises `ResumeGap` where events after `after` were trimmed.
+        The settlement is the last of them. `ResumeGap` if events after `after` were trimmed.
         """
         ...
 
@@ -199,7 +264,14 @@ class Store(Protocol):
     async def delete_run(self, run_id: str) -> bool:
         """Delete a settled run that belongs to no session, with its log and its idempotency key.
 
-        False where it is not there, has not settled, or belongs to a session: that one is deleted as a whole.
+        False if it does not exist, has not settled, or belongs to a session: that one is deleted as a whole.
+        """
+        ...
+
+    async def delete_runs(self, settled_before: float) -> int:
+        """Delete the runs outside of sessions that settled before a time, with their logs and idempotency keys.
+
+        Returns how many were deleted.
         """
         ...
 
@@ -210,13 +282,13 @@ class Store(Protocol):
         ...
 
     async def change_queued(self, run_id: str, input: Sequence[Message]) -> RunRecord | None:
-        """Change what a queued run will say; None where it is no longer queued. Feed: `queue.changed`."""
+        """Change what a queued run will say; None if it is no longer queued. Feed: `queue.changed`."""
         ...
 
     async def drop_queued(self, run_id: str, settlement: AnySettlement, now: float) -> RunRecord | None:
         """Settle a queued run that has not started, without a trace in the transcript.
 
-        Returns the record as it then stands; None where it is not queued (any more). Its log holds one event, the
+        Returns the record as it then stands; None if it is not queued (any more). Its log holds one event, the
         settlement. Feed: `run.settled`.
         """
         ...
@@ -231,25 +303,46 @@ class Store(Protocol):
         """Return a session."""
         ...
 
+    async def open_session(self, session_id: str) -> OpenedSession | None:
+        """Return a session with its messages, its runs in progress and its place in the feed; None if there is none.
+
+        One snapshot: a reader who takes this view and then every feed entry after `feed_end` misses nothing.
+        """
+        ...
+
     async def list_sessions(
-        self, owner: str, *, query: str = "", limit: int = 50, before: str | None = None
+        self, owner: str, *, query: str = "", prefix: str = "", limit: int = 50, before: str | None = None
     ) -> list[Session]:
         """Return an owner's sessions of the kind "chat": pinned ones first, then the ones changed last.
 
+        `prefix` is the beginning of their ids.
         `query` looks for words (or their beginnings) in titles and messages. `before` is the id of the last session
         of the page before.
+
+        They come without `system` and `params`, which can be long: None and {} stand in their place.
+        """
+        ...
+
+    async def find_messages(self, session_ids: Sequence[str], query: str) -> dict[str, SearchHit]:
+        """Return a message with the words of a query for each session, as far as a message has one of them.
+
+        It is the first message that has all words, or else one that has as many as the store finds at little cost. A
+        session whose title alone has the words is left out, and so is each for a query without words.
         """
         ...
 
     async def update_session(self, session_id: str, changes: dict[str, Any], now: float) -> Session | None:
-        """Change `title`, `model`, `system`, `params`, `pinned` or `head_id`; None where it is gone.
+        """Change `title`, `model`, `system`, `params`, `pinned` or `head_id`; None if it is gone.
 
         Feed: `session.changed` with the changes.
         """
         ...
 
     async def delete_session(self, session_id: str) -> bool:
-        """Delete a session, its messages, runs, logs, feed and idempotency keys; False where it was not there."""
+        """Delete a session, its messages, runs, logs, feed, idempotency keys, and pictures that no other session has.
+
+        False if it did not exist.
+        """
         ...
 
     async def copy_session(self, session: Session, messages: Sequence[Message]) -> Session:
@@ -260,12 +353,17 @@ class Store(Protocol):
         """Return every message of a session, the siblings too, in the order in which they were added."""
         ...
 
-    async def read_feed(self, session_id: str, after: int, limit: int = 512) -> list[FeedEntry]:
-        """Return what happened in a session after entry `after`: entries are numbered 1, 2, ... without gaps."""
+    async def read_files(self, session_id: str, hashes: Sequence[str]) -> dict[str, StoredFile]:
+        """Return pictures of a session by their hashes: those that its messages, or its queued runs, have or had.
+
+        `create_run`, `change_queued` and `copy_session` keep each picture that a message has as a data URL, and put a
+        reference in its place (`holdfast.store.files`). A reference to a picture that the session has not is
+        refused with `BadRequest`.
+        """
         ...
 
-    async def feed_end(self, session_id: str) -> int:
-        """Return the number of the newest entry of a session's feed; 0 where there is none."""
+    async def read_feed(self, session_id: str, after: int, limit: int = 512) -> list[FeedEntry]:
+        """Return what happened in a session after entry `after`: entries are numbered 1, 2, ... without gaps."""
         ...
 
     # documents
@@ -273,40 +371,67 @@ class Store(Protocol):
     async def put_document(self, document: Document, expected_version: int | None = None) -> Document:
         """Keep a document, and return it with its new version: compare-and-set.
 
-        `expected_version` is the one that the caller has read; None or 0 says that there is none yet. Where another
-        one is kept, or its owner is another: `StaleDocument`. When it was made stays as it was first said.
-        Repeating a put that had happened changes nothing and returns what is kept.
+        `expected_version` is the one that the caller has read; None or 0 for a new document. `StaleDocument` if another
+        version is stored, or the owner is another. The time of the creation never changes.
+        Repeating a put that had happened changes nothing and returns what is stored.
         """
         ...
 
     async def get_document(self, kind: str, id: str) -> Document | None:
-        """Return a document. Kinds are apart: two of them may use the same id."""
+        """Return a document. Two kinds may use the same id."""
         ...
 
     async def list_documents(
         self, kind: str, owner: str | None = None, *, before: str | None = None, limit: int = 50
     ) -> list[Document]:
-        """Return documents of a kind, those added last first; `before` is the id to go on from."""
+        """Return documents of a kind, those added last first; `before` is the id to go on from.
+
+        Pages are limited as those of `list_runs`. Only an empty page is the end.
+        """
         ...
 
     async def delete_document(self, kind: str, id: str) -> bool:
-        """Forget a document; False where it was not there."""
+        """Forget a document; False if it did not exist."""
+        ...
+
+    # API keys
+
+    async def add_key(self, key: KeyRecord) -> KeyRecord:
+        """Add an API key. `KeyExists` if a key that is not revoked has the same name.
+
+        A known id changes nothing: the key is returned as it is stored, which may be revoked.
+        """
+        ...
+
+    async def revoke_key(self, name: str, now: float) -> KeyRecord | None:
+        """Revoke the key of that name and return it; None if no key in force has the name."""
+        ...
+
+    async def list_keys(self) -> list[KeyRecord]:
+        """Return all API keys in the order in which they were added, revoked ones too."""
+        ...
+
+    async def key_changes(self) -> int:
+        """Return a number that grows whenever a key is added or revoked, by this process or another.
+
+        It is cheap to ask for. Another process may change keys while this one has the store open.
+        """
         ...
 
     # leases
 
     async def renew(self, keeper: str, until: float) -> None:
-        """Say that a process is alive until a time: the lease of every run that it owns."""
+        """Renew the lease of a process, which covers every run that it owns, until a time."""
         ...
 
     async def claim(self, keeper: str, now: float) -> list[RunRecord]:
-        """Take over the unsettled runs whose keeper's lease has ended: each gets this keeper and the next epoch."""
+        """Take over the unsettled runs whose owner's lease has ended: each gets this owner and the next epoch."""
         ...
 
     async def adopt(self, run_id: str, epoch: int, keeper: str) -> RunRecord | None:
-        """Give a run that was claimed for nobody, under this epoch, a keeper who goes on with it.
+        """Make a process the owner of a run that was claimed under this epoch without one.
 
-        None where it has settled, or someone else has it. Repeating an adoption that had happened returns the same.
+        None if it has settled, or has another owner. Repeating an adoption that had happened returns the same.
         """
         ...
 
@@ -315,5 +440,5 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None:
-        """Finish what was asked for and let go of the medium."""
+        """Finish the calls that are under way, and close the medium."""
         ...

@@ -1,4 +1,4 @@
-"""A store that forgets: plain dicts, for tests, for simulations, and for runs that nobody needs to keep."""
+"""A store in memory: plain dicts, for tests, simulations, and runs that need not be kept."""
 
 from __future__ import annotations
 
@@ -10,12 +10,27 @@ from msgspec.structs import replace
 
 from ..errors import IdempotencyConflict, MessageNotFound, ResumeGap, SessionBusy, SessionNotFound, StaleView
 from ..events import AnySettlement, Event, Settled
-from ..history import Message, Session
-from . import HEAD, Append, Document, FeedEntry, Idempotency, IfBusy, RunRecord, Status, rules
+from ..history import Message, Session, text_of
+from . import (
+    HEAD,
+    Append,
+    Document,
+    FeedEntry,
+    Idempotency,
+    IfBusy,
+    KeyRecord,
+    OpenedSession,
+    RunRecord,
+    SearchHit,
+    Status,
+    StoredFile,
+)
+from . import semantics as rules
+from .files import refuse_unknown, take_out
 
 
 class _Run:
-    """A run and its log. `parent` is what the caller of a queued run asked for."""
+    """A run and its log. `parent` is the one that a queued run was submitted with."""
 
     def __init__(self, record: RunRecord, parent: str | None, key: Idempotency | None) -> None:
         self.record = record
@@ -33,6 +48,7 @@ class _Session:
         self.messages: dict[str, Message] = {}
         self.words: set[str] = set()
         self.feed: list[FeedEntry] = []
+        self.files: dict[str, StoredFile] = {}
         self.runs: dict[str, _Run] = {}
         self.unsettled: dict[str, _Run] = {}
         self.last_queue_number = 0
@@ -49,13 +65,13 @@ class _Session:
             raise MessageNotFound(message_id)
 
     def ids(self, *, besides: RunRecord) -> set[str]:
-        """Return the ids that are taken, those of messages which still wait included."""
+        """Return the ids that are in use, those of the messages of queued runs included."""
         waiting = [run.record.input for run in self.queued() if run.record.id != besides.id]
         return self.messages.keys() | {message.id for input in waiting for message in input}
 
     def add(self, message: Message) -> None:
         self.messages[message.id] = message
-        self.words.update(rules.words(rules.text_of(message)))
+        self.words.update(rules.words(text_of(message.content)))
 
     def change(self, **changes: Any) -> None:
         self.session = replace(self.session, **changes)
@@ -64,7 +80,7 @@ class _Session:
         self.change(updated_at=max(self.session.updated_at, now))
 
     def tell(self, item: rules.FeedItem) -> None:
-        self.feed.append(FeedEntry(len(self.feed) + 1, item[0], rules.plain(item[1])))
+        self.feed.append(FeedEntry(len(self.feed) + 1, item[0], rules.plain_json(item[1])))
 
 
 class MemoryStore:
@@ -75,6 +91,7 @@ class MemoryStore:
         self._sessions: dict[str, _Session] = {}
         self._keys: dict[tuple[str, str], tuple[str, str]] = {}
         self._documents: dict[tuple[str, str], Document] = {}
+        self._api_keys: dict[str, KeyRecord] = {}
         self._leases: dict[str, float] = {}
 
     # runs
@@ -96,10 +113,13 @@ class MemoryStore:
         if run.session_id is None:
             return self._add(_Run(replace(run, status="running"), parent, idempotency))
         session = self._require_session(run.session_id)
+        input, files = take_out(input)
         self._check(session, run, input, parent, expect_head)
+        refuse_unknown(input, session.files.keys() | files.keys())
         busy = self._busy(session, if_busy)
         if busy is not None and if_busy != "queue":
             raise SessionBusy(busy.record.id)
+        session.files |= files
         made = _Run(run, parent, idempotency)
         self._add(made, session)
         session.touch(run.created_at)
@@ -145,14 +165,14 @@ class MemoryStore:
             queue_number=session.last_queue_number,
             input=tuple(input),
         )
-        session.tell(rules.queued(run.record))
+        session.tell(rules.queued_entry(run.record))
         return run.record
 
     def _begin(
         self, session: _Session, run: _Run, input: Sequence[Message], *, keeper: str, at: float | None
     ) -> RunRecord:
         """Let a run start: what it answers enters the session, and the head moves there."""
-        parent_id = rules.resolve(run.parent, session.session.head_id)
+        parent_id = rules.resolve_parent(run.parent, session.session.head_id)
         messages = rules.chained(input, parent_id)
         head = messages[-1].id if messages else parent_id
         run.record = replace(run.record, status="running", keeper=keeper, parent_id=head, started_at=at, input=())
@@ -230,11 +250,11 @@ class MemoryStore:
             session.touch(now)
         self._end(run, settlement, now)
         if session is not None:
-            session.tell(rules.settled(run_id, settlement, message))
+            session.tell(rules.settled_entry(run_id, settlement, message))
         return settlement
 
     def _leave(self, session: _Session, run: RunRecord, message: Message | None) -> None:
-        """Put the answer into the session, or what was added to it where the run went on with one."""
+        """Add the answer to the session; if the run continued an older answer, change that one."""
         if message is not None and message.id == run.parent_id:
             message = rules.continued(session.messages[message.id], message)
             session.add(message)
@@ -265,6 +285,7 @@ class MemoryStore:
         owner: str | None = None,
         session_id: str | None = None,
         status: Status | None = None,
+        prefix: str = "",
         before: str | None = None,
         limit: int = 50,
     ) -> list[RunRecord]:
@@ -272,7 +293,8 @@ class MemoryStore:
         found: list[RunRecord] = []
         reached = before is None
         for run in reversed(self._runs.values()):
-            if reached and len(found) < limit and _matches(run.record, owner, session_id, status):
+            is_sought = run.record.id.startswith(prefix) and _matches(run.record, owner, session_id, status)
+            if reached and len(found) < limit and is_sought:
                 found.append(run.record)
             reached = reached or run.record.id == before
         return found
@@ -311,6 +333,12 @@ class MemoryStore:
             del self._keys[run.key.owner, run.key.key]
         return True
 
+    async def delete_runs(self, settled_before: float) -> int:
+        """Delete runs outside of sessions that settled before a time."""
+        ended = [it.record for it in self._runs.values() if it.record.settled_at is not None]
+        due = [record.id for record in ended if record.settled_at is not None and record.settled_at < settled_before]
+        return sum([await self.delete_run(run_id) for run_id in due])
+
     # the queue of a session
 
     async def queued(self, session_id: str) -> list[RunRecord]:
@@ -323,10 +351,13 @@ class MemoryStore:
         run = self._queued_run(run_id)
         if run is None:
             return None
-        if run.record.input != tuple(input):
+        input, files = take_out(input)
+        if run.record.input != input:
             session = self._sessions[run.record.session_id or ""]
             rules.refuse_known(input, session.ids(besides=run.record))
-            run.record = replace(run.record, input=tuple(input))
+            refuse_unknown(input, session.files.keys() | files.keys())
+            session.files |= files
+            run.record = replace(run.record, input=input)
             session.tell(rules.queue_changed(run.record))
         return run.record
 
@@ -336,7 +367,7 @@ class MemoryStore:
         if run is None:
             return None
         self._end(run, settlement, now)
-        self._sessions[run.record.session_id or ""].tell(rules.settled(run_id, settlement, None))
+        self._sessions[run.record.session_id or ""].tell(rules.settled_entry(run_id, settlement, None))
         return run.record
 
     def _queued_run(self, run_id: str) -> _Run | None:
@@ -354,17 +385,38 @@ class MemoryStore:
         found = self._sessions.get(session_id)
         return None if found is None else found.session
 
+    async def open_session(self, session_id: str) -> OpenedSession | None:
+        """Return a session and everything that a view of it shows."""
+        found = self._sessions.get(session_id)
+        if found is None:
+            return None
+        running = found.running()
+        return OpenedSession(
+            session=found.session,
+            messages=list(found.messages.values()),
+            running=None if running is None else running.record.id,
+            queued=[run.record for run in found.queued()],
+            feed_end=len(found.feed),
+        )
+
     async def list_sessions(
-        self, owner: str, *, query: str = "", limit: int = 50, before: str | None = None
+        self, owner: str, *, query: str = "", prefix: str = "", limit: int = 50, before: str | None = None
     ) -> list[Session]:
         """Return an owner's sessions: pinned ones first, then the ones changed last."""
         chats = [found for found in self._sessions.values() if found.session.kind == "chat"]
-        own = [found for found in chats if found.session.owner == owner]
+        own = [found for found in chats if found.session.owner == owner and found.session.id.startswith(prefix)]
         found = sorted((it.session for it in own if _is_sought(it, query)), key=_place, reverse=True)
         if before is not None:
             last = self._sessions.get(before)
             found = [] if last is None else [it for it in found if _place(it) < _place(last.session)]
-        return found[:limit]
+        return [replace(it, system=None, params={}) for it in found[:limit]]
+
+    async def find_messages(self, session_ids: Sequence[str], query: str) -> dict[str, SearchHit]:
+        """Return a message with the words of a query for each session."""
+        sought = rules.sought(query)
+        messages = {id: self._sessions[id].messages.values() for id in session_ids if id in self._sessions}
+        hits = {id: rules.best_hit(said, sought) for id, said in messages.items()}
+        return {id: hit for id, hit in hits.items() if hit is not None}
 
     async def update_session(self, session_id: str, changes: dict[str, Any], now: float) -> Session | None:
         """Change some fields of a session."""
@@ -393,7 +445,7 @@ class MemoryStore:
         return self._own(session) or self._insert(session, messages)
 
     def _own(self, session: Session) -> Session | None:
-        """Return the session where it is there already, and its owner's."""
+        """Return the session if it exists and belongs to the same owner."""
         known = self._sessions.get(session.id)
         if known is not None and known.session.owner != session.owner:
             raise SessionNotFound(session.id)
@@ -401,7 +453,9 @@ class MemoryStore:
 
     def _insert(self, session: Session, messages: Sequence[Message]) -> Session:
         new = _Session(session)
+        messages, new.files = take_out(messages)
         rules.refuse_known(messages, ())
+        refuse_unknown(messages, new.files)
         for message in messages:
             new.add(message)
         if messages:
@@ -419,22 +473,23 @@ class MemoryStore:
         session = self._sessions.get(session_id)
         return [] if session is None else list(session.messages.values())
 
+    async def read_files(self, session_id: str, hashes: Sequence[str]) -> dict[str, StoredFile]:
+        """Return pictures of a session by their hashes."""
+        session = self._sessions.get(session_id)
+        known = {} if session is None else session.files
+        return {sha256: known[sha256] for sha256 in hashes if sha256 in known}
+
     async def read_feed(self, session_id: str, after: int, limit: int = 512) -> list[FeedEntry]:
         """Return what happened in a session after entry `after`."""
         session = self._sessions.get(session_id)
         return [] if session is None else session.feed[max(after, 0) :][:limit]
-
-    async def feed_end(self, session_id: str) -> int:
-        """Return the number of the newest entry of a session's feed."""
-        session = self._sessions.get(session_id)
-        return 0 if session is None else len(session.feed)
 
     # documents
 
     async def put_document(self, document: Document, expected_version: int | None = None) -> Document:
         """Keep a document: compare-and-set."""
         place = document.kind, document.id
-        self._documents[place] = after = rules.put(document, self._documents.get(place), expected_version)
+        self._documents[place] = after = rules.after_put(document, self._documents.get(place), expected_version)
         return _copy(after)
 
     async def get_document(self, kind: str, id: str) -> Document | None:
@@ -455,14 +510,39 @@ class MemoryStore:
         """Forget a document."""
         return self._documents.pop((kind, id), None) is not None
 
+    # API keys
+
+    async def add_key(self, key: KeyRecord) -> KeyRecord:
+        """Add an API key."""
+        if key.id not in self._api_keys:
+            rules.refuse_taken(key.name, self._api_keys.values())
+            self._api_keys[key.id] = key
+        return self._api_keys[key.id]
+
+    async def revoke_key(self, name: str, now: float) -> KeyRecord | None:
+        """Revoke the key of that name."""
+        key = rules.key_in_force(name, self._api_keys.values())
+        if key is None:
+            return None
+        self._api_keys[key.id] = revoked = replace(key, revoked_at=now)
+        return revoked
+
+    async def list_keys(self) -> list[KeyRecord]:
+        """Return all API keys."""
+        return list(self._api_keys.values())
+
+    async def key_changes(self) -> int:
+        """Return a number that grows whenever a key is added or revoked."""
+        return len(self._api_keys) + sum(key.revoked_at is not None for key in self._api_keys.values())
+
     # leases
 
     async def renew(self, keeper: str, until: float) -> None:
-        """Say that a process is alive until a time."""
+        """Renew the lease of a process until a time."""
         self._leases[keeper] = until
 
     async def claim(self, keeper: str, now: float) -> list[RunRecord]:
-        """Take over the running runs whose keeper's lease has ended."""
+        """Take over the running runs whose owner's lease has ended."""
         alive = {name for name, until in self._leases.items() if until > now}
         orphans = [
             run for run in self._runs.values() if run.record.status == "running" and run.record.keeper not in alive
@@ -472,7 +552,7 @@ class MemoryStore:
         return [run.record for run in orphans]
 
     async def adopt(self, run_id: str, epoch: int, keeper: str) -> RunRecord | None:
-        """Give a run that was claimed for nobody a keeper who goes on with it."""
+        """Make a process the owner of a run that was claimed without one."""
         run = self._runs.get(run_id)
         if run is None or not rules.may_adopt(run.record, epoch, keeper):
             return None
@@ -484,12 +564,12 @@ class MemoryStore:
         return [id for id, it in self._sessions.items() if it.unsettled and it.running() is None]
 
     async def close(self) -> None:
-        """Nothing to finish: it all goes with the object."""
+        """Do nothing: the memory is freed with the object."""
 
 
 def _copy(document: Document) -> Document:
-    """Return a document whose body can be changed without changing what is kept."""
-    return replace(document, body=rules.plain(document.body))
+    """Return a copy of a document, so that a change of its body does not change the stored one."""
+    return replace(document, body=rules.plain_json(document.body))
 
 
 def _matches(run: RunRecord, owner: str | None, session_id: str | None, status: Status | None) -> bool:
@@ -501,7 +581,7 @@ def _is_due(run: RunRecord, settled_before: float) -> bool:
 
 
 def _place(session: Session) -> tuple[bool, float, str]:
-    """The order of a list of sessions; the id makes it one order even where times are equal."""
+    """The sort key of a list of sessions; the id decides between equal times."""
     return session.pinned, session.updated_at, session.id
 
 

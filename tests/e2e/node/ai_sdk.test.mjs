@@ -1,11 +1,17 @@
-// The AI SDK's own client against the server: its transports, its `Chat`, and `useChat` in a React tree.
-// Run by tests/e2e/test_ai_sdk_node.py, one test for each `test(…)`.
+// The AI SDK's own client against the server: its transports, its `Chat`, `useChat` in a React tree, and its providers.
+// Run by tests/e2e/test_node_clients.py, one test for each `test(…)`.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { createOpenAI } from "@ai-sdk/openai";
 import { Chat, useChat } from "@ai-sdk/react";
 import { WorkflowChatTransport } from "@ai-sdk/workflow/client";
-import { DefaultChatTransport, lastAssistantMessageIsCompleteWithToolCalls, uiMessageChunkSchema } from "ai";
+import {
+  DefaultChatTransport,
+  lastAssistantMessageIsCompleteWithToolCalls,
+  streamText,
+  uiMessageChunkSchema,
+} from "ai";
 import { createElement, StrictMode } from "react";
 import { act, create } from "react-test-renderer";
 import { stopChat } from "../../../examples/ai_sdk/stop.mjs";
@@ -112,6 +118,30 @@ test("what did not complete does not look like success", async () => {
     assert.equal(ended[0].isError, status === "error");
     assert.equal(texts(chat.lastMessage), name === "401" ? "" : TEXT);
     if (status === "error") assert.ok(chat.error.message.length > 10);
+  }
+});
+
+// @requirement("truth.clients-see-failure")
+test("a stream that failed is an error to the SDK's own OpenAI provider, on chat completions and on responses", async () => {
+  const openai = createOpenAI({ baseURL: `${SERVER}/v1`, apiKey: API_KEY });
+  for (const [api, model] of [
+    ["chat", openai.chat],
+    ["responses", openai.responses],
+  ]) {
+    for (const name of ["end:in-band-error", "end:eof", "late-cut"]) {
+      const errors = [];
+      const { fullStream } = streamText({
+        model: model(`up/${name}`),
+        prompt: "Hi",
+        onError: ({ error }) => errors.push(error),
+      });
+      const parts = await chunks(fullStream);
+
+      assert.deepEqual([api, name, parts.at(-1).type, parts.at(-1).finishReason], [api, name, "finish", "error"]);
+      assert.equal(parts.filter((part) => part.type === "text-delta").map((part) => part.text).join(""), TEXT);
+      assert.equal(errors.length, 1, `${api} ${name}`);
+      assert.ok(JSON.stringify(errors[0]).includes("upstream_"), JSON.stringify(errors[0]));
+    }
   }
 });
 

@@ -49,6 +49,28 @@ test("anthropic: a message is read whole, and its stream is put together", async
   assert.deepEqual(blocks, ["thinking", "text"]);
 });
 
+// @requirement("wire.no-silent-drop", "wire.orphan-result")
+test("anthropic: the tool runner sends the whole conversation", async () => {
+  for (const stream of [true, false]) {
+    const before = (await records("two-tools-run")).length;
+    const add = { ...tools[0], run: ({ a, b }) => String(a + b) };
+    const runner = client.beta.messages.toolRunner(ask("up/two-tools-run", { tools: [add], stream, max_iterations: 2 }));
+    for await (const message of runner) if (stream) await message.finalMessage();
+    const [first, second] = (await records("two-tools-run")).slice(before).map((request) => request.body);
+
+    assert.deepEqual(second.tools, first.tools);
+    assert.deepEqual(
+      second.messages.map((said) => [said.role, said.content]),
+      [
+        ["user", messages[0].content],
+        ["assistant", null],
+        ["tool", "3"],
+        ["tool", "7"],
+      ],
+    );
+  }
+});
+
 // @requirement("wire.anthropic")
 test("anthropic: tool calls are put together one after the other", async () => {
   const stream = client.messages.stream(ask("up/two-tools", { tools }));
@@ -80,7 +102,7 @@ test("anthropic: what fails throws, streaming or not, after its text, and is not
 
   assert.equal(text, TEXT);
   assert.ok(streamed instanceof Anthropic.APIError);
-  assert.deepEqual([whole.status, whole.error.error.code], [502, "upstream_broke"]);
+  assert.deepEqual([whole.status, whole.error.error.code], [424, "upstream_broke"]);
   assert.ok(early instanceof Anthropic.BadRequestError);
   assert.equal((await records("end:eof")).length, 2);
 });

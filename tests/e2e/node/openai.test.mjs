@@ -1,10 +1,11 @@
-// The official openai-node client against the server. Run by tests/e2e/test_openai_node.py, one test for each `test(…)`.
+// The official openai-node client against the server. Run by tests/e2e/test_node_clients.py, one test for each `test(…)`.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import OpenAI from "openai";
 
-const { BASE_URL, API_KEY, UPSTREAM } = process.env;
+const { SERVER, API_KEY, UPSTREAM } = process.env;
+const BASE_URL = `${SERVER}/v1`;
 const TEXT = "Héllo wörld 🌊";
 const REASONING = "I wonder.";
 const messages = [{ role: "user", content: "What is the wave?" }];
@@ -53,7 +54,13 @@ test("an answer is read whole", async () => {
 
   assert.equal(completion.choices[0].message.content, TEXT);
   assert.equal(completion.choices[0].finish_reason, "stop");
-  assert.deepEqual(completion.usage, { prompt_tokens: 3, completion_tokens: 5, total_tokens: 8 });
+  assert.deepEqual(completion.usage, {
+    prompt_tokens: 3,
+    completion_tokens: 5,
+    total_tokens: 8,
+    prompt_tokens_details: { cached_tokens: 0 },
+    completion_tokens_details: { reasoning_tokens: 0 },
+  });
   assert.ok(completion._request_id);
 });
 
@@ -129,7 +136,7 @@ test("an early failure throws its own type, streaming or not, and the model is a
     ["fixed/m", OpenAI.NotFoundError, "model_not_found", 0],
     ["up/end:400", OpenAI.BadRequestError, "upstream_rejected", 1],
     ["up/end:404", OpenAI.NotFoundError, "upstream_not_found", 1],
-    ["up/end:401", OpenAI.InternalServerError, "upstream_auth", 1],
+    ["up/end:401", OpenAI.APIError, "upstream_auth", 1],
     ["up/end:html-200", OpenAI.InternalServerError, "upstream_broke", 1],
   ];
   for (const [model, kind, code, calls] of expected) {
@@ -160,7 +167,7 @@ test("a rate limit throws its own type and is tried again only as often as the c
   assert.equal((await records("limited")).length, 2);
 });
 
-// @requirement("truth.in-band-error", "truth.eof", "truth.cut")
+// @requirement("truth.in-band-error", "truth.eof", "truth.cut", "truth.clients-see-failure")
 test("a run that fails in mid-stream throws after its text, and is not run again", async () => {
   for (const [model, code] of [
     ["end:in-band-error", "upstream_error"],
@@ -173,7 +180,7 @@ test("a run that fails in mid-stream throws after its text, and is not run again
 
     assert.ok(error instanceof OpenAI.APIError);
     assert.deepEqual([text, error.code], [TEXT, code]);
-    assert.deepEqual([whole.constructor, whole.status, whole.code], [OpenAI.InternalServerError, 502, code]);
+    assert.deepEqual([whole.constructor, whole.status, whole.code], [OpenAI.APIError, 424, code]);
     assert.equal((await records(model)).length, 2); // one run for each of the two requests
   }
 });

@@ -9,10 +9,10 @@ export function Announcer({ transcript }: { transcript: Transcript }) {
   const live = transcript.live.value;
   const ended = transcript.ended.value;
   useEffect(() => {
-    if (live) return setText(t().answerBegun);
+    if (live) return setText(t().responseStarted);
     if (!ended) return;
     const told = tellOutcome(ended.settlement.outcome, ended.settlement);
-    setText(told ? `${told.label}. ${told.detail}` : t().answerComplete);
+    setText(told ? `${told.label}. ${told.detail}`.trim() : t().responseComplete);
   }, [live, ended]);
   return (
     <div class="sr-only" role="status" aria-live="polite">

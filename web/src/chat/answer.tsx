@@ -17,16 +17,17 @@ import { OtherModel } from "./other-model";
 import { tellOutcome } from "./outcome";
 import { Segments, segmentsOf } from "./segments";
 
-interface AnswerProps {
-  /** What is being said, or else what was said. */
-  live: LiveRun | null;
-  message: Message | null;
+/** What is being said, or else what was said. */
+type Said = { live: LiveRun; message: Message | null } | { live: null; message: Message };
+
+type AnswerProps = Said & {
   transcript: Transcript;
   results: ReadonlyMap<string, Message>;
-}
+};
 
 /** One component for all of an answer's life: when it ends, what stands there is not drawn again. */
-export function Answer({ live, message, transcript, results }: AnswerProps) {
+export function Answer({ transcript, results, ...said }: AnswerProps) {
+  const { live, message } = said;
   live?.version.value;
   const text = live?.text ?? textOf(message?.content ?? null);
   const reasoning = live?.reasoning ?? message?.reasoning;
@@ -35,22 +36,21 @@ export function Answer({ live, message, transcript, results }: AnswerProps) {
     <article
       class={`message answer ${live ? "is-live" : ""}`}
       data-message={live?.messageId ?? message?.id}
-      data-text={text}
       data-outcome={live ? undefined : message?.outcome}
-      aria-label={t().answer}
+      aria-label={t().response}
       aria-busy={live ? "true" : undefined}
     >
       {reasoning && <Reasoning key="reasoning" text={reasoning} isGoingOn={live?.isThinking ?? false} />}
       <Segments
         key="segments"
-        segments={live ? [...live.segments] : segmentsOf(message!, results)} // a new list, since they grow in place
+        segments={said.live ? [...said.live.segments] : segmentsOf(said.message, results)} // new, since they grow in place
         isGoingOn={live !== null}
         waiting={new Set(undecided.map(({ call }) => call))}
       />
-      {live ? (
-        <GoingOn key="going-on" live={live} transcript={transcript} />
+      {said.live ? (
+        <GoingOn key="going-on" live={said.live} transcript={transcript} />
       ) : (
-        <Settled key="settled" message={message!} text={text} transcript={transcript} />
+        <Settled key="settled" message={said.message} text={text} transcript={transcript} />
       )}
     </article>
   );
@@ -76,30 +76,31 @@ function Settled({ message, text, transcript }: { message: Message; text: string
   const ending = useComputed(() => transcript.endings.value.get(message.run_id ?? "") ?? null).value;
   const isLast = useComputed(() => transcript.head.value?.id === message.id && !transcript.isRunning.value).value;
   useEffect(() => {
-    const isUnexplained = message.run_id && !ending && message.outcome !== "completed";
-    if (isUnexplained) transcript.fetchEnding(message.run_id!).catch(() => {});
+    if (message.run_id && !ending && message.outcome !== "completed")
+      transcript.fetchEnding(message.run_id).catch(() => {});
   }, [message.run_id]);
   return (
     <>
       <OutcomeLine message={message} ending={ending} isLast={isLast} />
       <footer>
         <Branches message={message} transcript={transcript} />
-        <CopyButton text={text} label={t().copyAnswer} />
+        <CopyButton text={text} label={t().copyResponse} />
         <button
           type="button"
           class="quiet icon-button"
-          title={t().answerAgain}
-          aria-label={t().answerAgain}
+          title={t().regenerate}
+          aria-label={t().regenerate}
           disabled={transcript.isRunning}
           onClick={() => regenerate(message.id)}
         >
           <Icon node={RefreshCw} size={16} />
         </button>
+        <OtherModel messageId={message.id} isIcon isDisabled={transcript.isRunning.value} />
         <button
           type="button"
           class="quiet icon-button"
           title={t().forkHere}
-          aria-label={t().forkSession}
+          aria-label={t().forkHere}
           onClick={() => forkAt(message.id)}
         >
           <Icon node={GitFork} size={16} />
@@ -108,8 +109,8 @@ function Settled({ message, text, transcript }: { message: Message; text: string
           <a
             class="quiet icon-button"
             href={`/runs/${message.run_id}`}
-            title={t().reallyHappened}
-            aria-label={t().reallyHappened}
+            title={t().runDetails}
+            aria-label={t().runDetails}
           >
             <Icon node={ScanSearch} size={16} />
           </a>
@@ -143,10 +144,10 @@ function Notices({ notices }: { notices: Notice[] }) {
 
 export function Reasoning({ text, isGoingOn }: { text: string; isGoingOn: boolean }) {
   return (
-    <details class="reasoning" data-reasoning={text}>
+    <details class="reasoning">
       <summary>
         <Icon node={Brain} size={16} />
-        {isGoingOn ? t().thinking : t().thoughts}
+        {isGoingOn ? t().thinking : t().reasoning}
         {isGoingOn && (
           <span class="dots" aria-hidden="true">
             <i />
@@ -194,11 +195,11 @@ export function NoAnswer({ ending, message, isLast }: { ending: Ending; message:
   const told = tellOutcome(ending.settlement.outcome, ending.settlement);
   if (!told) return null;
   return (
-    <article class="message answer" data-outcome={ending.settlement.outcome} data-text="" aria-label={t().noAnswer}>
+    <article class="message answer" data-outcome={ending.settlement.outcome} aria-label={t().noResponse}>
       <div class={`outcome ${told.kind}`} role="note">
         {told.kind !== "plain" && <Icon node={TriangleAlert} size={16} />}
         <span>
-          <strong>{told.label}.</strong> {told.detail || t().nothingSaid}
+          <strong>{told.label}.</strong> {told.detail || t().noOutput}
         </span>
         {isLast && (
           <span class="ways-on">
@@ -210,12 +211,7 @@ export function NoAnswer({ ending, message, isLast }: { ending: Ending; message:
         )}
       </div>
       <footer>
-        <a
-          class="quiet icon-button"
-          href={`/runs/${ending.runId}`}
-          title={t().reallyHappened}
-          aria-label={t().reallyHappened}
-        >
+        <a class="quiet icon-button" href={`/runs/${ending.runId}`} title={t().runDetails} aria-label={t().runDetails}>
           <Icon node={ScanSearch} size={16} />
         </a>
         <SettledFigures model={ending.model} ending={null} />

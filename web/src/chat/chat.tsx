@@ -1,9 +1,10 @@
 /** The chat: what was said, what is being said, and where to say something. */
-import { useEffect } from "preact/hooks";
-import { current } from "../state/current";
+import { current, setupForNew } from "../state/current";
+import { isDemo, modelForNew } from "../state/models";
 import { sessions } from "../state/sessions";
 import type { Transcript } from "../state/transcript";
 import { Empty } from "../ui/empty";
+import { usePageTitle } from "../ui/page-title";
 import { ViewHeader } from "../ui/view-header";
 import { t } from "../words";
 import { Announcer } from "./announcer";
@@ -16,9 +17,7 @@ export function Chat() {
   const transcript = current.value;
   const title = transcript ? titleOf(transcript) : t().newChat;
   const isRunning = transcript?.isRunning.value ?? false;
-  useEffect(() => {
-    document.title = `${isRunning ? "● " : ""}${title ? `${title} · ` : ""}Holdfast`;
-  }, [title, isRunning]);
+  usePageTitle(title, isRunning);
   return (
     <div class="chat">
       <ViewHeader title={title}>
@@ -43,7 +42,7 @@ function Body({ transcript }: { transcript: Transcript }) {
       return <output class="transcript loading" aria-label={t().loading} />;
     case "missing":
       return (
-        <Empty title={t().sessionMissing} text={t().sessionMissingWhy}>
+        <Empty title={t().chatNotFound} text={t().chatNotFoundWhy}>
           <a class="button" href="/">
             {t().startNewChat}
           </a>
@@ -51,7 +50,7 @@ function Body({ transcript }: { transcript: Transcript }) {
       );
     case "failed":
       return (
-        <Empty title={t().sessionFailed} text={transcript.problem.value}>
+        <Empty title={t().chatFailed} text={transcript.problem.value}>
           <button type="button" onClick={() => transcript.load()}>
             {t().tryAgain}
           </button>
@@ -62,12 +61,26 @@ function Body({ transcript }: { transcript: Transcript }) {
   }
 }
 
+/** A newcomer's first answer comes from a demo model: what it is, and what to do about it. */
+function DemoNotice() {
+  if (!isDemo(setupForNew.value.model ?? modelForNew.value)) return null;
+  return (
+    <div class="demo-notice" role="note">
+      <span>{t().demoNotice}</span>
+      <a class="button small" href="/settings#add-provider">
+        {t().addProvider}
+      </a>
+    </div>
+  );
+}
+
 function Welcome() {
   return (
     <div class="transcript welcome">
       <img src="/icon.svg" alt="" width="56" height="56" />
       <h2>{t().welcome}</h2>
       <p>{t().welcomeMore}</p>
+      <DemoNotice />
     </div>
   );
 }

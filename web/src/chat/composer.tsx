@@ -1,9 +1,11 @@
 /** Where one says something. While an answer is going on it can wait in a queue, or take the answer's place. */
+
 import { ArrowUp, CornerDownLeft, CornerDownRight, Square } from "lucide";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import type { IfBusy } from "../api";
 import { current, sendMessage, steerRun, stopCurrent } from "../state/current";
 import { giveBack, keepDraft, readDraft, returned } from "../state/drafts";
+import { useElement } from "../ui/element";
 import { Icon } from "../ui/icon";
 import { AddPicture, Attachments, usePictures } from "../ui/pictures";
 import { t } from "../words";
@@ -17,16 +19,16 @@ export function Composer() {
   const [text, setText] = useState(() => readDraft(session));
   const [refusal, setRefusal] = useState("");
   const pictures = usePictures();
-  const box = useRef<HTMLTextAreaElement>(null);
+  const box = useElement<HTMLTextAreaElement>();
   const isRunning = current.value?.isRunning.value ?? false;
   const isAgent = current.value?.live.value?.isAgent.value ?? false;
   const hasSomething = text.trim() !== "" || pictures.urls.length > 0;
 
   useEffect(() => {
-    growWithText(box.current!);
-    if (!matchMedia("(pointer: coarse)").matches) box.current!.focus();
+    growWithText(box.current);
+    if (!matchMedia("(pointer: coarse)").matches) box.current.focus();
   }, []);
-  useEffect(() => growWithText(box.current!), [text]);
+  useEffect(() => growWithText(box.current), [text]);
   useEffect(() => {
     const back = returned.value;
     if (!back || back.session !== session) return;
@@ -87,7 +89,7 @@ export function Composer() {
           ref={box}
           dir={text ? "auto" : undefined} // empty, it goes as the page does
           rows={1}
-          placeholder={isRunning ? t().sayNext : t().saySomething}
+          placeholder={isRunning ? t().addFollowUp : t().sendMessage}
           aria-label={t().yourMessage}
           value={text}
           onInput={(event) => write(event.currentTarget.value)}

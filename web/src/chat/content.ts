@@ -1,20 +1,21 @@
 /** A message's content as text and pictures. */
 import type { Content, Part } from "../types";
+import { REFERENCE } from "../ui/picture";
 
 export function textOf(content: Content | null): string {
   if (content === null) return "";
   if (typeof content === "string") return content;
-  return content.map((part) => (part.type === "text" ? String(part.text ?? "") : "")).join("");
+  return content.map((part) => (part.type === "text" ? (part.text ?? "") : "")).join("");
 }
 
 export function picturesOf(content: Content | null): string[] {
   if (content === null || typeof content === "string") return [];
-  return content.map(pictureOf).filter((url) => url.startsWith("data:image/"));
+  return content.map(pictureOf).filter((url) => url.startsWith("data:image/") || url.startsWith(REFERENCE));
 }
 
 function pictureOf(part: Part): string {
-  const image = part.type === "image_url" ? (part.image_url as { url?: unknown }) : null;
-  return typeof image?.url === "string" ? image.url : "";
+  const url = part.type === "image_url" ? part.image_url?.url : null;
+  return typeof url === "string" ? url : "";
 }
 
 /** What is sent: plain text where that is all there is. */

@@ -8,7 +8,7 @@ import { tellOutcome } from "./outcome";
 
 export async function exportAs(id: string, kind: "markdown" | "json"): Promise<void> {
   try {
-    const session = await api.session(id);
+    const session = await (kind === "json" ? api.wholeSession(id) : api.session(id));
     const name =
       (session.title || "session")
         .replace(/[^\p{L}\p{N} _-]+/gu, "")

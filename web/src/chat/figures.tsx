@@ -1,10 +1,11 @@
 /** What an answer took: its model, its tokens, how soon its first word came, and how fast the rest. */
 import { useEffect, useState } from "preact/hooks";
 import type { LiveRun } from "../state/live";
+import { models } from "../state/models";
 import type { Ending, Transcript } from "../state/transcript";
 import type { Figures as Measured, Usage } from "../types";
 import { t } from "../words";
-import { number } from "../words/count";
+import { currency } from "../words/count";
 import { seconds } from "../words/time";
 
 interface SettledProps {
@@ -20,15 +21,15 @@ export function SettledFigures({ model, figures, ending }: SettledProps) {
   const parts = [
     ending?.settlement.answered_by ?? model,
     used && `${about}${t().tokens(used.output_tokens)}`,
-    used?.ttft_ms != null && t().firstWord(seconds(used.ttft_ms)),
+    used?.ttft_ms != null && t().firstToken(seconds(used.ttft_ms)),
     used?.tokens_per_second != null && `${about}${t().tokensPerSecond(used.tokens_per_second)}`,
-    used?.cost != null && t().cost(money(used.cost)),
+    used?.cost != null && money(used.cost),
   ];
   return <Figures parts={parts} title={used ? inFull(used) : undefined} />;
 }
 
 function inFull({ input_tokens, output_tokens, usage_source, duration_ms }: Measured): string {
-  const tokens = `${t().tokensInOut(input_tokens, output_tokens)} (${t().counted[usage_source]})`;
+  const tokens = `${t().tokensInOut(input_tokens, output_tokens)} (${t().usageSource[usage_source]})`;
   return duration_ms === null ? tokens : `${tokens}, ${t().took(seconds(duration_ms))}`;
 }
 
@@ -37,9 +38,10 @@ function told({ input_tokens, output_tokens, source }: Usage): Measured {
   return { input_tokens, output_tokens, usage_source: source, ...unknown };
 }
 
-/** In whatever currency the prices of the settings are: two digits of it that say something. */
+/** A cost in the currency of the prices, with two significant digits. */
 export function money(cost: number): string {
-  return number(cost, cost >= 1 || cost === 0 ? 2 : Math.min(8, 1 - Math.floor(Math.log10(cost))));
+  const digits = cost >= 1 || cost === 0 ? 2 : Math.min(8, 1 - Math.floor(Math.log10(cost)));
+  return currency(cost, models.value.currency, digits);
 }
 
 export function LiveFigures({ live }: { live: LiveRun; transcript: Transcript }) {
@@ -52,9 +54,12 @@ export function LiveFigures({ live }: { live: LiveRun; transcript: Transcript })
   const writing = (now - live.firstWordAt) / 1_000;
   const parts = [
     live.model,
-    live.firstWordAfter !== null && t().firstWord(seconds(live.firstWordAfter)),
+    live.firstWordAfter !== null && t().firstToken(seconds(live.firstWordAfter)),
     live.firstWordAt > 0 && !live.joined && writing > 1 && `≈ ${t().tokensPerSecond(estimate(live) / writing)}`,
-    !live.firstWordAt && now - live.beganAt > 1_500 && t().waitingFor(seconds(now - live.beganAt)),
+    !live.firstWordAt &&
+      !live.tools.length &&
+      now - live.beganAt > 1_500 &&
+      t().waitingFor(seconds(now - live.beganAt)),
   ];
   return <Figures parts={parts} />;
 }

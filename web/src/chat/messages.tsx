@@ -1,38 +1,48 @@
 /** The messages of the branch that is shown, as far as they are in sight, and the answer that is being written. */
+
 import { ArrowDown } from "lucide";
 import type { VNode } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { target } from "../router";
+import { showBranch } from "../state/current";
 import type { LiveRun } from "../state/live";
 import type { Ending, Transcript } from "../state/transcript";
 import type { Message } from "../types";
+import { useElement } from "../ui/element";
 import { Icon } from "../ui/icon";
 import { t } from "../words";
 import { Answer, NoAnswer } from "./answer";
 import { textOf } from "./content";
-import { editing, Instructions, SendingMessage, UserMessage } from "./user-message";
+import { AskedToContinue, editing, Instructions, SendingMessage, UserMessage } from "./user-message";
 import { ConversationView } from "./view";
 import { pieces, type Range, type Sized } from "./window";
 
 export function Messages({ transcript }: { transcript: Transcript }) {
   const view = useMemo(() => new ConversationView(), []);
-  const scroller = useRef<HTMLDivElement>(null);
+  const scroller = useElement<HTMLDivElement>();
   const lines = useLines(transcript);
   const draw = useDrawing(transcript, view);
   view.version.value;
   const shown = pieces(view.ranges(lines, [editing.value]), lines.length);
-  useLayoutEffect(() => view.attach(scroller.current!), []);
+  const drawLine = (at: number) => {
+    const line = lines[at];
+    return line && draw(line, lines[at + 1]?.message ?? null);
+  };
+  useLayoutEffect(() => view.attach(scroller.current), []);
   useLayoutEffect(() => view.drawn());
+  const isOnBranch = transcript.messages.value.some(({ id }) => id === target.value);
   useEffect(() => {
-    if (target.value) view.show(target.value);
-  }, [target.value]);
+    if (!target.value) return;
+    if (isOnBranch) view.show(target.value);
+    else showBranch(target.value); // a search may find what was said on another one
+  }, [target.value, isOnBranch]);
   return (
     <div class="transcript-place">
       <div class="transcript" ref={scroller} role="log" aria-live="off" aria-label={t().conversation} tabIndex={-1}>
         <div class="column">
           {shown.map((piece) =>
             typeof piece === "number" ? (
-              draw(lines[piece]!, lines[piece + 1]?.message ?? null)
+              drawLine(piece)
             ) : (
               <Gap key={`gap-${piece.from}`} view={view} lines={lines} range={piece} />
             ),
@@ -40,7 +50,13 @@ export function Messages({ transcript }: { transcript: Transcript }) {
         </div>
       </div>
       {!view.isAtEnd.value && (
-        <button type="button" class="to-end" aria-label={t().toEnd} title={t().toEnd} onClick={() => view.toEnd()}>
+        <button
+          type="button"
+          class="to-end"
+          aria-label={t().scrollToBottom}
+          title={t().scrollToBottom}
+          onClick={() => view.toEnd()}
+        >
           <Icon node={ArrowDown} />
         </button>
       )}
@@ -62,8 +78,8 @@ function useLines(transcript: Transcript): Line[] {
     const lines: Line[] = messages
       .filter(({ id, role }) => id !== live?.messageId && role !== "tool")
       .map((message) => ({ key: message.id, guess: guessed(message), message, live: null }));
-    if (sending !== null) lines.push({ key: SENDING, guess: 100, message: null, live: null });
     if (live) lines.push({ key: live.messageId, guess: 100, message: null, live });
+    if (sending !== null) lines.push({ key: SENDING, guess: 100, message: null, live: null });
     return lines;
   }, [messages, live, sending]);
 }
@@ -129,9 +145,9 @@ interface LineProps {
 
 /** A line that is not in sight is not even laid out: it is as high as it was, or as a gap in its place would be. */
 function LinePlace({ name, guess, view, ...line }: LineProps) {
-  const place = useRef<HTMLDivElement>(null);
+  const place = useElement<HTMLDivElement>();
   const height = useMemo(() => view.heights.known(name) ?? guess, [name]);
-  useLayoutEffect(() => view.observe(name, place.current!), [name]);
+  useLayoutEffect(() => view.observe(name, place.current), [name]);
   return (
     <div
       class={`line ${target.value === name ? "is-target" : ""}`}
@@ -147,10 +163,13 @@ function LinePlace({ name, guess, view, ...line }: LineProps) {
 type ContentProps = Omit<LineProps, "name" | "guess" | "view">;
 
 function LineContent({ message, live, next, transcript, results }: ContentProps) {
-  if (!message && !live) return <Sending transcript={transcript} />;
-  if (!message || message.role === "assistant")
+  if (live && (!message || message.role === "assistant"))
     return <Answer message={message} live={live} transcript={transcript} results={results} />;
-  if (message.role === "system") return <Instructions message={message} />;
+  if (!message) return <Sending transcript={transcript} />;
+  if (message.role === "assistant")
+    return <Answer message={message} live={null} transcript={transcript} results={results} />;
+  if (message.role === "system" || message.role === "developer") return <Instructions message={message} />;
+  if (message.automatic) return <AskedToContinue />;
   const ending = next?.role === "assistant" ? null : silentEnding(transcript, message, next);
   return (
     <>
@@ -178,10 +197,10 @@ function silentEnding(transcript: Transcript, message: Message, next: Message | 
 
 /** Messages that are not drawn now. Whoever comes to it without scrolling, with a screen reader say, can ask for them. */
 function Gap({ view, lines, range }: { view: ConversationView; lines: Line[]; range: Range }) {
-  const nearest = lines[range.from === 0 ? range.to - 1 : range.from]!;
+  const nearest = lines[range.from === 0 ? range.to - 1 : range.from];
   return (
     <div class="gap" style={{ height: `${view.heights.of(range)}px` }}>
-      <button type="button" class="link" onClick={() => view.show(nearest.key)}>
+      <button type="button" class="link" onClick={() => nearest && view.show(nearest.key)}>
         {t().moreMessages(range.to - range.from)}
       </button>
     </div>

@@ -1,9 +1,11 @@
 /** The models on offer, searched as one types, chosen with the arrows and Enter. */
+
 import { Check, ChevronDown, Search } from "lucide";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { chooseModel, current, setupForNew } from "../state/current";
-import { loadModels, modelForNew, models, modelsState } from "../state/models";
+import { isDemo, loadModels, modelForNew, models, modelsState } from "../state/models";
 import { Dialog } from "../ui/dialog";
+import { useElement } from "../ui/element";
 import { Icon } from "../ui/icon";
 import { t } from "../words";
 
@@ -22,6 +24,7 @@ export function ModelPicker() {
       >
         <span class="sr-only">{t().modelIs}</span>
         <span class="name">{chosen ?? t().noModel}</span>
+        {isDemo(chosen) && <DemoMark />}
         <Icon node={ChevronDown} size={14} />
       </button>
       {isOpen && (
@@ -41,23 +44,23 @@ interface ModelDialogProps {
 export function ModelDialog({ title, chosen, onChoose, onClose }: ModelDialogProps) {
   const [text, setText] = useState("");
   const [at, setAt] = useState(0);
-  const list = useRef<HTMLDivElement>(null);
-  const box = useRef<HTMLInputElement>(null);
+  const list = useElement<HTMLDivElement>();
+  const box = useElement<HTMLInputElement>();
   const marked = useRef<string | null>(null); // by the arrows: a list that comes late must not move it
   const found = search(text);
   useEffect(() => {
-    box.current!.focus();
+    box.current.focus();
     loadModels();
   }, []);
   useEffect(() => {
     const wanted = marked.current ?? (text ? null : chosen);
     setAt(Math.max(0, found.indexOf(wanted ?? "")));
   }, [text, models.value]);
-  useEffect(() => list.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" }), [at]);
+  useEffect(() => list.current.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" }), [at]);
   const choose = (model: string | undefined) => {
     if (!model) return;
     onChoose(model);
-    list.current!.closest("dialog")!.close();
+    list.current.closest("dialog")?.close();
   };
   const onKeyDown = (event: KeyboardEvent) => {
     const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
@@ -94,20 +97,23 @@ export function ModelDialog({ title, chosen, onChoose, onClose }: ModelDialogPro
         />
       </div>
       <div id="models" role="listbox" aria-label={t().models} ref={list}>
-        {found.map((id, index) => (
-          <div
-            key={id}
-            id={`model-${index}`}
-            role="option"
-            aria-selected={index === at}
-            class={index === at ? "is-active" : undefined}
-            onClick={() => choose(id)}
-          >
-            <span>
-              <small>{id.slice(0, id.indexOf("/") + 1)}</small>
-              {id.slice(id.indexOf("/") + 1)}
-            </span>
-            {id === chosen && <Icon node={Check} size={16} />}
+        {groupsOf(found).map(([group, ids]) => (
+          <div key={group} role="group" aria-label={GROUPS[group]()}>
+            {group !== "models" && (
+              <div class="group-name" aria-hidden="true">
+                {GROUPS[group]()}
+              </div>
+            )}
+            {ids.map((id) => (
+              <Option
+                key={id}
+                id={id}
+                index={found.indexOf(id)}
+                isActive={id === found[at]}
+                isChosen={id === chosen}
+                onClick={() => choose(id)}
+              />
+            ))}
           </div>
         ))}
       </div>
@@ -117,20 +123,80 @@ export function ModelDialog({ title, chosen, onChoose, onClose }: ModelDialogPro
   );
 }
 
+interface OptionProps {
+  id: string;
+  index: number;
+  isActive: boolean;
+  isChosen: boolean;
+  onClick: () => void;
+}
+
+function Option({ id, index, isActive, isChosen, onClick }: OptionProps) {
+  return (
+    <div
+      id={`model-${index}`}
+      role="option"
+      aria-selected={isActive}
+      class={isActive ? "is-active" : undefined}
+      onClick={onClick}
+    >
+      <span>
+        <small>{id.slice(0, id.indexOf("/") + 1)}</small>
+        {id.slice(id.indexOf("/") + 1)}
+        {isDemo(id) && <DemoMark />}
+      </span>
+      {isChosen && <Icon node={Check} size={16} />}
+    </div>
+  );
+}
+
+type Group = "models" | "demo" | "test";
+
+const GROUPS: Record<Group, () => string> = {
+  models: () => t().models,
+  demo: () => t().demoModels,
+  test: () => t().testModels,
+};
+
+/** Models to work with come first, then demo models, and those that only test a client last. */
+function groupOf(id: string): Group {
+  if (!isDemo(id)) return "models";
+  return id.startsWith("scripted/") ? "test" : "demo";
+}
+
+function groupsOf(ids: string[]): [Group, string[]][] {
+  const groups = (Object.keys(GROUPS) as Group[]).map((group): [Group, string[]] => [
+    group,
+    ids.filter((id) => groupOf(id) === group),
+  ]);
+  return groups.filter(([, each]) => each.length);
+}
+
+function DemoMark() {
+  return (
+    <span class="demo-mark" title={t().demoModel}>
+      {t().demo}
+    </span>
+  );
+}
+
 function ProviderProblems() {
   const silent = models.value.providers.filter(({ ok }) => !ok);
   if (!silent.length) return null;
-  return <p class="hint">{t().noAnswerFrom(silent.map(({ name }) => name).join(", "))}</p>;
+  return <p class="hint">{t().providersUnreachable(silent.map(({ name }) => name).join(", "))}</p>;
 }
 
 function nothing(text: string): string {
   if (modelsState.value === "loading") return t().loadingModels;
   if (modelsState.value === "failed") return t().modelsFailed;
-  return text.includes("/") ? t().useAsItIs(text.trim()) : t().noSuchModel;
+  return text.includes("/") ? t().useAnyway(text.trim()) : t().noSuchModel;
 }
 
 /** Every word that was typed is somewhere in the name. */
 function search(text: string): string[] {
   const words = text.toLowerCase().split(/\s+/);
-  return models.value.models.map(({ id }) => id).filter((id) => words.every((word) => id.toLowerCase().includes(word)));
+  const found = models.value.models
+    .map(({ id }) => id)
+    .filter((id) => words.every((word) => id.toLowerCase().includes(word)));
+  return groupsOf(found).flatMap(([, ids]) => ids);
 }

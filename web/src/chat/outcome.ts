@@ -9,22 +9,23 @@ export interface Told {
 }
 
 const STOPPED = {
-  disconnect: "clientLeft",
-  replaced: "tookItsPlace",
-  budget: "reachedBudget",
+  disconnect: "pageClosed",
+  replaced: "replaced",
+  budget: "budgetReached",
   shutdown: "shuttingDown",
+  revoked: "keyRevoked",
 } as const;
 
 export function tellOutcome(outcome: Outcome | null, settlement: Settlement | null): Told | null {
   switch (outcome) {
     case "stopped":
-      return { label: t().stopped, detail: stoppedBy(settlement), kind: "plain" };
+      return { label: stoppedBy(settlement), detail: "", kind: "plain" };
     case "truncated":
-      return { label: t().cutOff, detail: cutOff(settlement?.finish_reason ?? ""), kind: "warning" };
+      return { ...truncatedBy(settlement?.finish_reason ?? ""), kind: "warning" };
     case "failed":
       return { label: t().failed, detail: settlement?.error?.message ?? "", kind: "bad" };
     case "interrupted":
-      return { label: t().interrupted, detail: t().serverWentDown, kind: "warning" };
+      return { label: t().interrupted, detail: t().serverCrashed, kind: "warning" };
     default:
       return null;
   }
@@ -32,10 +33,10 @@ export function tellOutcome(outcome: Outcome | null, settlement: Settlement | nu
 
 function stoppedBy(settlement: Settlement | null): string {
   const by = settlement?.by;
-  return by && by !== "user" ? t()[STOPPED[by]] : "";
+  return by && by !== "user" ? t()[STOPPED[by]] : t().stopped;
 }
 
-function cutOff(reason: string): string {
-  if (reason === "length" || reason === "max_tokens") return t().reachedLength;
-  return reason ? t().providerEnded(reason.replaceAll("_", " ")) : "";
+function truncatedBy(reason: string): Pick<Told, "label" | "detail"> {
+  if (reason === "length" || reason === "max_tokens") return { label: t().tokenLimit, detail: "" };
+  return { label: t().truncated, detail: reason ? t().providerEnded(reason.replaceAll("_", " ")) : "" };
 }

@@ -1,20 +1,22 @@
 /** Messages that wait for their turn: to be seen, changed, and taken back. */
 import { Pencil, Trash2 } from "lucide";
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { api } from "../api";
 import { act } from "../state/current";
 import type { Transcript } from "../state/transcript";
 import type { Queued } from "../types";
+import { useElement } from "../ui/element";
 import { Icon } from "../ui/icon";
 import { t } from "../words";
 import { contentOf, picturesOf, textOf } from "./content";
+import { growWithText } from "./grow";
 
 export function Queue({ transcript }: { transcript: Transcript }) {
   const queued = transcript.queued.value;
   if (!queued.length) return null;
   return (
     <section class="queue" aria-label={t().queuedMessages}>
-      <h2>{t().queuedNext(queued.length)}</h2>
+      <h2>{t().queuedCount(queued.length)}</h2>
       <ol>
         {queued.map((item) => (
           <QueuedLine key={item.run_id} item={item} session={transcript.id} />
@@ -33,28 +35,10 @@ function QueuedLine({ item, session }: { item: Queued; session: string }) {
     if (changed && changed !== text)
       act(() => api.changeQueued(session, item.n, contentOf(changed, picturesOf(item.input))));
   };
-  if (isEditing) {
-    return (
-      <li>
-        <input
-          aria-label={t().queuedMessage}
-          dir="auto"
-          defaultValue={text}
-          ref={(input) => input?.focus()}
-          onBlur={(event) => save(event.currentTarget.value)}
-          onKeyDown={(event) => {
-            if (event.key === "Escape") event.currentTarget.value = text;
-            if (event.key !== "Enter" && event.key !== "Escape") return;
-            event.preventDefault();
-            event.currentTarget.blur();
-          }}
-        />
-      </li>
-    );
-  }
+  if (isEditing) return <EditQueued text={text} onSave={save} onCancel={() => setEditing(false)} />;
   return (
     <li>
-      <span dir="auto">{text || t().aPicture}</span>
+      <span dir="auto">{text || t().image}</span>
       <button
         type="button"
         class="quiet icon-button"
@@ -72,6 +56,46 @@ function QueuedLine({ item, session }: { item: Queued; session: string }) {
         onClick={() => act(() => api.dropQueued(session, item.n))}
       >
         <Icon node={Trash2} size={16} />
+      </button>
+    </li>
+  );
+}
+
+interface EditQueuedProps {
+  text: string;
+  onSave: (text: string) => void;
+  onCancel: () => void;
+}
+
+function EditQueued({ text, onSave, onCancel }: EditQueuedProps) {
+  const box = useElement<HTMLTextAreaElement>();
+  useEffect(() => {
+    growWithText(box.current);
+    box.current.focus();
+    box.current.setSelectionRange(-1, -1);
+  }, []);
+  return (
+    <li class="is-edited">
+      <textarea
+        ref={box}
+        rows={1}
+        dir="auto"
+        aria-label={t().queuedMessage}
+        defaultValue={text}
+        onInput={(event) => growWithText(event.currentTarget)}
+        onKeyDown={(event) => {
+          if (event.isComposing || event.shiftKey) return;
+          if (event.key !== "Enter" && event.key !== "Escape") return;
+          event.preventDefault();
+          if (event.key === "Enter") onSave(event.currentTarget.value);
+          else onCancel();
+        }}
+      />
+      <button type="button" class="small" onClick={onCancel}>
+        {t().cancel}
+      </button>
+      <button type="button" class="small primary" onClick={() => onSave(box.current.value)}>
+        {t().save}
       </button>
     </li>
   );

@@ -32,7 +32,7 @@ const NONE: ReadonlySet<string> = new Set();
 /** A message that a person put into the answer while it was being made. */
 function Steered({ text }: { text: string }) {
   return (
-    <div class="steered" data-steered={text} role="note" aria-label={t().youMeanwhile}>
+    <div class="steered" role="note" aria-label={t().youWhileWorking}>
       <Icon node={CornerDownRight} size={16} />
       <div class="bubble">
         <div class="said" dir="auto">
@@ -49,6 +49,13 @@ export function segmentsOf(message: Message, results: ReadonlyMap<string, Messag
 }
 
 function segmentOf({ text, tool_calls, inputs }: Step): Segment {
-  const tools = tool_calls.map(({ is_error, ...call }) => ({ ...call, progress: "", isError: is_error }));
+  const tools = tool_calls.map(({ is_error, unfinished, ...call }) => ({
+    ...call,
+    progress: "",
+    streamed: "",
+    isError: is_error,
+    isUnfinished: unfinished,
+    startedAt: 0,
+  }));
   return { text, tools, inputs };
 }

@@ -1,7 +1,12 @@
-/** What can be done with the whole session: its instructions, and taking it elsewhere. */
-import { Braces, Ellipsis, FileText, SlidersHorizontal } from "lucide";
+/** What can be done with a whole chat: its settings, its name, its exports, its end. */
+import { Braces, Ellipsis, FileText, Pencil, Pin, PinOff, SlidersHorizontal, Trash2 } from "lucide";
 import { useState } from "preact/hooks";
+import { navigate } from "../router";
 import { current } from "../state/current";
+import { removeWithUndo, rename, setPinned } from "../state/sessions";
+import { complain } from "../state/toasts";
+import type { Transcript } from "../state/transcript";
+import { Dialog } from "../ui/dialog";
 import { Icon } from "../ui/icon";
 import { Menu, MenuItem } from "../ui/menu";
 import { t } from "../words";
@@ -10,29 +15,71 @@ import { SetupDialog } from "./setup-dialog";
 
 export function SessionMenu() {
   const [isOpen, setOpen] = useState(false);
+  const [isRenaming, setRenaming] = useState(false);
   const transcript = current.value;
+  const isPinned = transcript?.session.value?.pinned ?? false;
   return (
     <>
       <button
         type="button"
         class="quiet icon-button"
-        aria-label={t().setup}
-        title={t().setup}
+        aria-label={t().chatSettings}
+        title={t().chatSettings}
         onClick={() => setOpen(true)}
       >
         <Icon node={SlidersHorizontal} />
       </button>
       {transcript && (
-        <Menu label={t().session} icon={Ellipsis}>
+        <Menu label={t().chatActions} icon={Ellipsis}>
+          <MenuItem icon={Pencil} onClick={() => setRenaming(true)}>
+            {t().rename}
+          </MenuItem>
+          <MenuItem icon={isPinned ? PinOff : Pin} onClick={() => setPinned(transcript.id, !isPinned).catch(complain)}>
+            {isPinned ? t().unpin : t().pin}
+          </MenuItem>
           <MenuItem icon={FileText} onClick={() => exportAs(transcript.id, "markdown")}>
             {t().exportMarkdown}
           </MenuItem>
           <MenuItem icon={Braces} onClick={() => exportAs(transcript.id, "json")}>
             {t().exportJson}
           </MenuItem>
+          <MenuItem icon={Trash2} kind="bad" onClick={() => remove(transcript.id)}>
+            {t().delete}
+          </MenuItem>
         </Menu>
       )}
       {isOpen && <SetupDialog onClose={() => setOpen(false)} />}
+      {isRenaming && transcript && <RenameDialog transcript={transcript} onClose={() => setRenaming(false)} />}
     </>
+  );
+}
+
+function remove(id: string): void {
+  removeWithUndo(id, () => navigate(`/s/${id}`));
+  navigate("/");
+}
+
+function RenameDialog({ transcript, onClose }: { transcript: Transcript; onClose: () => void }) {
+  const save = (event: SubmitEvent) => {
+    event.preventDefault();
+    const form = event.currentTarget as HTMLFormElement;
+    const title = String(new FormData(form).get("title") ?? "").trim();
+    if (title) rename(transcript.id, title).catch(complain);
+    form.closest("dialog")?.close();
+  };
+  return (
+    <Dialog title={t().rename} onClose={onClose} class="narrow">
+      <form onSubmit={save}>
+        <label>
+          {t().title}
+          <input name="title" type="text" dir="auto" required defaultValue={transcript.session.value?.title} />
+        </label>
+        <footer>
+          <button type="submit" class="primary">
+            {t().save}
+          </button>
+        </footer>
+      </form>
+    </Dialog>
   );
 }

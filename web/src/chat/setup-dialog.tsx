@@ -4,10 +4,10 @@ import { changeSetup, current, setupForNew } from "../state/current";
 import { Dialog } from "../ui/dialog";
 import { t } from "../words";
 
-const NUMBERS: [string, "temperature" | "topP" | "mostTokens", number, number, number][] = [
+const NUMBERS: [string, "temperature" | "topP" | "maxTokens", number, number, number][] = [
   ["temperature", "temperature", 0, 2, 0.1],
   ["top_p", "topP", 0, 1, 0.05],
-  ["max_tokens", "mostTokens", 1, 1_000_000, 1],
+  ["max_tokens", "maxTokens", 1, 1_000_000, 1],
 ];
 const OWN = new Set(NUMBERS.map(([name]) => name));
 
@@ -24,16 +24,16 @@ export function SetupDialog({ onClose }: { onClose: () => void }) {
     try {
       const params = { ...parsed(more), ...filledIn(numbers) };
       changeSetup({ system: system.trim() || null, params });
-      (event.currentTarget as HTMLElement).closest("dialog")!.close();
+      (event.currentTarget as HTMLElement).closest("dialog")?.close();
     } catch (error) {
       setProblem((error as Error).message);
     }
   };
   return (
-    <Dialog title={t().setup} onClose={onClose}>
+    <Dialog title={t().chatSettings} onClose={onClose}>
       <form onSubmit={save}>
         <label>
-          {t().instructionsForModel}
+          {t().systemPrompt}
           <textarea dir="auto" rows={5} value={system} onInput={(event) => setSystem(event.currentTarget.value)} />
         </label>
         <div class="fields">
@@ -42,7 +42,7 @@ export function SetupDialog({ onClose }: { onClose: () => void }) {
               {t()[label]}
               <input
                 type="number"
-                placeholder={t().asItIs}
+                placeholder={t().defaultValue}
                 {...{ min, max, step }}
                 value={numbers[name]}
                 onInput={(event) => setNumbers({ ...numbers, [name]: event.currentTarget.value })}
@@ -51,7 +51,7 @@ export function SetupDialog({ onClose }: { onClose: () => void }) {
           ))}
         </div>
         <label>
-          {t().otherParameters}
+          {t().additionalParameters}
           <textarea
             class="mono"
             dir="ltr"

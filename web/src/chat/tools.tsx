@@ -1,11 +1,14 @@
-/** The tools that a model called: what with, how far they are, and what they gave back. */
-import { Check, ChevronRight, LoaderCircle, TriangleAlert, Wrench } from "lucide";
+/** Tool calls: their arguments, how far they are, their output so far, and their results. */
+import { Check, ChevronRight, CircleStop, LoaderCircle, TriangleAlert, Wrench } from "lucide";
+import { useEffect, useState } from "preact/hooks";
 import type { ToolActivity } from "../state/live";
 import type { Message } from "../types";
 import { Icon } from "../ui/icon";
 import { t } from "../words";
 import { seconds } from "../words/time";
+import { CallView } from "./call-view";
 import { textOf } from "./content";
+import { gist } from "./whole-call";
 
 export function toolsOf(message: Message, results: ReadonlyMap<string, Message>): ToolActivity[] {
   return (message.tool_calls ?? []).map(({ id, name, arguments: given }) => ({
@@ -13,17 +16,22 @@ export function toolsOf(message: Message, results: ReadonlyMap<string, Message>)
     name,
     arguments: given,
     progress: "",
-    output: results.has(id) ? textOf(results.get(id)!.content) : null,
+    streamed: "",
+    output: outputOf(results.get(id)),
     isError: false,
+    isUnfinished: false,
     seconds: null,
     decision: null,
+    startedAt: 0,
   }));
 }
+
+const outputOf = (result: Message | undefined): string | null => (result ? textOf(result.content) : null);
 
 interface ToolsProps {
   tools: ToolActivity[];
   isGoingOn: boolean;
-  /** The calls that a person has to allow before they are made. */
+  /** The calls that wait for approval. */
   waiting?: ReadonlySet<string>;
 }
 
@@ -33,35 +41,71 @@ export function Tools({ tools, isGoingOn, waiting }: ToolsProps) {
   ));
 }
 
+type State = "waiting" | "running" | "called" | "stopped" | "denied" | "failed" | "done";
+
+function stateOf(tool: ToolActivity, unfinished: "waiting" | "running" | "called"): State {
+  if (tool.isUnfinished) return "stopped";
+  if (tool.output === null) return unfinished;
+  return tool.decision === "deny" ? "denied" : tool.isError ? "failed" : "done";
+}
+
+const ICONS = { running: LoaderCircle, done: Check, failed: TriangleAlert, denied: TriangleAlert, stopped: CircleStop };
+
 function Tool({ tool, unfinished }: { tool: ToolActivity; unfinished: "waiting" | "running" | "called" }) {
+  const state = stateOf(tool, unfinished);
+  const icon = state in ICONS ? ICONS[state as keyof typeof ICONS] : null;
   const isDone = tool.output !== null;
-  const state = !isDone ? unfinished : tool.decision === "deny" ? "denied" : tool.isError ? "failed" : "done";
   return (
-    <details class={`tool ${tool.isError ? "bad" : ""}`} data-tool={tool.name}>
+    <details class={`tool ${state === "failed" ? "bad" : ""}`} data-tool={tool.name} data-state={state}>
       <summary>
         <Icon node={Wrench} size={16} />
         <code>{tool.name || "…"}</code>
-        <span class="progress">{tool.progress}</span>
+        <span class="progress" dir="auto">
+          {(!isDone && tool.progress) || gist(tool.arguments)}
+        </span>
         <span class="state">
-          {isDone && tool.decision === "allow" && t().allowed}
+          {isDone && tool.decision === "allow" && t().approved}
           {t().toolStates[state]}
-          {isDone && tool.seconds !== null && tool.seconds >= 0.001 && t().inTime(seconds(tool.seconds * 1_000))}
-          {state === "running" && <Icon node={LoaderCircle} size={14} />}
-          {state === "done" && <Icon node={Check} size={14} />}
-          {(state === "failed" || state === "denied") && <Icon node={TriangleAlert} size={14} />}
+          {state === "running" && tool.startedAt > 0 && <Elapsed since={tool.startedAt} />}
+          {isDone && tool.seconds !== null && tool.seconds >= 0.001 && ` · ${seconds(tool.seconds * 1_000)}`}
+          {icon && <Icon node={icon} size={14} />}
         </span>
         <Icon node={ChevronRight} size={14} />
       </summary>
-      <h4>{t().arguments}</h4>
-      <pre dir="ltr">{indented(tool.arguments)}</pre>
+      <p class="part">{t().arguments}</p>
+      <div class="call">
+        <CallView arguments={tool.arguments} />
+      </div>
+      {!isDone && tool.streamed && (
+        <>
+          <p class="part">{t().outputSoFar}</p>
+          <pre dir="auto" class="streamed" ref={toTheEnd}>
+            {tool.streamed}
+          </pre>
+        </>
+      )}
       {isDone && (
         <>
-          <h4>{tool.isError ? t().error : t().result}</h4>
+          <p class="part">{state === "failed" ? t().error : t().result}</p>
           <pre dir="auto">{indented(tool.output ?? "")}</pre>
         </>
       )}
     </details>
   );
+}
+
+/** The newest line stays in view, unless the reader has scrolled up. */
+function toTheEnd(box: HTMLPreElement | null): void {
+  if (box && box.scrollHeight - box.scrollTop - box.clientHeight < 80) box.scrollTop = box.scrollHeight;
+}
+
+function Elapsed({ since }: { since: number }) {
+  const [now, setNow] = useState(performance.now());
+  useEffect(() => {
+    const timer = setInterval(() => setNow(performance.now()), 500);
+    return () => clearInterval(timer);
+  }, []);
+  return <> · {seconds(Math.max(0, now - since))}</>;
 }
 
 export function indented(text: string): string {

@@ -1,12 +1,16 @@
 /** What a person said: shown as it was typed, and open to a second thought. */
+
 import { signal, useComputed } from "@preact/signals";
 import { Pencil } from "lucide";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect } from "preact/hooks";
+import { isAway } from "../api";
 import { editMessage } from "../state/current";
 import type { Transcript } from "../state/transcript";
 import type { Content, Message } from "../types";
 import { CopyButton } from "../ui/copy";
+import { useElement } from "../ui/element";
 import { Icon } from "../ui/icon";
+import { Picture } from "../ui/picture";
 import { t } from "../words";
 import { Branches } from "./branches";
 import { contentOf, picturesOf, textOf } from "./content";
@@ -17,18 +21,18 @@ export const editing = signal<string | null>(null);
 
 export function UserMessage({ message, transcript }: { message: Message; transcript: Transcript }) {
   const isEdited = useComputed(() => editing.value === message.id);
-  if (isEdited.value) return <EditBox message={message} />;
+  if (isEdited.value) return <EditBox message={message} session={transcript.id} />;
   const text = textOf(message.content);
   return (
-    <article class="message user" data-message={message.id} data-text={text} aria-label={t().you}>
-      <Said content={message.content} />
+    <article class="message user" data-message={message.id} aria-label={t().you}>
+      <Said content={message.content} session={transcript.id} />
       <footer>
         <Branches message={message} transcript={transcript} />
         <button
           type="button"
           class="quiet icon-button"
           title={t().edit}
-          aria-label={t().editThis}
+          aria-label={t().editMessage}
           onClick={() => {
             editing.value = message.id;
           }}
@@ -45,8 +49,8 @@ export function UserMessage({ message, transcript }: { message: Message; transcr
 export function Instructions({ message }: { message: Message }) {
   const text = textOf(message.content);
   return (
-    <details class="reasoning" data-message={message.id} data-text={text}>
-      <summary>{t().instructions}</summary>
+    <details class="reasoning" data-message={message.id}>
+      <summary>{t().systemPrompt}</summary>
       <div class="as-written" dir="auto">
         {text}
       </div>
@@ -54,26 +58,44 @@ export function Instructions({ message }: { message: Message }) {
   );
 }
 
+/** A message that the server wrote to have a response continued: no words of the user. */
+export function AskedToContinue() {
+  return <p class="notice continued">{t().askedToContinue}</p>;
+}
+
 export function SendingMessage({ content }: { content: Content }) {
   return (
     <article class="message user is-sending" aria-label={t().youSending}>
-      <Said content={content} />
+      <Said content={content} session={null} />
+      <p class="sending" role="status">
+        {isAway.value ? t().waitingToSend : t().sending}
+      </p>
     </article>
   );
 }
 
-function Said({ content }: { content: Content | null }) {
+interface ContentProps {
+  content: Content | null;
+  session: string | null;
+}
+
+function Attached({ content, session }: ContentProps) {
   const pictures = picturesOf(content);
+  if (!pictures.length) return null;
+  return (
+    <div class="pictures">
+      {pictures.map((url, index) => (
+        <Picture key={index} session={session} url={url} alt={t().attachment(index + 1)} />
+      ))}
+    </div>
+  );
+}
+
+function Said({ content, session }: ContentProps) {
   const text = textOf(content);
   return (
     <div class="bubble">
-      {pictures.length > 0 && (
-        <div class="pictures">
-          {pictures.map((url, index) => (
-            <img key={index} src={url} alt={t().attachment(index + 1)} />
-          ))}
-        </div>
-      )}
+      <Attached content={content} session={session} />
       {text && (
         <div class="said" dir="auto">
           {text}
@@ -83,26 +105,27 @@ function Said({ content }: { content: Content | null }) {
   );
 }
 
-function EditBox({ message }: { message: Message }) {
-  const box = useRef<HTMLTextAreaElement>(null);
+function EditBox({ message, session }: { message: Message; session: string }) {
+  const box = useElement<HTMLTextAreaElement>();
   useEffect(() => {
-    growWithText(box.current!);
-    box.current!.focus();
-    box.current!.setSelectionRange(-1, -1);
+    growWithText(box.current);
+    box.current.focus();
+    box.current.setSelectionRange(-1, -1);
   }, []);
   const close = () => {
     editing.value = null;
     document.querySelector<HTMLElement>("#composer")?.focus();
   };
   const save = () => {
-    const text = box.current!.value.trim();
+    const text = box.current.value.trim();
     const pictures = picturesOf(message.content);
     if (!text && !pictures.length) return;
     editMessage(message.id, contentOf(text, pictures));
     close();
   };
   return (
-    <article class="message user is-edited" aria-label={t().editYours}>
+    <article class="message user is-edited" aria-label={t().editingMessage}>
+      <Attached content={message.content} session={session} />
       <textarea
         ref={box}
         dir="auto"

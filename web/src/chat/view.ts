@@ -1,8 +1,8 @@
 /**
  * The view of a conversation: what of it is drawn, and where its reader is.
  *
- * It follows the end of an answer for as long as its reader is there, and stays put when they scroll up. What is drawn
- * above the view and turns out higher than was guessed moves nothing: the browser sees to that, or, where it cannot, we do.
+ * The reader's place is the end of the conversation, a line that stays where it is in the view, or wherever they scrolled
+ * to. The heights of lines are guesses until they are laid out, so the place is found again after every layout.
  */
 import { signal } from "@preact/signals";
 import { Heights, nextRange, type Range, type Sized } from "./window";
@@ -22,6 +22,12 @@ const whenIdle = (then: () => void): number =>
   knowsIdle ? requestIdleCallback(then, { timeout: 2_000 }) : Number(setTimeout(then, 50));
 const notIdle = (id: number): void => (knowsIdle ? cancelIdleCallback(id) : clearTimeout(id));
 
+/** A line, and how far below the view's top it begins. */
+interface Anchor {
+  key: string;
+  top: number;
+}
+
 export class ConversationView {
   readonly isAtEnd = signal(true);
   /** Grows when other lines are to be drawn. */
@@ -30,12 +36,11 @@ export class ConversationView {
   #drawn: Range = { from: 0, to: 0 };
   #lines: readonly Sized[] = [];
   #box: HTMLElement | null = null;
-  #sticks = true;
+  /** Null: the browser keeps the reader's place. */
+  #place: "end" | Anchor | null = "end";
+  /** Where the view was last. A scroll to another place is the reader's. */
   #lastTop = 0;
   #idle = 0;
-  #target: string | null = null;
-  /** A line in sight and how far below the view's top it begins. */
-  #anchor: { key: string; top: number } | null = null;
   readonly #elements = new Map<string, HTMLElement>();
   readonly #sizes = new ResizeObserver((entries) => this.#measure(entries));
 
@@ -62,12 +67,18 @@ export class ConversationView {
     return line && this.#box?.contains(line) ? (line.dataset.line ?? null) : null;
   }
 
+  /** The scrolling element. The view does nothing before it is on the page. */
+  get #attached(): HTMLElement {
+    if (!this.#box) throw new Error("the view is not attached");
+    return this.#box;
+  }
+
   attach(box: HTMLElement): () => void {
     this.#box = box;
     const onScroll = () => this.#onScroll();
     const own = new ResizeObserver(() => this.#settle());
     own.observe(box);
-    own.observe(box.firstElementChild!);
+    if (box.firstElementChild) own.observe(box.firstElementChild);
     box.addEventListener("scroll", onScroll, { passive: true });
     return () => {
       own.disconnect();
@@ -88,70 +99,81 @@ export class ConversationView {
 
   /** After something was drawn. What has another size now is told by its observer, when the browser has laid it out. */
   drawn(): void {
-    if (this.#target) this.#settle();
+    if (typeof this.#place === "object" && this.#place) this.#settle();
   }
 
-  /** Stand where one stood, and see what is near now. */
+  /** Go back to the reader's place, and see what is near now. */
   #settle(): void {
-    if (this.#target) this.#toTarget();
-    else if (this.#sticks) this.#toBottom();
-    else if (!keepsPlace()) this.#hold();
+    if (this.#place === "end") this.#attached.scrollTop = this.#attached.scrollHeight;
+    else if (this.#place) this.#hold(this.#place);
     this.#look(0);
+    this.#tellIfAtEnd();
   }
 
   toEnd(): void {
-    this.#sticks = true;
-    this.isAtEnd.value = true;
-    this.#toBottom();
-    this.#look(0);
+    this.#goTo("end");
+    this.#settle();
   }
 
-  /** Go to a line, wherever it is. False where there is none of that name. */
+  /** Go to a line, and stay with it until the reader scrolls. False if there is none of that name. */
   show(key: string): boolean {
     const at = this.#lines.findIndex((line) => line.key === key);
     if (at < 0) return false;
-    this.#sticks = false;
-    this.#target = key;
+    this.#goTo({ key, top: 0 });
     this.#draw(one(at));
     return true;
   }
 
-  #toTarget(): void {
-    const element = this.#elements.get(this.#target!);
-    if (!element) return;
-    this.#target = null;
-    element.scrollIntoView({ block: "start" });
-    this.#remember();
+  /** Only one of us may move the view: what the browser does for its own anchor would look like a reader's scroll. */
+  #goTo(place: "end" | Anchor | null): void {
+    this.#place = place;
+    this.#attached.style.setProperty("overflow-anchor", place && place !== "end" ? "none" : "");
   }
 
-  #toBottom(): void {
-    this.#box!.scrollTop = this.#box!.scrollHeight;
+  #hold({ key, top }: Anchor): void {
+    const element = this.#elements.get(key);
+    if (!element) return;
+    const moved = element.getBoundingClientRect().top - this.#edge() - top;
+    if (Math.abs(moved) >= 1) this.#attached.scrollTop += moved;
+    this.#lastTop = this.#attached.scrollTop;
   }
 
   #onScroll(): void {
-    const { scrollTop, scrollHeight, clientHeight } = this.#box!;
-    const isNear = scrollHeight - scrollTop - clientHeight < AT_END;
-    const wentUp = scrollTop < this.#lastTop - 2;
+    const before = this.#lastTop;
+    const { scrollTop } = this.#attached;
     this.#lastTop = scrollTop;
-    if (isNear) this.#sticks = true;
-    else if (wentUp) this.#sticks = false;
-    this.isAtEnd.value = isNear || this.#sticks;
-    this.#remember();
+    if (this.#place === "end" ? scrollTop < before - 2 : Math.abs(scrollTop - before) > 1) this.#follow();
     this.#look(0);
+    this.#tellIfAtEnd();
+  }
+
+  /** The reader has scrolled: their place is where they are now. */
+  #follow(): void {
+    if (this.#isNearEnd()) this.#goTo("end");
+    else this.#goTo(keepsPlace() ? null : this.#nearest());
+  }
+
+  #isNearEnd(): boolean {
+    const { scrollTop, scrollHeight, clientHeight } = this.#attached;
+    return scrollHeight - scrollTop - clientHeight < AT_END;
+  }
+
+  #tellIfAtEnd(): void {
+    this.isAtEnd.value = this.#place === "end" || this.#isNearEnd();
   }
 
   #measure(entries: ResizeObserverEntry[]): void {
     for (const { target, borderBoxSize } of entries) {
       const height = borderBoxSize[0]?.blockSize ?? 0;
-      if (height) this.heights.note((target as HTMLElement).dataset.line!, height);
+      if (height) this.heights.note((target as HTMLElement).dataset.line ?? "", height);
     }
     this.#settle();
   }
 
   /** Draw what must be seen and is not there; the rest of what is near comes when there is time. */
   #look(more: number): void {
-    const { scrollTop, clientHeight } = this.#box!;
-    const must = this.heights.within(scrollTop - MARGIN, scrollTop + clientHeight + MARGIN);
+    const top = this.#top();
+    const must = this.heights.within(top - MARGIN, top + this.#attached.clientHeight + MARGIN);
     const next = nextRange(this.#drawn, must, this.heights.count, more);
     const then = nextRange(next, must, this.heights.count, A_FEW);
     if (next.from !== this.#drawn.from || next.to !== this.#drawn.to) this.#draw(next);
@@ -167,22 +189,26 @@ export class ConversationView {
     this.version.value++;
   }
 
-  #remember(): void {
-    if (keepsPlace()) return;
-    const edge = this.#box!.getBoundingClientRect().top;
-    this.#anchor = null;
-    for (const [key, element] of this.#elements) {
-      const { top, bottom } = element.getBoundingClientRect();
-      if (bottom > edge && (!this.#anchor || top - edge < this.#anchor.top)) this.#anchor = { key, top: top - edge };
-    }
+  /** Where the view begins, as the heights count. Gaps are drawn by older heights, so a line that is there tells it. */
+  #top(): number {
+    const line = this.#nearest();
+    const start = line && this.heights.startOf(line.key);
+    return line && start !== null ? start - line.top : this.#attached.scrollTop;
   }
 
-  /** Keep the line in sight where it was: for browsers that do not do so by themselves. */
-  #hold(): void {
-    const element = this.#anchor && this.#elements.get(this.#anchor.key);
-    if (!element) return this.#remember();
-    const moved = element.getBoundingClientRect().top - this.#box!.getBoundingClientRect().top - this.#anchor!.top;
-    if (Math.abs(moved) >= 1) this.#box!.scrollTop += moved;
+  /** The line that begins nearest to the view's top. */
+  #nearest(): Anchor | null {
+    const edge = this.#edge();
+    let nearest: Anchor | null = null;
+    for (const [key, element] of this.#elements) {
+      const top = element.getBoundingClientRect().top - edge;
+      if (!nearest || Math.abs(top) < Math.abs(nearest.top)) nearest = { key, top };
+    }
+    return nearest;
+  }
+
+  #edge(): number {
+    return this.#attached.getBoundingClientRect().top;
   }
 }
 

@@ -50,6 +50,12 @@ export class Heights {
     return this.#lines.length;
   }
 
+  /** Where a line begins, in pixels. */
+  startOf(key: string): number | null {
+    const at = this.#lines.findIndex((line) => line.key === key);
+    return at < 0 ? null : this.#top(at);
+  }
+
   /** The height of some lines together, in pixels. */
   of({ from, to }: Range): number {
     return this.#top(to) - this.#top(from);
@@ -62,7 +68,7 @@ export class Heights {
   }
 
   #top(line: number): number {
-    return this.#placed[Math.min(line, this.count)]!;
+    return this.#placed[Math.min(line, this.count)] ?? 0;
   }
 
   /** Where each line begins, and the last one ends. Some thousand lines take some ten microseconds. */
@@ -84,7 +90,7 @@ export class Heights {
     let [low, high] = [0, this.count];
     while (low < high) {
       const middle = (low + high + 1) >> 1;
-      if (tops[middle]! <= height) low = middle;
+      if ((tops[middle] ?? 0) <= height) low = middle;
       else high = middle - 1;
     }
     return low;

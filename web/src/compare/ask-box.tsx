@@ -1,11 +1,13 @@
 /** The box for a prompt that all panes get. */
+
 import { ArrowUp, Square } from "lucide";
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { contentOf } from "../chat/content";
 import { growWithText } from "../chat/grow";
 import { keepDraft, readDraft } from "../state/drafts";
 import type { Content } from "../types";
+import { useElement } from "../ui/element";
 import { Icon } from "../ui/icon";
 import { AddPicture, Attachments, usePictures } from "../ui/pictures";
 import { t } from "../words";
@@ -26,10 +28,10 @@ export function AskBox({ label, placeholder, canSend, onSend, onStop, children }
   const [text, setText] = useState(readDraft(DRAFT));
   const pictures = usePictures();
   const hasSomething = text.trim() !== "" || pictures.urls.length > 0;
-  const box = useRef<HTMLTextAreaElement>(null);
-  useEffect(() => growWithText(box.current!), [text]);
+  const box = useElement<HTMLTextAreaElement>();
+  useEffect(() => growWithText(box.current), [text]);
   useEffect(() => {
-    if (!matchMedia("(pointer: coarse)").matches) box.current!.focus();
+    if (!matchMedia("(pointer: coarse)").matches) box.current.focus();
   }, []);
   const write = (value: string) => {
     setText(value);

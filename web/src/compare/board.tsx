@@ -1,13 +1,16 @@
 /** The panes of one comparison, and what can be done with all of them. */
+
 import { Eye } from "lucide";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { picturesOf, textOf } from "../chat/content";
+import type { Comparison, Pane as PaneInfo } from "../types";
+import { useElement } from "../ui/element";
 import { Icon } from "../ui/icon";
 import { t } from "../words";
 import { AskBox } from "./ask-box";
 import { Pane } from "./pane";
 import type { OpenComparison } from "./state";
-import { type Comparison, isBlind, type PaneInfo, type Winner } from "./types";
+import { isBlind, type Winner } from "./types";
 
 interface BoardProps {
   comparison: OpenComparison;
@@ -16,7 +19,7 @@ interface BoardProps {
 
 export function Board({ comparison, info }: BoardProps) {
   const [expanded, setExpanded] = useState<number | null>(null);
-  const panes = useRef<HTMLDivElement>(null);
+  const panes = useElement<HTMLDivElement>();
   const isRunning = comparison.isRunning;
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
@@ -29,7 +32,7 @@ export function Board({ comparison, info }: BoardProps) {
     return () => document.removeEventListener("keydown", onKey);
   }, [comparison]);
   const show = (pane: number) =>
-    panes.current!.children[pane]?.scrollIntoView({ behavior: "smooth", inline: "center", block: "nearest" });
+    panes.current.children[pane]?.scrollIntoView({ behavior: "smooth", inline: "center", block: "nearest" });
   return (
     <>
       <Prompt info={info} />
@@ -38,10 +41,10 @@ export function Board({ comparison, info }: BoardProps) {
         ref={panes}
         class={`panes ${expanded === null ? "" : "is-one"}`}
         data-count={info.panes.length}
-        data-status={info.status}
+        data-status={isRunning ? "running" : info.status}
         tabIndex={0}
         role="group"
-        aria-label={t().answers}
+        aria-label={t().responses}
       >
         {info.panes.map((pane) => (
           <Pane
@@ -55,17 +58,50 @@ export function Board({ comparison, info }: BoardProps) {
           />
         ))}
       </div>
+      {isRunning ? (
+        <KeepGoing comparison={comparison} info={info} />
+      ) : (
+        <WhatHappened comparison={comparison} info={info} />
+      )}
       {!isRunning && <Vote comparison={comparison} info={info} />}
       <AskBox
         key={info.id}
         label={t().nextPrompt}
-        placeholder={isRunning ? t().panesAnswering : t().askNext}
+        placeholder={isRunning ? t().generatingAll : t().followUpAll}
         canSend={!isRunning}
         onSend={(prompt) => comparison.turn(prompt)}
         onStop={isRunning ? () => comparison.stop() : undefined}
       />
       <Announcer info={info} isRunning={isRunning} />
     </>
+  );
+}
+
+/** A pane that is left should cost nothing more; whoever wants its answer all the same says so. */
+function KeepGoing({ comparison, info }: BoardProps) {
+  if (info.lifetime === "detached") return <p class="compare-note">{t().keepsGoing}</p>;
+  if (!comparison.isOurs.value) return null;
+  return (
+    <p class="compare-note">
+      {t().stopsWhenLeft}{" "}
+      <button type="button" class="small" onClick={() => comparison.keepGoing()}>
+        {t().keepGoing}
+      </button>
+    </p>
+  );
+}
+
+/** Why there is no answer, where the page was left, and a way to get one. */
+function WhatHappened({ comparison, info }: BoardProps) {
+  const left = info.panes.filter(({ settlement }) => settlement?.by === "disconnect");
+  if (!left.length || info.vote) return null;
+  return (
+    <p class="compare-note" role="status">
+      {t().pageClosed}.{" "}
+      <button type="button" class="small" onClick={() => comparison.rerun()}>
+        {t().runAgain}
+      </button>
+    </p>
   );
 }
 
@@ -80,7 +116,7 @@ function Prompt({ info }: { info: Comparison }) {
           <ol>
             {earlier.map((each, index) => (
               <li key={index} class="as-written" dir="auto">
-                {textOf(each) || t().aPicture}
+                {textOf(each) || t().image}
               </li>
             ))}
           </ol>
@@ -105,7 +141,7 @@ function Prompt({ info }: { info: Comparison }) {
 /** On a phone the panes are cards beside one another: these lead to each, and tell how far it is. */
 function PaneTabs({ info, onShow }: { info: Comparison; onShow: (pane: number) => void }) {
   return (
-    <nav class="pane-tabs" aria-label={t().panes}>
+    <nav class="pane-tabs" aria-label={t().responses}>
       {info.panes.map((pane) => (
         <button key={pane.pane} type="button" class={`small ${standing(pane)}`} onClick={() => onShow(pane.pane)}>
           {pane.label}
@@ -141,11 +177,11 @@ function Vote({ comparison, info }: BoardProps) {
         ))}
         {able.length > 1 && (
           <button type="button" onClick={() => comparison.vote("tie")}>
-            {t().aTie}
+            {t().tie}
           </button>
         )}
         <button type="button" onClick={() => comparison.vote("none")}>
-          {t().noneIsGood}
+          {t().allBad}
         </button>
         {isBlind(info) && (
           <button type="button" class="quiet" onClick={() => comparison.reveal()}>
@@ -159,9 +195,9 @@ function Vote({ comparison, info }: BoardProps) {
 
 function toldVote(info: Comparison, winner: Winner): string {
   if (winner === "tie") return t().calledTie;
-  if (winner === "none") return t().foundNoneGood;
-  const { label, model } = info.panes[winner]!;
-  return t().youChose(label, model ?? "");
+  if (winner === "none") return t().votedAllBad;
+  const pane = info.panes[winner];
+  return t().youChose(pane?.label ?? "", pane?.model ?? "");
 }
 
 /** Tells a screen reader that panes have ended, and how: never each word of them. */
@@ -170,7 +206,7 @@ function Announcer({ info, isRunning }: { info: Comparison; isRunning: boolean }
   const told = ended.map((pane) => `${pane.label}: ${toldStanding(pane)}`).join(", ");
   return (
     <div class="sr-only" role="status" aria-live="polite">
-      {isRunning && !ended.length ? t().panesBegun : told}
+      {isRunning && !ended.length ? t().allStarted : told}
     </div>
   );
 }

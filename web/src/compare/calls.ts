@@ -1,9 +1,9 @@
 /** The calls of comparisons. */
 import { ApiError, authorization, call, isAway, needsKey, Unreachable } from "../api";
-import type { FeedEvent, Session } from "../types";
+import type { Comparison, ComparisonStreamFrame, ListedComparison, Session } from "../types";
 import { readEvents } from "../ui/event-stream";
 import { t } from "../words";
-import type { Comparison, Scores, Winner } from "./types";
+import type { Scores, Winner } from "./types";
 
 const at = (id: string, rest = "") => `/api/comparisons/${id}${rest}`;
 
@@ -14,12 +14,13 @@ export interface ScoresQuery {
 
 export const calls = {
   list: (before = "", limit = 20) =>
-    call<{ data: Comparison[]; has_more: boolean }>(
+    call<{ data: ListedComparison[]; has_more: boolean }>(
       "GET",
       `/api/comparisons?${new URLSearchParams({ limit: String(limit), ...(before && { before }) })}`,
     ),
   get: (id: string) => call<Comparison>("GET", at(id)),
   remove: (id: string) => call<void>("DELETE", at(id)),
+  detach: (id: string) => call<Comparison>("POST", at(id, "/detach")),
   stop: (id: string) => call<Comparison>("POST", at(id, "/stop")),
   vote: (id: string, winner: Winner) => call<Comparison>("POST", at(id, "/vote"), { body: { winner } }),
   reveal: (id: string) => call<Comparison>("POST", at(id, "/reveal")),
@@ -34,20 +35,27 @@ export function scoresPath(query: ScoresQuery, format = "json", what = "scores")
 export const streams = {
   create: "/api/comparisons",
   turn: (id: string) => at(id, "/turns"),
+  rerun: (id: string) => at(id, "/rerun"),
   reroll: (id: string, pane: number) => at(id, `/panes/${pane}/reroll`),
   swap: (id: string, pane: number) => at(id, `/panes/${pane}/swap`),
 };
 
-/** Ask, and hand over each event of every pane. The panes live by this connection: who aborts it stops them all. */
-export async function stream(
-  path: string,
-  body: unknown,
-  signal: AbortSignal,
-  take: (event: FeedEvent) => void,
-): Promise<void> {
+type Take = (event: ComparisonStreamFrame) => void;
+
+/** Ask, and hand over each event of every pane. Attached panes live by this connection: who aborts it stops them all. */
+export function stream(path: string, body: unknown, signal: AbortSignal, take: Take): Promise<void> {
+  return read(path, { method: "POST", body: JSON.stringify(body), signal }, take);
+}
+
+/** Look on while panes answer. Who leaves stops nothing. */
+export function watch(id: string, signal: AbortSignal, take: Take): Promise<void> {
+  return read(at(id, "/events"), { signal }, take);
+}
+
+async function read(path: string, request: RequestInit & { signal: AbortSignal }, take: Take): Promise<void> {
   const headers = { ...authorization(), "content-type": "application/json", accept: "text/event-stream" };
-  const response = await fetch(path, { method: "POST", headers, body: JSON.stringify(body), signal }).catch((error) => {
-    if (signal.aborted) throw error;
+  const response = await fetch(path, { ...request, headers, cache: "no-store" }).catch((error) => {
+    if (request.signal.aborted) throw error;
     isAway.value = true;
     throw new Unreachable();
   });
@@ -59,7 +67,7 @@ export async function stream(
 async function explained(response: Response): Promise<ApiError> {
   const answer = await response.json().catch(() => null);
   const plain = {
-    message: t().answered(response.status),
+    message: t().serverError(response.status),
     type: "server_error",
     code: "unknown",
     param: null,

@@ -1,16 +1,16 @@
 /** The comparisons that were made before. */
 import { Trash2 } from "lucide";
 import { useEffect, useState } from "preact/hooks";
-import { textOf } from "../chat/content";
 import { complain, toast } from "../state/toasts";
+import type { ListedComparison } from "../types";
 import { Icon } from "../ui/icon";
 import { t } from "../words";
 import { moment } from "../words/count";
 import { calls } from "./calls";
-import { type Comparison, isBlind } from "./types";
+import { isBlind } from "./types";
 
 export function Earlier() {
-  const [list, setList] = useState<Comparison[] | null>(null);
+  const [list, setList] = useState<ListedComparison[] | null>(null);
   const [hasMore, setMore] = useState(false);
   const [problem, setProblem] = useState("");
   const load = async (before = "") => {
@@ -26,7 +26,7 @@ export function Earlier() {
   useEffect(() => {
     load();
   }, []);
-  const remove = async ({ id }: Comparison) => {
+  const remove = async ({ id }: ListedComparison) => {
     try {
       await calls.remove(id);
       setList((known) => known?.filter((each) => each.id !== id) ?? null);
@@ -37,7 +37,7 @@ export function Earlier() {
   };
   return (
     <section class="earlier" aria-label={t().earlierComparisons}>
-      <h2>{t().earlier}</h2>
+      <h2>{t().history}</h2>
       {problem && (
         <p class="note">
           {problem}{" "}
@@ -53,7 +53,7 @@ export function Earlier() {
           <li key={each.id}>
             <a href={`/compare/${each.id}`}>
               <span class="prompt" dir="auto">
-                {textOf(each.prompt) || t().aPicture}
+                {each.prompt || t().image}
               </span>
               <span class="about">
                 <span>{told(each)}</span>
@@ -81,11 +81,11 @@ export function Earlier() {
   );
 }
 
-function told(comparison: Comparison): string {
+function told(comparison: ListedComparison): string {
   if (isBlind(comparison)) return t().notVotedYet(comparison.panes.length);
   const winner = comparison.vote?.winner;
   const names = comparison.panes.map(({ model }) => model).join(" · ");
   if (typeof winner === "number") return `${t().won(comparison.panes[winner]?.model ?? "")} · ${names}`;
-  if (winner === "tie") return `${t().aTie} · ${names}`;
-  return winner === "none" ? `${t().noneWasGood} · ${names}` : names;
+  if (winner === "tie") return `${t().tie} · ${names}`;
+  return winner === "none" ? `${t().allBad} · ${names}` : names;
 }

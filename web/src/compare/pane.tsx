@@ -1,4 +1,5 @@
 /** One pane: a model's answer, how it ended, and what it took. A pane that did not complete never looks like a winner. */
+
 import {
   Crown,
   Ellipsis,
@@ -23,15 +24,16 @@ import { Markdown } from "../markdown/markdown";
 import { navigate } from "../router";
 import type { LiveRun } from "../state/live";
 import { complain } from "../state/toasts";
-import type { Content } from "../types";
+import type { Comparison, Content, EarlierAnswer, Metrics, Pane as PaneInfo } from "../types";
 import { CopyButton } from "../ui/copy";
+import { useElement } from "../ui/element";
 import { Icon } from "../ui/icon";
 import { Menu, MenuItem } from "../ui/menu";
 import { t } from "../words";
 import { seconds } from "../words/time";
 import { calls } from "./calls";
 import type { OpenComparison } from "./state";
-import { type Comparison, type EarlierAnswer, isBlind, type Metrics, type PaneInfo } from "./types";
+import { isBlind } from "./types";
 
 interface PaneProps {
   comparison: OpenComparison;
@@ -53,7 +55,7 @@ export function Pane({ comparison, info, pane, live, isExpanded, onExpand }: Pan
       data-pane={pane.pane}
       data-status={pane.status}
       data-outcome={outcome}
-      aria-label={t().pane(pane.label)}
+      aria-label={t().responseOf(pane.label)}
       aria-busy={pane.status === "running"}
     >
       <header>
@@ -68,8 +70,8 @@ export function Pane({ comparison, info, pane, live, isExpanded, onExpand }: Pan
         <button
           type="button"
           class="quiet icon-button expand"
-          aria-label={isExpanded ? t().showAllPanes : t().expandPane(pane.label)}
-          title={isExpanded ? t().showAllPanes : t().expand}
+          aria-label={isExpanded ? t().showAll : t().expandPane(pane.label)}
+          title={isExpanded ? t().showAll : t().expand}
           aria-pressed={isExpanded}
           onClick={onExpand}
         >
@@ -86,7 +88,7 @@ export function Pane({ comparison, info, pane, live, isExpanded, onExpand }: Pan
         </div>
       )}
       <footer>
-        {isBlind(info) ? <span class="figures">{t().figuresLater}</span> : <Figures pane={pane} live={live} />}
+        {isBlind(info) ? <span class="figures">{t().statsLater}</span> : <Figures pane={pane} live={live} />}
       </footer>
     </article>
   );
@@ -95,17 +97,17 @@ export function Pane({ comparison, info, pane, live, isExpanded, onExpand }: Pan
 /** The words of a pane; the end of what is being said stays in sight, unless its reader has scrolled up. */
 function Words({ pane, live, prompts }: { pane: PaneInfo; live: LiveRun | null; prompts: Content[] }) {
   const version = live?.version.value ?? 0;
-  const place = useRef<HTMLDivElement>(null);
+  const place = useElement<HTMLDivElement>();
   const isAtEnd = useRef(true);
   const isGoingOn = pane.status === "running";
   const text = live?.text ?? pane.text ?? "";
   const reasoning = live?.reasoning || pane.reasoning || "";
   const isSilent = isGoingOn && !text && !reasoning && !live?.tools.length;
   useEffect(() => {
-    if (isGoingOn && isAtEnd.current) place.current!.scrollTop = place.current!.scrollHeight;
+    if (isGoingOn && isAtEnd.current) place.current.scrollTop = place.current.scrollHeight;
   }, [version]);
   const onScroll = () => {
-    const { scrollTop, scrollHeight, clientHeight } = place.current!;
+    const { scrollTop, scrollHeight, clientHeight } = place.current;
     isAtEnd.current = scrollHeight - scrollTop - clientHeight < 40;
   };
   return (
@@ -113,17 +115,16 @@ function Words({ pane, live, prompts }: { pane: PaneInfo; live: LiveRun | null; 
       class="words"
       ref={place}
       onScroll={onScroll}
-      data-text={text}
       tabIndex={0}
       role="region"
-      aria-label={t().answerOf(pane.label)}
+      aria-label={t().responseTextOf(pane.label)}
     >
       <EarlierAnswers earlier={pane.earlier ?? []} prompts={prompts} />
       {reasoning && <Reasoning text={reasoning} isGoingOn={isGoingOn && Boolean(live?.isThinking)} />}
       {live && <Tools tools={live.tools} isGoingOn={isGoingOn} />}
       <Markdown text={text} isStreaming={isGoingOn} />
       {isSilent && <Waiting notices={live?.notices ?? []} />}
-      {pane.status === "waiting" && <p class="note">{t().itsTurn}</p>}
+      {pane.status === "waiting" && <p class="note">{t().waitingForPrevious}</p>}
     </div>
   );
 }
@@ -133,14 +134,14 @@ function EarlierAnswers({ earlier, prompts }: { earlier: (EarlierAnswer | null)[
   if (!earlier.length) return null;
   return (
     <details class="earlier-answers">
-      <summary>{t().earlierAnswers(earlier.length)}</summary>
+      <summary>{t().earlierResponses(earlier.length)}</summary>
       <ol>
         {earlier.map((answer, index) => (
-          <li key={index} data-text={answer?.text ?? ""}>
+          <li key={index}>
             <p class="as-written asked" dir="auto">
-              {textOf(prompts[index] ?? "") || t().aPicture}
+              {textOf(prompts[index] ?? "") || t().image}
             </p>
-            {answer ? <Markdown text={answer.text} /> : <p class="note">{t().nothingWasSaid}</p>}
+            {answer ? <Markdown text={answer.text} /> : <p class="note">{t().noOutput}</p>}
             <Ended outcome={answer?.outcome ?? null} />
           </li>
         ))}
@@ -185,32 +186,32 @@ function Actions({ comparison, info, pane, text }: ActionsProps) {
   const canChange = !comparison.isRunning && !info.vote;
   return (
     <>
-      <CopyButton text={text} label={t().copyAnswerOf(pane.label)} />
+      <CopyButton text={text} label={t().copyResponseOf(pane.label)} />
       <Menu label={t().actionsFor(pane.label)} icon={Ellipsis}>
         {canChange && (
           <MenuItem icon={RefreshCw} onClick={() => comparison.reroll(pane.pane)}>
-            {t().answerAgain}
+            {t().regenerate}
           </MenuItem>
         )}
         {canChange && !isBlind(info) && (
           <MenuItem icon={Shuffle} onClick={() => setSwapping(true)}>
-            {t().swapModel}
+            {t().changeModel}
           </MenuItem>
         )}
         {!isBlind(info) && (
           <MenuItem icon={MessageSquare} onClick={goOn}>
-            {t().goOnAsChat}
+            {t().continueAsChat}
           </MenuItem>
         )}
         {pane.run_id && (
           <MenuItem icon={ScanSearch} onClick={() => navigate(`/runs/${pane.run_id}`)}>
-            {t().reallyHappened}
+            {t().runDetails}
           </MenuItem>
         )}
       </Menu>
       {isSwapping && (
         <ModelDialog
-          title={t().anotherIn(pane.label)}
+          title={t().changeModelOf(pane.label)}
           chosen={pane.model}
           onChoose={(model) => comparison.swap(pane.pane, model)}
           onClose={() => setSwapping(false)}
@@ -224,16 +225,16 @@ function Figures({ pane, live }: { pane: PaneInfo; live: LiveRun | null }) {
   live?.version.value;
   if (pane.metrics) return <Measured metrics={pane.metrics} isCompleted={pane.settlement?.outcome === "completed"} />;
   const first = live?.firstWordAfter;
-  return <span class="figures">{first != null && <span>{t().firstWord(seconds(first))}</span>}</span>;
+  return <span class="figures">{first != null && <span>{t().firstToken(seconds(first))}</span>}</span>;
 }
 
 function Measured({ metrics, isCompleted }: { metrics: Metrics; isCompleted: boolean }) {
   const about = metrics.usage_source === "estimated" ? "≈ " : "";
   const parts = [
-    metrics.ttft_ms !== null && t().firstWord(seconds(metrics.ttft_ms)),
+    metrics.ttft_ms !== null && t().firstToken(seconds(metrics.ttft_ms)),
     metrics.tokens_per_second !== null && `${about}${t().tokensPerSecond(metrics.tokens_per_second)}`,
     metrics.output_tokens !== null && `${about}${t().tokens(metrics.output_tokens)}`,
-    metrics.cost !== null && t().cost(money(metrics.cost)),
+    metrics.cost !== null && money(metrics.cost),
     metrics.duration_ms !== null && t().took(seconds(metrics.duration_ms)),
   ];
   return (
@@ -245,7 +246,7 @@ function Measured({ metrics, isCompleted }: { metrics: Metrics; isCompleted: boo
       </span>
       {isCompleted && metrics.fastest && (
         <span class="badge">
-          <Icon node={Zap} size={14} /> {t().firstToSpeak}
+          <Icon node={Zap} size={14} /> {t().fastestFirstToken}
         </span>
       )}
     </>

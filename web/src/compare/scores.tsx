@@ -44,10 +44,10 @@ export function ScoresPage() {
     <div class="page scores">
       <div class="filters">
         <label>
-          {t().kind}
+          {t().category}
           <input
             type="text"
-            placeholder={t().allKinds}
+            placeholder={t().allCategories}
             value={kind}
             onInput={(event) => setKind(event.currentTarget.value)}
           />
@@ -64,14 +64,14 @@ export function ScoresPage() {
         </label>
         <span class="space" />
         <button type="button" class="small" onClick={() => saveFrom(scoresPath(query, "csv"), "scores.csv")}>
-          <Icon node={Download} size={14} /> {t().scoresAsCsv}
+          <Icon node={Download} size={14} /> {t().leaderboardCsv}
         </button>
         <button type="button" class="small" onClick={() => saveFrom(scoresPath(query, "csv", "export"), "votes.csv")}>
-          <Icon node={Download} size={14} /> {t().votesAsCsv}
+          <Icon node={Download} size={14} /> {t().votesCsv}
         </button>
       </div>
       {problem && (
-        <Empty title={t().scoresFailed} text={problem}>
+        <Empty title={t().leaderboardFailed} text={problem}>
           <button type="button" onClick={load}>
             {t().tryAgain}
           </button>
@@ -86,7 +86,7 @@ export function ScoresPage() {
 function Table({ scores: { models, counted } }: { scores: Scores }) {
   if (!models.length) {
     return (
-      <Empty title={t().noScores} text={t().noScoresMore}>
+      <Empty title={t().noVotes} text={t().noVotesMore}>
         <a class="button" href="/compare">
           {t().compare}
         </a>
@@ -97,18 +97,18 @@ function Table({ scores: { models, counted } }: { scores: Scores }) {
   const scale = scaleOf(models);
   return (
     <>
-      <div class="table-place" tabIndex={0} role="region" aria-label={t().scores}>
+      <div class="table-place" tabIndex={0} role="region" aria-label={t().leaderboard}>
         <table>
           <thead>
             <tr>
               <th scope="col">{t().model}</th>
               <th scope="col">{t().rating}</th>
-              <th scope="col">{t().wonShare}</th>
+              <th scope="col">{t().winRate}</th>
               <th scope="col" title={t().winsLossesTiesHint}>
                 {t().winsLossesTies}
               </th>
-              <th scope="col">{t().answers}</th>
-              <th scope="col">{t().firstWordTitle}</th>
+              <th scope="col">{t().responses}</th>
+              <th scope="col">{t().firstTokenTitle}</th>
               <th scope="col">{t().speedTitle}</th>
               <th scope="col">{t().tokensTitle}</th>
               <th scope="col">{t().costTitle}</th>
@@ -134,7 +134,7 @@ function Row({ score, scale }: { score: Score; scale: [number, number] }) {
         <Rating score={score} scale={scale} />
       </td>
       <td>{score.win_rate === null ? "–" : percent(score.win_rate)}</td>
-      <td title={score.all_bad ? t().timesNoneGood(score.all_bad) : undefined}>
+      <td title={score.all_bad ? t().timesAllBad(score.all_bad) : undefined}>
         {score.wins} / {score.losses} / {score.ties}
       </td>
       <td>

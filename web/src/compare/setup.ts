@@ -1,5 +1,5 @@
 /** What was chosen for comparisons last, kept in this browser. */
-import { effect, signal } from "@preact/signals";
+import { signal } from "@preact/signals";
 
 export const FEWEST = 2;
 export const MOST = 8;
@@ -17,10 +17,9 @@ const BLANK: Setup = { models: [], blind: true, order: "parallel", kind: "", sys
 
 export const setup = signal<Setup>(read());
 
-effect(() => localStorage.setItem(KEPT, JSON.stringify(setup.value)));
-
 export function change(changes: Partial<Setup>): void {
   setup.value = { ...setup.value, ...changes };
+  localStorage.setItem(KEPT, JSON.stringify(setup.value));
 }
 
 function read(): Setup {

@@ -36,7 +36,7 @@ export function Start({ comparison }: { comparison: OpenComparison }) {
       </div>
       <AskBox
         label={t().promptForAll}
-        placeholder={isReady ? t().askAll : t().chooseFirst(FEWEST)}
+        placeholder={isReady ? t().messageAll : t().chooseFirst(FEWEST)}
         canSend={isReady && !comparison.isOurs.value}
         onSend={ask}
       />
@@ -48,13 +48,13 @@ function Chosen() {
   const [at, setAt] = useState<number | null>(null);
   const { models: chosen } = setup.value;
   const choose = (model: string) =>
-    change({ models: at! < chosen.length ? chosen.with(at!, model) : [...chosen, model] });
+    change({ models: at !== null && at < chosen.length ? chosen.with(at, model) : [...chosen, model] });
   return (
     <section aria-label={t().models}>
       <ul class="chosen-models">
         {chosen.map((model, index) => (
           <li key={index}>
-            <button type="button" class="name" onClick={() => setAt(index)} title={t().chooseAnother}>
+            <button type="button" class="name" onClick={() => setAt(index)} title={t().changeModel}>
               {model}
             </button>
             <button
@@ -78,7 +78,7 @@ function Chosen() {
       <p class="note">{toldOfModels(chosen)}</p>
       {at !== null && (
         <ModelDialog
-          title={at < chosen.length ? t().anotherModel : t().addModel}
+          title={at < chosen.length ? t().changeModel : t().addModel}
           chosen={chosen[at] ?? (at === 0 ? modelForNew.value : null)}
           onChoose={choose}
           onClose={() => setAt(null)}
@@ -99,7 +99,7 @@ function toldOfModels(chosen: string[]): string {
 function Options() {
   const { blind, order, kind, system } = setup.value;
   return (
-    <section class="compare-options" aria-label={t().how}>
+    <section class="compare-options" aria-label={t().options}>
       <label class="switch">
         <input type="checkbox" checked={blind} onChange={() => change({ blind: !blind })} />
         <Icon node={EyeOff} size={16} /> {t().blind}
@@ -110,12 +110,12 @@ function Options() {
           checked={order === "sequential"}
           onChange={() => change({ order: order === "parallel" ? "sequential" : "parallel" })}
         />
-        {t().oneAfterOther}
+        {t().sequential}
       </label>
       <details>
-        <summary>{t().more}</summary>
+        <summary>{t().moreOptions}</summary>
         <label>
-          {t().kindForScores}
+          {t().category}
           <input
             type="text"
             maxLength={64}
@@ -125,7 +125,7 @@ function Options() {
           />
         </label>
         <label>
-          {t().instructionsForAll}
+          {t().systemPrompt}
           <textarea
             rows={3}
             dir="auto"

@@ -2,16 +2,16 @@
  * The comparison that is open: what the server says of it, and the runs that its panes are at.
  *
  * The panes live by one connection, which this module holds: another view can be looked at meanwhile and the panes go
- * on. They are stopped when the page is closed.
+ * on. They are stopped when the page is closed, unless they were told to keep going.
  */
 import { batch, signal } from "@preact/signals";
 import { api } from "../api";
 import { navigate, place } from "../router";
 import { LiveRun } from "../state/live";
 import { complain } from "../state/toasts";
-import type { Content, FeedEvent, Settlement } from "../types";
-import { calls, stream, streams } from "./calls";
-import type { Asked, Comparison, PaneInfo, Winner } from "./types";
+import type { Comparison, ComparisonStreamFrame, Content, PaneFrame, Pane as PaneInfo, Settlement } from "../types";
+import { calls, stream, streams, watch } from "./calls";
+import type { Asked, Winner } from "./types";
 
 const LOOK_AGAIN = 1_000;
 
@@ -22,8 +22,26 @@ export class OpenComparison {
   /** This page holds the connection that the panes live by. */
   readonly isOurs = signal(false);
   #abort = new AbortController();
+  /** The number of the newest request: an earlier one that ends late changes nothing. */
+  #asked = 0;
+
+  /** Let the browser ask before it closes a page whose panes would stop. */
+  readonly #askFirst = (event: Event) => {
+    if (this.stopsWhenLeft) event.preventDefault();
+  };
 
   constructor(public id: string | null) {}
+
+  /** The id that the server gave it. Whatever is done with a comparison is done after that. */
+  get #made(): string {
+    if (this.id === null) throw new Error("the comparison has not been made yet");
+    return this.id;
+  }
+
+  /** Whoever leaves now stops the panes. */
+  get stopsWhenLeft(): boolean {
+    return this.isOurs.value && this.info.value?.lifetime !== "detached";
+  }
 
   get isRunning(): boolean {
     return this.isOurs.value || this.info.value?.status === "running";
@@ -32,8 +50,8 @@ export class OpenComparison {
   async load(): Promise<void> {
     this.problem.value = "";
     try {
-      this.info.value = await calls.get(this.id!);
-      if (this.info.value.status === "running") setTimeout(() => open.value === this && this.load(), LOOK_AGAIN);
+      this.info.value = await calls.get(this.#made);
+      if (this.info.value.status === "running") this.#watch();
     } catch (error) {
       this.problem.value = (error as Error).message;
     }
@@ -43,16 +61,26 @@ export class OpenComparison {
     return this.#ask(streams.create, asked);
   }
 
+  /** Let every pane that did not complete answer again. */
+  rerun(): Promise<boolean> {
+    return this.#ask(streams.rerun(this.#made), {});
+  }
+
+  /** Let the panes go on when this page is closed. */
+  async keepGoing(): Promise<void> {
+    await this.#replace(calls.detach(this.#made));
+  }
+
   turn(prompt: Content): Promise<boolean> {
-    return this.#ask(streams.turn(this.id!), { prompt });
+    return this.#ask(streams.turn(this.#made), { prompt });
   }
 
   reroll(pane: number): Promise<boolean> {
-    return this.#ask(streams.reroll(this.id!, pane), {});
+    return this.#ask(streams.reroll(this.#made, pane), {});
   }
 
   swap(pane: number, model: string): Promise<boolean> {
-    return this.#ask(streams.swap(this.id!, pane), { model });
+    return this.#ask(streams.swap(this.#made, pane), { model });
   }
 
   async stop(): Promise<void> {
@@ -64,16 +92,27 @@ export class OpenComparison {
   }
 
   vote(winner: Winner): Promise<void> {
-    return this.#replace(calls.vote(this.id!, winner));
+    return this.#replace(calls.vote(this.#made, winner));
   }
 
   reveal(): Promise<void> {
-    return this.#replace(calls.reveal(this.id!));
+    return this.#replace(calls.reveal(this.#made));
   }
 
   /** Leave, and with that stop whatever still runs. */
   leave(): void {
     this.#abort.abort();
+  }
+
+  /** Follow panes that go on without this page. Where the connection breaks, look again a little later. */
+  #watch(): void {
+    const number = ++this.#asked;
+    watch(this.#made, this.#abort.signal, (event) => this.#take(event))
+      .catch(() => {})
+      .finally(() => {
+        const isDue = number === this.#asked && !this.#abort.signal.aborted && this.info.value?.status === "running";
+        if (isDue) setTimeout(() => open.value === this && this.load(), LOOK_AGAIN);
+      });
   }
 
   async #replace(asked: Promise<Comparison>): Promise<void> {
@@ -86,8 +125,10 @@ export class OpenComparison {
 
   /** Ask, and follow the panes to their end. Resolves once the server has taken it, or has not. */
   #ask(path: string, body: unknown): Promise<boolean> {
+    const number = ++this.#asked;
     return new Promise((resolve) => {
       this.isOurs.value = true;
+      addEventListener("beforeunload", this.#askFirst); // in every view of the page: closing it stops the panes
       stream(path, body, this.#abort.signal, (event) => {
         this.#take(event);
         resolve(true);
@@ -95,20 +136,24 @@ export class OpenComparison {
         .catch((error) => this.#abort.signal.aborted || complain(error))
         .finally(() => {
           resolve(false);
+          if (number !== this.#asked) return;
           this.isOurs.value = false;
+          removeEventListener("beforeunload", this.#askFirst);
           if (this.info.value?.status === "running" && !this.#abort.signal.aborted) this.load(); // it broke off
         });
     });
   }
 
-  #take(event: FeedEvent): void {
-    if (event.type === "comparison.started") return this.#started(event.comparison as Comparison);
-    if (event.type === "comparison.settled") return this.#settled(event.comparison as Comparison);
-    if (event.pane === undefined) return;
-    const pane = event.pane as number;
-    if (event.type === "run.started") this.#begin(pane, event);
-    this.live.value.get(pane)?.take(event);
-    if (event.type === "run.settled") this.#end(pane, event.settlement as Settlement);
+  #take(frame: ComparisonStreamFrame): void {
+    if (frame.type === "comparison.started") return this.#started(frame.comparison);
+    if (frame.type === "comparison.settled") return this.#settled(frame.comparison);
+    if ("pane" in frame) this.#takeEvent(frame);
+  }
+
+  #takeEvent(event: PaneFrame): void {
+    if (event.type === "run.started") this.#begin(event.pane, event.run, event.model ?? "");
+    this.live.value.get(event.pane)?.take(event);
+    if (event.type === "run.settled") this.#end(event.pane, event.settlement);
   }
 
   #started(comparison: Comparison): void {
@@ -129,10 +174,10 @@ export class OpenComparison {
     });
   }
 
-  #begin(pane: number, event: FeedEvent): void {
-    const run = new LiveRun(event.run!, event.run!, null, event.model ?? "");
+  #begin(pane: number, id: string, model: string): void {
+    const run = new LiveRun(id, id, null, model);
     this.live.value = new Map(this.live.value).set(pane, run);
-    this.#change(pane, { run_id: event.run!, status: "running", settlement: null, metrics: null });
+    this.#change(pane, { run_id: id, status: "running", settlement: null, metrics: null });
   }
 
   #end(pane: number, settlement: Settlement): void {
@@ -144,7 +189,7 @@ export class OpenComparison {
 
   /** The figures of a pane are the server's: fetched when it has settled, while others still run. */
   async #measure(pane: number): Promise<void> {
-    const { panes } = await calls.get(this.id!).catch(() => ({ panes: [] as PaneInfo[] }));
+    const { panes } = await calls.get(this.#made).catch(() => ({ panes: [] as PaneInfo[] }));
     const now = this.info.value?.panes[pane];
     const told = panes[pane];
     if (told?.metrics && told.run_id === now?.run_id) this.#change(pane, { metrics: told.metrics });
@@ -163,11 +208,15 @@ export class OpenComparison {
 /** The one that is open in this tab. */
 export const open = signal<OpenComparison | null>(null);
 
+/** Where its reader wants to go, while the panes of the one that is open would stop for that. */
+export const leavingFor = signal<string | null>(null);
+
 export function openComparison(id: string | null): void {
-  if (id === null && open.value?.isOurs.value && open.value.id)
-    return navigate(`/compare/${open.value.id}`, { replace: true });
-  if (open.value && open.value.id === id) return;
-  open.value?.leave();
+  const now = open.value;
+  if (id === null && now?.isOurs.value && now.id) return navigate(`/compare/${now.id}`, { replace: true });
+  if (now && now.id === id) return;
+  if (now?.stopsWhenLeft) return askFirst(now, `/compare/${id}`);
+  now?.leave();
   const next = new OpenComparison(id);
   open.value = next;
   if (id) next.load();
@@ -175,7 +224,25 @@ export function openComparison(id: string | null): void {
 
 /** A blank one, whatever is open. */
 export function newComparison(): void {
-  open.value?.leave();
+  const now = open.value;
+  if (now?.stopsWhenLeft) return askFirst(now, "/compare");
+  now?.leave();
   open.value = new OpenComparison(null);
   navigate("/compare");
+}
+
+function askFirst(now: OpenComparison, to: string): void {
+  leavingFor.value = to;
+  if (now.id) navigate(`/compare/${now.id}`, { replace: true });
+}
+
+/** Go where the reader wanted to: the panes go on without them, or stop. */
+export async function leaveNow(isKept: boolean): Promise<void> {
+  const to = leavingFor.value;
+  leavingFor.value = null;
+  if (isKept) await open.value?.keepGoing();
+  open.value?.leave();
+  open.value = null;
+  if (to === "/compare") newComparison();
+  else if (to) navigate(to);
 }

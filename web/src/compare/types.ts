@@ -1,57 +1,7 @@
-/** A comparison, as section 26 of PROTOCOL.md gives it. */
-import type { Content, Outcome, Settlement } from "../types";
+/** Comparisons on the page, beside what the server sends of them (section 26 of PROTOCOL.md). */
+import type { ComparisonHead, Content, Vote } from "../types";
 
-export interface Metrics {
-  ttft_ms: number | null;
-  tokens_per_second: number | null;
-  input_tokens: number | null;
-  output_tokens: number | null;
-  usage_source: "provider" | "estimated" | null;
-  cost: number | null;
-  duration_ms: number | null;
-  fastest: boolean;
-}
-
-export interface EarlierAnswer {
-  text: string;
-  outcome: Outcome | null;
-}
-
-export interface PaneInfo {
-  pane: number;
-  label: string;
-  /** Null while the comparison is blind and has not been revealed. */
-  model: string | null;
-  run_id: string | null;
-  status: "waiting" | "running" | "settled";
-  /** Lists leave the texts out. */
-  text?: string;
-  reasoning?: string | null;
-  /** What it answered to each prompt before the last; null where it said nothing. */
-  earlier?: (EarlierAnswer | null)[];
-  settlement: Settlement | null;
-  metrics: Metrics | null;
-}
-
-export type Winner = number | "tie" | "none";
-
-export interface Comparison {
-  id: string;
-  prompt: Content;
-  prompts: Content[];
-  system: string | null;
-  params: Record<string, unknown>;
-  blind: boolean;
-  revealed: boolean;
-  order: "parallel" | "sequential";
-  kind: string;
-  status: "running" | "settled";
-  created_at: string;
-  settled_at: string | null;
-  turns: number;
-  vote: { winner: Winner; at: string } | null;
-  panes: PaneInfo[];
-}
+export type Winner = Vote["winner"];
 
 export interface Score {
   model: string;
@@ -90,4 +40,4 @@ export interface Asked {
   system?: string;
 }
 
-export const isBlind = ({ blind, revealed }: Comparison): boolean => blind && !revealed;
+export const isBlind = ({ blind, revealed }: ComparisonHead): boolean => blind && !revealed;

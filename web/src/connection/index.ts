@@ -1,18 +1,36 @@
 /** A tab's end of the connection: through the shared worker, or directly where there is none. */
 import { effect, signal } from "@preact/signals";
 import { isAway, key, needsKey, setKey } from "../api";
-import type { FeedEvent } from "../types";
+import type { FeedFrame } from "../types";
 import type { FromWorker, ToWorker } from "./messages";
 import { type StreamState, Streams } from "./streams";
 
-type Listener = (events: FeedEvent[]) => void;
+type Listener = (events: FeedFrame[]) => void;
 
 export const streamState = signal<StreamState>("idle");
 /** Grows when this tab may have missed something: it slept for so long that the worker gave it up. */
 export const losses = signal(0);
 
+type Say = (message: ToWorker) => void;
+
 const listeners = new Map<string, Listener>();
-const say = connect();
+let say: Say = () => {
+  throw new Error("the connection was not started");
+};
+
+/** Connect this tab. The page does so once, before it shows anything. */
+export function startConnection(): void {
+  say = throughWorker() ?? directly();
+  effect(() => {
+    if (key.value) say({ type: "key", key: key.value });
+  });
+}
+
+/** Forget the key, here and in every other tab of this browser. */
+export function signOut(): void {
+  setKey("");
+  say({ type: "key", key: "" });
+}
 
 /** Hear what happens in a session after a cursor, until the returned function is called. */
 export function watch(session: string, after: string, listener: Listener): () => void {
@@ -25,7 +43,7 @@ export function watch(session: string, after: string, listener: Listener): () =>
   };
 }
 
-function onEvents(session: string, events: FeedEvent[]): void {
+function onEvents(session: string, events: FeedFrame[]): void {
   listeners.get(session)?.(events);
 }
 
@@ -36,15 +54,7 @@ function onState(state: StreamState): void {
   if (state === "unauthorized") needsKey.value = true;
 }
 
-function connect(): (message: ToWorker) => void {
-  const say = throughWorker() ?? directly();
-  effect(() => {
-    if (key.value) say({ type: "key", key: key.value });
-  });
-  return say;
-}
-
-function throughWorker(): ((message: ToWorker) => void) | null {
+function throughWorker(): Say | null {
   if (typeof SharedWorker === "undefined") return null;
   try {
     const worker = new SharedWorker(new URL("./worker.ts", import.meta.url), { type: "module", name: "holdfast-1" });
@@ -55,7 +65,7 @@ function throughWorker(): ((message: ToWorker) => void) | null {
       else if (data.type === "lost") losses.value++;
       else if (data.key !== key.value) setKey(data.key);
     };
-    const post = (message: ToWorker) => port.postMessage(message);
+    const post: Say = (message) => port.postMessage(message);
     post({ type: "hello", key: key.value });
     setInterval(() => post({ type: "alive" }), 30_000);
     addEventListener("pagehide", (event) => {
@@ -67,7 +77,7 @@ function throughWorker(): ((message: ToWorker) => void) | null {
   }
 }
 
-function directly(): (message: ToWorker) => void {
+function directly(): Say {
   const streams = new Streams({ events: onEvents, state: onState });
   return (message) => {
     if (message.type === "key") streams.setKey(message.key);

@@ -1,5 +1,5 @@
 /** What tabs and the shared worker say to one another. */
-import type { FeedEvent } from "../types";
+import type { FeedFrame } from "../types";
 import type { StreamState } from "./streams";
 
 export type ToWorker =
@@ -11,7 +11,7 @@ export type ToWorker =
   | { type: "bye" };
 
 export type FromWorker =
-  | { type: "events"; session: string; events: FeedEvent[] }
+  | { type: "events"; session: string; events: FeedFrame[] }
   | { type: "state"; state: StreamState }
   | { type: "key"; key: string }
   | { type: "lost" };

@@ -1,11 +1,11 @@
 /** The one event stream of this browser: the feeds of every session that some tab shows, through one connection. */
 import { createParser } from "eventsource-parser";
-import type { FeedEvent } from "../types";
+import type { FeedFrame } from "../types";
 
 export type StreamState = "idle" | "connecting" | "open" | "away" | "unauthorized";
 
 export interface Receiver {
-  events(session: string, events: FeedEvent[]): void;
+  events(session: string, events: FeedFrame[]): void;
   state(state: StreamState): void;
 }
 
@@ -87,7 +87,7 @@ export class Streams {
 
   async #copy(reader: ReadableStreamDefaultReader<Uint8Array>, watchdog: Watchdog, signal: AbortSignal): Promise<void> {
     const decoder = new TextDecoder();
-    let batch = new Map<string, FeedEvent[]>();
+    let batch = new Map<string, FeedFrame[]>();
     const parser = createParser({ onEvent: (event) => this.#take(batch, event.id ?? "", event.data) });
     for (;;) {
       const { done, value } = await reader.read();
@@ -99,10 +99,10 @@ export class Streams {
     }
   }
 
-  #take(batch: Map<string, FeedEvent[]>, id: string, data: string): void {
-    const event = JSON.parse(data) as FeedEvent;
+  #take(batch: Map<string, FeedFrame[]>, id: string, data: string): void {
+    const event = JSON.parse(data) as FeedFrame;
     const at = id.lastIndexOf("@");
-    const session = event.type === "session.deleted" ? (event.session_id as string) : id.slice(0, at);
+    const session = event.type === "session.deleted" ? event.session_id : id.slice(0, at);
     if (event.type === "session.deleted") this.#cursors.delete(session);
     else if (this.#cursors.has(session)) this.#cursors.set(session, id.slice(at + 1));
     const events = batch.get(session);

@@ -78,7 +78,8 @@ setInterval(() => {
 }, 30_000);
 
 addEventListener("connect", (event) => {
-  const port = (event as MessageEvent).ports[0]!;
+  const [port] = (event as MessageEvent).ports;
+  if (!port) return;
   const tab: Tab = { port, sessions: new Set(), heardAt: Date.now() };
   tabs.add(tab);
   port.onmessage = (message: MessageEvent<ToWorker>) => hear(tab, message.data);

@@ -1,6 +1,7 @@
 /** Every event as it was written. Only the rows in sight are drawn, so that a hundred thousand are no trouble. */
 import { Download } from "lucide";
 import { useState } from "preact/hooks";
+import type { RunFrame } from "../types";
 import { Icon } from "../ui/icon";
 import { saveText } from "../ui/save";
 import { t } from "../words";
@@ -29,9 +30,9 @@ export function Events({ log }: { log: RunLog }) {
     if ((to + 1) * ROW > place.scrollTop + place.clientHeight) place.scrollTop = (to + 1) * ROW - place.clientHeight;
   };
   return (
-    <section aria-label={t().everyEvent}>
+    <section aria-label={t().allEvents}>
       <div class="events-title">
-        <h2>{t().everyEvent}</h2>
+        <h2>{t().allEvents}</h2>
         <button type="button" class="small" onClick={save}>
           <Icon node={Download} size={14} /> {t().saveJsonLines}
         </button>
@@ -82,6 +83,6 @@ function clock(milliseconds: number): string {
   return `+${(milliseconds / 1_000).toFixed(3)}`;
 }
 
-function bare({ run: _, seq: __, type: ___, ...fields }: Record<string, unknown>): string {
+function bare({ run: _, seq: __, type: ___, ...fields }: RunFrame): string {
   return JSON.stringify(fields).slice(0, 400);
 }

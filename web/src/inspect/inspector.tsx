@@ -6,6 +6,7 @@ import { complain } from "../state/toasts";
 import { CopyButton } from "../ui/copy";
 import { Empty } from "../ui/empty";
 import { Icon } from "../ui/icon";
+import { usePageTitle } from "../ui/page-title";
 import { ViewHeader } from "../ui/view-header";
 import { t } from "../words";
 import { Events } from "./events";
@@ -16,15 +17,15 @@ import { Summary } from "./summary";
 
 export function Inspector({ id }: { id: string }) {
   const log = useMemo(() => new RunLog(id), [id]);
+  usePageTitle(t().run);
   useEffect(() => {
-    document.title = `${t().run} · Holdfast`;
     log.load();
     return () => log.close();
   }, [log]);
   const run = log.run.value;
   return (
     <>
-      <ViewHeader title={t().reallyHappened}>
+      <ViewHeader title={t().runDetails}>
         {run && run.status !== "settled" && (
           <button type="button" class="small" onClick={() => api.stop(id).catch(complain)}>
             <Icon node={Square} size={14} /> {t().stop}

@@ -3,6 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { api } from "../api";
 import type { Run } from "../types";
 import { Empty } from "../ui/empty";
+import { usePageTitle } from "../ui/page-title";
 import { ViewHeader } from "../ui/view-header";
 import { t } from "../words";
 import { moment } from "../words/count";
@@ -22,8 +23,8 @@ export function RunList() {
       setProblem((error as Error).message);
     }
   };
+  usePageTitle(t().runs);
   useEffect(() => {
-    document.title = `${t().runs} · Holdfast`;
     load();
   }, []);
   return (
@@ -38,14 +39,14 @@ export function RunList() {
       )}
       {!problem && !runs && <output class="loading" aria-label={t().loading} />}
       {runs?.length === 0 && <Empty title={t().noRuns} text={t().noRunsMore} />}
-      {Boolean(runs?.length) && (
+      {runs && runs.length > 0 && (
         <div class="page run-list">
           <ul>
-            {runs!.map((run) => (
+            {runs.map((run) => (
               <li key={run.id}>
                 <a href={`/runs/${run.id}`}>
                   <span class="text" dir="auto">
-                    {run.text.slice(0, 200) || t().nothingWasSaid}
+                    {run.text.slice(0, 200) || t().noOutput}
                   </span>
                   <span class="about">
                     {run.model} · {moment(run.created_at)}

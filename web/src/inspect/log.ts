@@ -1,9 +1,12 @@
 /** The log of one run as it was written: every event, and when it came. A run that goes on is read as it grows. */
 import { signal } from "@preact/signals";
 import { api, authorization, call } from "../api";
-import type { FeedEvent, Run } from "../types";
+import type { NoticeEvent, Run, RunFrame } from "../types";
 import { readEvents } from "../ui/event-stream";
 import { t } from "../words";
+
+/** What a reader gets first whose cursor was not one of the run: an event without a number. */
+type CursorNotice = NoticeEvent & { run: string; seq?: undefined };
 
 const LOOK_AGAIN = 2_000;
 
@@ -14,7 +17,7 @@ export class RunLog {
   readonly missing = signal("");
   /** Grows when events or times have come. */
   readonly version = signal(0);
-  events: FeedEvent[] = [];
+  events: RunFrame[] = [];
   /** Milliseconds after the start, for each event. */
   at: number[] = [];
   isWhole = false;
@@ -48,8 +51,8 @@ export class RunLog {
     const { signal } = this.#abort;
     const response = await fetch(`/api/runs/${this.id}/events`, { headers: authorization(), signal });
     if (!response.ok || !response.body) return this.#isMissing(response);
-    await readEvents(response.body, (event) => {
-      if (event.seq === undefined) return; // said to this reader alone
+    await readEvents<RunFrame | CursorNotice>(response.body, (event) => {
+      if (event.seq === undefined) return; // sent to this reader alone
       this.events.push(event);
       this.#heard.push(performance.now());
       this.#tellSoon();
@@ -62,7 +65,7 @@ export class RunLog {
 
   async #isMissing(response: Response): Promise<void> {
     const answer = await response.json().catch(() => null);
-    this.missing.value = answer?.error?.message ?? t().answered(response.status);
+    this.missing.value = answer?.error?.message ?? t().serverError(response.status);
     this.isWhole = true;
   }
 
@@ -93,16 +96,18 @@ export class RunLog {
    * have come since the times were asked for are placed by when they were heard, until they are asked for again.
    */
   #place(): void {
-    const run = this.run.value!;
+    const run = this.run.value;
+    if (!run) return;
     const began = Date.parse(run.started_at ?? run.created_at);
     let step = 0;
     let last = 0;
     let heard = this.#heard[0] ?? 0;
     this.at = this.events.map((event, index) => {
-      while (step < this.#times.length && this.#times[step]![0] < event.seq!) step++;
+      while ((this.#times[step]?.[0] ?? event.seq) < event.seq) step++;
       const time = event.type === "run.settled" ? run.settled_at : this.#times[step]?.[1];
-      last = Math.max(last, time ? Date.parse(time) - began : last + this.#heard[index]! - heard);
-      heard = this.#heard[index]!;
+      const now = this.#heard[index] ?? heard;
+      last = Math.max(last, time ? Date.parse(time) - began : last + now - heard);
+      heard = now;
       return last;
     });
     this.version.value++;

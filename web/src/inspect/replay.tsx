@@ -59,10 +59,10 @@ export function Replay({ log }: { log: RunLog }) {
           ))}
         </select>
       </div>
-      <div class="screen" data-text={text} tabIndex={0} role="region" aria-label={t().answerThen}>
+      <div class="screen" tabIndex={0} role="region" aria-label={t().responseThen}>
         {thoughts && <Reasoning text={thoughts} isGoingOn={isPlaying && !text} />}
         <Markdown text={text} isStreaming={isPlaying} />
-        {!text && !thoughts && <p class="note">{t().nothingSaid}</p>}
+        {!text && !thoughts && <p class="note">{t().noOutput}</p>}
       </div>
     </section>
   );

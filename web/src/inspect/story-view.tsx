@@ -12,8 +12,8 @@ export function Story({ log }: { log: RunLog }) {
   const version = log.version.value;
   const story = useMemo(() => storyOf(log.events, log.at), [version, t()]);
   return (
-    <section aria-label={t().whatHappened}>
-      <h2>{t().inTimeTitle}</h2>
+    <section aria-label={t().timeline}>
+      <h2>{t().timeline}</h2>
       <Density log={log} />
       <ol class="story">
         {story.slice(0, LONGEST).map((moment) => (
@@ -31,7 +31,7 @@ function Density({ log }: { log: RunLog }) {
   const highest = Math.max(1, ...density);
   return (
     <figure class="density">
-      <svg viewBox={`0 0 ${PARTS} 40`} preserveAspectRatio="none" role="img" aria-label={t().density}>
+      <svg viewBox={`0 0 ${PARTS} 40`} preserveAspectRatio="none" role="img" aria-label={t().outputRate}>
         {density.map(
           (count, part) =>
             count > 0 && (

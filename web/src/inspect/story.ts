@@ -1,5 +1,5 @@
 /** What happened in a run, as a short list: words that follow one another are one line. */
-import type { FeedEvent, Outcome } from "../types";
+import type { ReasoningEvent, RunFrame, TextEvent, ToolDeltaEvent } from "../types";
 import { t } from "../words";
 
 export interface Moment {
@@ -11,65 +11,68 @@ export interface Moment {
   first: number;
 }
 
-const JOINED: Record<string, [Moment["kind"], "words" | "thoughts" | "writesCall"]> = {
-  "text.delta": ["words", "words"],
-  "reasoning.delta": ["thoughts", "thoughts"],
+/** An event that is one of many: those that follow one another are one line. */
+type Piece = TextEvent | ReasoningEvent | ToolDeltaEvent;
+
+const JOINED: Record<Piece["type"], [Moment["kind"], "output" | "reasoning" | "writesCall"]> = {
+  "text.delta": ["words", "output"],
+  "reasoning.delta": ["thoughts", "reasoning"],
   "tool.delta": ["tool", "writesCall"],
 };
 
-export function storyOf(events: FeedEvent[], at: number[]): Moment[] {
+const isPiece = <Event extends { type: string }>(event: Event): event is Event & Piece => event.type in JOINED;
+
+const textOf = (piece: Piece): string => (piece.type === "tool.delta" ? (piece.arguments ?? "") : piece.text);
+
+export function storyOf(events: RunFrame[], at: number[]): Moment[] {
   const story: Moment[] = [];
   let count = 0;
   let size = 0;
   let joined = "";
   events.forEach((event, index) => {
     const time = at[index] ?? 0;
-    const joins = JOINED[event.type];
-    if (!joins) {
+    if (!isPiece(event)) {
       joined = "";
       story.push({ ...told(event), from: time, to: time, first: index });
       return;
     }
-    const length = String(event.text ?? event.arguments ?? "").length;
-    if (joined === event.type) {
-      count++;
-      size += length;
-    } else {
-      [joined, count, size] = [event.type, 1, length];
-      story.push({ kind: joins[0], label: t().story[joins[1]], detail: "", from: time, to: time, first: index });
-    }
-    const moment = story.at(-1)!;
-    moment.to = time;
-    moment.detail = t().eventsAndCharacters(count, size);
+    const [kind, label] = JOINED[event.type];
+    const { length } = textOf(event);
+    const before = story.at(-1);
+    if (before && joined === event.type) [count, size] = [count + 1, size + length];
+    else [joined, count, size] = [event.type, 1, length];
+    const detail = t().eventsAndCharacters(count, size);
+    if (before && count > 1) Object.assign(before, { to: time, detail });
+    else story.push({ kind, label: t().story[label], detail, from: time, to: time, first: index });
   });
   return story;
 }
 
-function told(event: FeedEvent): Pick<Moment, "kind" | "label" | "detail"> {
+function told(event: Exclude<RunFrame, Piece>): Pick<Moment, "kind" | "label" | "detail"> {
   const { story } = t();
   switch (event.type) {
     case "run.started":
       return { kind: "start", label: story.started, detail: event.model ?? "" };
     case "tool.call":
-      return { kind: "tool", label: story.calls(event.name), detail: event.arguments ?? "" };
+      return { kind: "tool", label: story.toolCall(event.name), detail: event.arguments };
     case "tool.progress":
-      return { kind: "tool", label: story.toolGoesOn, detail: event.message ?? "" };
+      return { kind: "tool", label: story.toolProgress, detail: event.message ?? "" };
     case "tool.result":
       return {
         kind: "tool",
-        label: event.is_error ? story.toolFailed : story.toolAnswered,
-        detail: String(event.output ?? ""),
+        label: event.is_error ? story.toolFailed : story.toolResult,
+        detail: event.output,
       };
     case "notice":
-      return { kind: "notice", label: noticed(event.code), detail: event.message ?? "" };
+      return { kind: "notice", label: noticed(event.code), detail: event.message };
     case "usage":
       return {
         kind: "usage",
-        label: story.counted,
-        detail: `${t().tokensInOut(event.input_tokens, event.output_tokens)} (${event.source})`,
+        label: story.usage,
+        detail: `${t().tokensInOut(event.input_tokens, event.output_tokens)} (${t().usageSource[event.source]})`,
       };
     case "step.started":
-      return { kind: "step", label: story.step(event.step), detail: story.asksModel };
+      return { kind: "step", label: story.step(event.step), detail: story.modelRequest };
     case "step.finished":
       return {
         kind: "step",
@@ -77,22 +80,25 @@ function told(event: FeedEvent): Pick<Moment, "kind" | "label" | "detail"> {
         detail: event.seconds ? t().seconds(event.seconds, 1) : "",
       };
     case "approval.requested":
-      return { kind: "approval", label: story.waitsForPerson, detail: event.tool ?? "" };
+      return { kind: "approval", label: story.waitingForApproval, detail: event.tool };
     case "approval.decided":
-      return { kind: "approval", label: story.personSaid(decided(event.decision)), detail: event.note ?? "" };
+      return { kind: "approval", label: decided(event.decision), detail: event.note ?? "" };
     case "run.steered":
-      return { kind: "approval", label: story.steered, detail: event.text ?? "" };
+      return { kind: "approval", label: story.steered, detail: event.text };
     case "run.settled":
-      return { kind: "end", label: story.settled, detail: ended(event.settlement?.outcome) };
-    default:
+      return { kind: "end", label: story.finished, detail: t().outcomes[event.settlement.outcome] };
+    case "snapshot":
+    case "provider.data":
       return { kind: "notice", label: event.type, detail: "" };
+    default:
+      return unknown(event);
   }
 }
 
-const NOTICES: Record<string, "askedAgain" | "otherAnswers" | "waitedForRoom"> = {
-  retry: "askedAgain",
-  fallback: "otherAnswers",
-  waiting: "waitedForRoom",
+const NOTICES: Record<string, "retried" | "fallbackUsed" | "waitedForSlot"> = {
+  retry: "retried",
+  fallback: "fallbackUsed",
+  waiting: "waitedForSlot",
 };
 
 function noticed(code: string): string {
@@ -104,17 +110,18 @@ function decided(decision: "allow" | "deny"): string {
   return t().decisions[decision] ?? decision;
 }
 
-function ended(outcome: Outcome | undefined): string {
-  return outcome ? t().outcomes[outcome] : "";
+/** An event of a newer server, by its name. */
+function unknown(event: never): Pick<Moment, "kind" | "label" | "detail"> {
+  return { kind: "notice", label: (event as RunFrame).type, detail: "" };
 }
 
 /** How many events with words came in each of so many equal parts of the run. */
-export function densityOf(events: FeedEvent[], at: number[], length: number, parts: number): number[] {
+export function densityOf(events: RunFrame[], at: number[], length: number, parts: number): number[] {
   const density = new Array<number>(parts).fill(0);
-  events.forEach(({ type }, index) => {
-    if (!(type in JOINED)) return;
+  events.forEach((event, index) => {
+    if (!isPiece(event)) return;
     const part = Math.min(parts - 1, Math.floor(((at[index] ?? 0) / length) * parts));
-    density[part] = density[part]! + 1;
+    density[part] = (density[part] ?? 0) + 1;
   });
   return density;
 }
@@ -126,12 +133,12 @@ export class Words {
   readonly #text: number[] = [];
   readonly #thoughts: number[] = [];
 
-  constructor(events: FeedEvent[]) {
+  constructor(events: RunFrame[]) {
     const [text, thoughts]: [string[], string[]] = [[], []];
     let [said, thought] = [0, 0];
-    for (const { type, text: delta = "", choice } of events) {
-      if (type === "text.delta" && !choice) said += text.push(delta) && delta.length;
-      if (type === "reasoning.delta" && !choice) thought += thoughts.push(delta) && delta.length;
+    for (const event of events) {
+      if (event.type === "text.delta" && !event.choice) said += text.push(event.text) && event.text.length;
+      if (event.type === "reasoning.delta" && !event.choice) thought += thoughts.push(event.text) && event.text.length;
       this.#text.push(said);
       this.#thoughts.push(thought);
     }
@@ -152,7 +159,7 @@ export function lastBy(at: number[], time: number): number {
   let [low, high] = [0, at.length];
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (at[middle]! <= time) low = middle + 1;
+    if ((at[middle] ?? 0) <= time) low = middle + 1;
     else high = middle;
   }
   return low - 1;

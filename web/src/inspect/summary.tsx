@@ -16,7 +16,7 @@ export function Summary({ run, log }: { run: Run; log: RunLog }) {
         <OutcomeBadge run={run} />
         <h2>{run.model}</h2>
       </div>
-      {told?.detail && (
+      {told && told.label !== t().stopped && (
         <div class={`outcome ${told.kind}`} role="note">
           <span>
             <strong>{told.label}.</strong> {told.detail}
@@ -34,7 +34,7 @@ export function Summary({ run, log }: { run: Run; log: RunLog }) {
       {settlement?.receipt && <Receipt receipt={settlement.receipt} />}
       {run.session_id && run.kind !== "pane" && (
         <a class="link" href={`/s/${run.session_id}${run.message_id ? `#${run.message_id}` : ""}`}>
-          {t().openSession}
+          {t().openChat}
         </a>
       )}
     </section>
@@ -51,7 +51,7 @@ function facts(run: Run, log: RunLog): [string, string][] {
   const found: [string, string | null | undefined | false][] = [
     [t().facts.started, started_at && moment(started_at)],
     [t().facts.waited, waited > 0 && seconds(waited)],
-    [t().firstWordTitle, first >= 0 && log.at[first] !== undefined && seconds(log.at[first])],
+    [t().firstTokenTitle, first >= 0 && log.at[first] !== undefined && seconds(log.at[first])],
     [t().facts.took, took !== null && seconds(took)],
     [t().tokensTitle, settlement && usage(settlement)],
     [t().events, run.seq ? number(run.seq) : ""],
@@ -59,8 +59,8 @@ function facts(run: Run, log: RunLog): [string, string][] {
     [t().facts.finishReason, settlement?.finish_reason],
     [t().error, settlement?.error?.code],
     [t().facts.answeredBy, settlement?.answered_by],
-    [t().facts.lifetime, run.lifetime],
-    [t().kind, run.kind],
+    [t().facts.inBackground, run.lifetime === "detached" ? t().yes : t().no],
+    [t().type, run.kind],
   ];
   return found.filter((fact): fact is [string, string] => Boolean(fact[1]));
 }
@@ -78,10 +78,10 @@ function Receipt({ receipt }: { receipt: NonNullable<Settlement["receipt"]> }) {
   };
   return (
     <div class="receipt">
-      <h3>{t().receipt}</h3>
+      <h3>{t().stopTimeline}</h3>
       <ol>
         <li>
-          <strong>{t().stopAsked}</strong>
+          <strong>{t().stopRequested}</strong>
           <span>{clock(asked)}</span>
         </li>
         <li>
@@ -89,7 +89,7 @@ function Receipt({ receipt }: { receipt: NonNullable<Settlement["receipt"]> }) {
           <span>{after(receipt.upstream_closed_at)}</span>
         </li>
         <li>
-          <strong>{t().settledAndSaved}</strong>
+          <strong>{t().saved}</strong>
           <span>{after(receipt.settled_at)}</span>
         </li>
       </ol>

@@ -1,5 +1,5 @@
 /**
- * Markdown as vnodes. There is no way from a model's words to raw HTML: tags are shown as text, links lead only to
+ * Markdown as vnodes. There is no way from a model's words to raw HTML: tags but `<br>` and a bare `<details>` are shown as text, links lead only to
  * the web and to mail, and a picture from elsewhere is loaded only when its reader asks for it.
  */
 import type { Token, Tokens } from "marked";
@@ -9,6 +9,7 @@ import { t } from "../words";
 import { Blocks } from "./blocks";
 import { CodeBlock } from "./code";
 import { decodeEntities } from "./entities";
+import { type Fold, folded } from "./fold";
 import { Formula } from "./math";
 import { Picture } from "./picture";
 
@@ -38,10 +39,20 @@ function Drawn({ text, isStreaming = false }: MarkdownProps) {
   const tokens = isStreaming ? blocks.read(text) : blocks.finish(text);
   return (
     <div class="markdown" dir="auto">
-      {tokens.map((token, index) => (
-        <Block key={index} token={token} />
-      ))}
+      {folded(tokens).map((part) =>
+        "token" in part ? <Block key={part.index} token={part.token} /> : <Folded key={part.index} {...part} />,
+      )}
     </div>
+  );
+}
+
+/** `<details>` with its summary: what stands between the tags is Markdown, folded. */
+function Folded({ summary, tokens }: Fold) {
+  return (
+    <details class="folded">
+      <summary>{decodeEntities(summary) || "…"}</summary>
+      {blocks(tokens)}
+    </details>
   );
 }
 
@@ -86,7 +97,7 @@ function renderBlock(token: Token): ComponentChildren {
     case "mathBlock":
       return <Formula text={token.text} isBlock />;
     case "html":
-      return <p class="as-written">{token.text}</p>;
+      return LINE_BREAK.test(token.text) ? null : <p class="as-written">{token.text}</p>;
     case "text":
       if ((token as { isPlain?: boolean }).isPlain) return <p class="as-written">{token.text}</p>;
       return "tokens" in token && token.tokens ? <>{inlines(token.tokens)}</> : <>{decodeEntities(token.text)}</>;
@@ -162,8 +173,9 @@ function renderInline(token: Token): ComponentChildren {
       return <Picture href={token.href} alt={token.text} />;
     case "math":
       return <Formula text={token.text} />;
-    case "escape":
     case "html":
+      return LINE_BREAK.test(token.text) ? <br /> : token.text;
+    case "escape":
       return token.text;
     case "text":
       return "tokens" in token && token.tokens ? inlines(token.tokens) : inPieces(decodeEntities(token.text));
@@ -173,6 +185,9 @@ function renderInline(token: Token): ComponentChildren {
       return "raw" in token ? token.raw : null;
   }
 }
+
+/** The one tag with a meaning: models write it in the cells of tables. */
+const LINE_BREAK = /^\s*<br\s*\/?>\s*$/i;
 
 const PIECE = 500;
 

@@ -10,13 +10,13 @@ export function Picture({ href, alt }: { href: string; alt: string }) {
   const [isWanted, setWanted] = useState(false);
   const host = hostOf(href);
   if (INLINE.test(href)) return <img src={href} alt={alt} loading="lazy" decoding="async" />;
-  if (!host) return <span class="picture-blocked">{alt || t().picture}</span>;
+  if (!host) return <span class="picture-blocked">{alt || t().imageAlt}</span>;
   if (isWanted) return <img src={href} alt={alt} referrerpolicy="no-referrer" loading="lazy" decoding="async" />;
   return (
     <button type="button" class="picture-consent" onClick={() => setWanted(true)}>
       <Icon node={Image} />
       <span>
-        {alt && <strong>{alt}</strong>} {t().loadPicture(host)}
+        {alt && <strong>{alt}</strong>} {t().loadImage(host)}
       </span>
     </button>
   );

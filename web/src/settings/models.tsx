@@ -23,11 +23,11 @@ export function DefaultModel({ settings }: { settings: ServerSettings }) {
         {isOpen(settings, source) && (
           <>
             <button type="button" class="small" onClick={() => setChoosing(true)}>
-              {t().choose}
+              {t().change}
             </button>
             {settings.default_model && (
               <button type="button" class="small quiet" onClick={() => set(null)}>
-                {t().takeBack}
+                {t().reset}
               </button>
             )}
           </>
@@ -84,7 +84,7 @@ export function Fallbacks({ settings }: { settings: ServerSettings }) {
       {step === "from" && (
         <ModelDialog
           key="from"
-          title={t().whereCannot}
+          title={t().fallbackFor}
           chosen={null}
           onChoose={(model) => {
             setFrom(model);
@@ -93,12 +93,12 @@ export function Fallbacks({ settings }: { settings: ServerSettings }) {
           onClose={() => setStep(null)}
         />
       )}
-      {step === "to" && (
+      {step === "to" && from !== null && (
         <ModelDialog
           key="to"
-          title={t().insteadOf(from ?? "")}
+          title={t().fallbackBy(from)}
           chosen={null}
-          onChoose={(model) => save({ ...settings.fallbacks, [from!]: model })}
+          onChoose={(model) => save({ ...settings.fallbacks, [from]: model })}
           onClose={() => setStep(null)}
         />
       )}

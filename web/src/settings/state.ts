@@ -60,9 +60,19 @@ export async function change(body: Change): Promise<void> {
   loadModels();
 }
 
+export interface Tested {
+  ok: boolean;
+  models: string[];
+}
+
+/** Ask a provider for its models, without saving it. */
+export function testProvider(body: ProviderChange): Promise<Tested> {
+  return call<Tested>("POST", "/api/settings/test", { body });
+}
+
 /** Put one provider in the place of another (or of none), and send all that were set here: the server takes the whole list. */
 export function replaceProvider(name: string | null, by: ProviderChange | null): Promise<void> {
-  const set = settings.value!.providers.filter(({ source }) => source === "ui").map(asChange);
+  const set = (settings.value?.providers ?? []).filter(({ source }) => source === "ui").map(asChange);
   const at = set.findIndex((each) => each.name === name);
   const providers = at < 0 ? [...set, ...(by ? [by] : [])] : set.toSpliced(at, 1, ...(by ? [by] : []));
   return change({ providers });

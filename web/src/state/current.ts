@@ -15,20 +15,22 @@ export const current = signal<Transcript | null>(null);
 /** What the next new session will have. */
 export const setupForNew = signal<Setup>({ model: null, system: null, params: {} });
 
-effect(() => {
-  const { view, id } = place.value;
-  if (view !== "chat") return;
-  untracked(() => show(id));
-});
-
-// What could not be loaded while the server was away, or without a key, is loaded when it is back, or there is one.
-effect(() => {
-  key.value;
-  if (isAway.value) return;
-  untracked(() => {
-    if (current.value?.loading.value === "failed") current.value.load();
+/** Show the session of the page's address from now on. */
+export function followPlace(): void {
+  effect(() => {
+    const { view, id } = place.value;
+    if (view !== "chat") return;
+    untracked(() => show(id));
   });
-});
+  // What could not be loaded while the server was away, or without a key, is loaded when it is back, or there is one.
+  effect(() => {
+    key.value;
+    if (isAway.value) return;
+    untracked(() => {
+      if (current.value?.loading.value === "failed") current.value.load();
+    });
+  });
+}
 
 function show(id: string | null): void {
   if (current.value?.id === id) return;
@@ -82,10 +84,11 @@ export async function steerRun(input: string): Promise<Sent> {
 async function begin(): Promise<Transcript> {
   const setup = setupForNew.value;
   const session = await api.createSession({ ...setup, model: setup.model ?? modelForNew.value });
-  noteSession({ ...session, active_run: null });
+  noteSession({ ...session, active_run: null, needs_approval: false });
   navigate(`/s/${session.id}`);
   setupForNew.value = { model: null, system: null, params: {} };
-  return current.value!;
+  if (!current.value) throw new Error("the new session is not shown");
+  return current.value;
 }
 
 /** Do something with the session that is shown; a view that has become stale is loaded again. */

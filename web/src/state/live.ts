@@ -1,17 +1,31 @@
 /** The run that is going on: its events, gathered into what can be drawn, once for each frame of the screen. */
 import { signal } from "@preact/signals";
-import type { FeedEvent, Run, Settlement } from "../types";
+import {
+  type ApprovalDecidedEvent,
+  ignoreUnknown,
+  type Run,
+  type RunFrame,
+  type Settlement,
+  type ToolDeltaEvent,
+  type ToolProgressEvent,
+} from "../types";
 
 export interface ToolActivity {
   id: string;
   name: string;
   arguments: string;
   progress: string;
+  /** Its output while it runs. */
+  streamed: string;
   output: string | null;
   isError: boolean;
+  /** The run ended before it returned. */
+  isUnfinished: boolean;
   seconds: number | null;
   /** What a person said who was asked for it. */
   decision: string | null;
+  /** When it was called, if this tab saw it; else 0. */
+  startedAt: number;
 }
 
 /** What was said up to some tool calls, those calls, and what was put in after them. */
@@ -27,6 +41,8 @@ export interface Approval {
   tool: string;
   call: string;
   arguments: string;
+  /** The change that the call would make, as a unified diff. */
+  preview: string;
   decision: string | null;
 }
 
@@ -44,7 +60,8 @@ export class LiveRun {
   text = "";
   reasoning = "";
   /** The answer in the order in which it came about: a chat's has one, an agent's one for each step. */
-  segments: Segment[] = [{ text: "", tools: [], inputs: [] }];
+  segments: Segment[];
+  #last: Segment = blankSegment();
   /** It works in steps, between which a message can be put in. */
   readonly isAgent = signal(false);
   notices: Notice[] = [];
@@ -68,6 +85,7 @@ export class LiveRun {
     /** The run as it was when this tab came, where it had begun before. */
     readonly joined: Run | null = null,
   ) {
+    this.segments = [this.#last];
     this.isAgent.value = joined?.kind === "agent";
   }
 
@@ -85,8 +103,8 @@ export class LiveRun {
   }
 
   /** Take one event, once. False where one before it is missing. */
-  take(event: FeedEvent): boolean {
-    const seq = event.seq ?? 0;
+  take(event: RunFrame): boolean {
+    const { seq } = event;
     if (seq <= this.seq) return true;
     if (seq !== this.seq + 1 && event.type !== "snapshot") return this.#beginLate(event);
     this.seq = seq;
@@ -96,7 +114,7 @@ export class LiveRun {
   }
 
   /** A run of very many events keeps only its last ones; its text so far came with the session. */
-  #beginLate(event: FeedEvent): boolean {
+  #beginLate(event: RunFrame): boolean {
     const known = this.joined;
     if (this.seq > 0 || !known?.seq) return false;
     this.#retell(known.text);
@@ -109,8 +127,8 @@ export class LiveRun {
     this.version.value++;
   }
 
-  #apply(event: FeedEvent): void {
-    if (event.choice) return; // one answer is shown: the first
+  #apply(event: RunFrame): void {
+    if ("choice" in event && event.choice) return; // one answer is shown: the first
     switch (event.type) {
       case "text.delta":
         this.text += event.text;
@@ -124,18 +142,18 @@ export class LiveRun {
       case "tool.delta":
         return this.#toolDelta(event);
       case "tool.call":
-        return this.#tool(event.id, { name: event.name, arguments: event.arguments });
+        return this.#tool(event.id, { name: event.name, arguments: event.arguments, startedAt: this.#startOfCall() });
       case "tool.progress":
-        return this.#tool(event.id, { progress: event.message ?? "" });
+        return this.#progress(event);
       case "tool.result":
         return this.#tool(event.id, {
           output: event.output,
-          isError: event.is_error ?? false,
-          seconds: event.seconds ?? null,
+          isError: event.is_error,
+          seconds: event.seconds,
         });
       case "step.started":
         this.isAgent.value = true;
-        if (event.step > 1 && !isBlank(this.#last)) this.segments.push({ text: "", tools: [], inputs: [] });
+        if (event.step > 1 && !isBlank(this.#last)) this.#begin();
         return;
       case "run.steered":
         this.#last.inputs = [...this.#last.inputs, event.text];
@@ -143,7 +161,14 @@ export class LiveRun {
       case "approval.requested":
         this.approvals = [
           ...this.approvals,
-          { id: event.id, tool: event.tool, call: event.call, arguments: event.arguments, decision: null },
+          {
+            id: event.id,
+            tool: event.tool,
+            call: event.call,
+            arguments: event.arguments,
+            preview: event.preview ?? "",
+            decision: null,
+          },
         ];
         return;
       case "approval.decided":
@@ -158,23 +183,44 @@ export class LiveRun {
         return;
       case "snapshot":
         this.#retell(event.text);
-        this.reasoning = event.reasoning ?? "";
+        this.reasoning = event.reasoning;
+        return;
+      case "run.started":
+      case "step.finished":
+      case "usage":
+      case "provider.data":
+      case "run.settled":
+        return; // nothing to draw
+      default:
+        ignoreUnknown(event);
     }
   }
 
-  get #last(): Segment {
-    return this.segments.at(-1)!;
+  #begin(): void {
+    this.#last = blankSegment();
+    this.segments.push(this.#last);
   }
 
   /** All of the text at once: where in it the tools were called is not known. */
   #retell(text: string): void {
     this.text = text;
-    this.segments = [{ text, tools: this.tools, inputs: this.segments.flatMap(({ inputs }) => inputs) }];
+    this.#last = { text, tools: this.tools, inputs: this.segments.flatMap(({ inputs }) => inputs) };
+    this.segments = [this.#last];
   }
 
-  #decide(event: FeedEvent): void {
+  #decide(event: ApprovalDecidedEvent): void {
     const asked = this.approvals.find(({ id }) => id === event.id);
-    if (asked?.call) this.#tool(asked.call, { decision: event.decision });
+    if (asked?.call) this.#tool(asked.call, { decision: event.decision, startedAt: this.#startOfCall() });
+  }
+
+  /** A tab that joined a run later does not know when a call began. */
+  #startOfCall(): number {
+    return this.joined && this.seq <= this.joined.seq ? 0 : performance.now();
+  }
+
+  #progress({ id, message, output }: ToolProgressEvent): void {
+    const before = this.tools.find((tool) => tool.id === id)?.streamed ?? "";
+    this.#tool(id, { ...(message && { progress: message }), streamed: before + (output ?? "") });
   }
 
   #count(): void {
@@ -182,8 +228,8 @@ export class LiveRun {
     if (!this.firstWordAt) this.firstWordAt = performance.now();
   }
 
-  #toolDelta(event: FeedEvent): void {
-    const id = event.id || this.#last.tools[event.index ?? 0]?.id || `call-${event.index ?? 0}`;
+  #toolDelta(event: ToolDeltaEvent): void {
+    const id = event.id || this.#last.tools[event.index]?.id || `call-${event.index}`;
     const before = this.tools.find((tool) => tool.id === id);
     this.#tool(id, {
       name: (before?.name ?? "") + (event.name ?? ""),
@@ -220,6 +266,10 @@ export class LiveRun {
   }
 }
 
+function blankSegment(): Segment {
+  return { text: "", tools: [], inputs: [] };
+}
+
 function isBlank({ text, tools, inputs }: Segment): boolean {
   return !text && !tools.length && !inputs.length;
 }
@@ -230,9 +280,12 @@ function blankTool(id: string): ToolActivity {
     name: "",
     arguments: "",
     progress: "",
+    streamed: "",
     output: null,
     isError: false,
+    isUnfinished: false,
     seconds: null,
     decision: null,
+    startedAt: 0,
   };
 }

@@ -5,7 +5,7 @@ import type { Models } from "../types";
 
 const LAST = "holdfast.model";
 
-export const models = signal<Models>({ models: [], default: null, providers: [] });
+export const models = signal<Models>({ models: [], default: null, providers: [], currency: "USD" });
 export const modelsState = signal<"loading" | "ready" | "failed">("loading");
 const lastChosen = signal(localStorage.getItem(LAST));
 
@@ -15,6 +15,10 @@ export const modelForNew = computed(() => {
   const isOffered = models.value.providers.some(({ name }) => chosen?.startsWith(`${name}/`));
   return chosen && isOffered ? chosen : models.value.default;
 });
+
+/** Whether a model is only for trying things out. */
+export const isDemo = (id: string | null): boolean =>
+  models.value.providers.some(({ name, demo }) => demo && id?.startsWith(`${name}/`));
 
 export function rememberModel(id: string): void {
   lastChosen.value = id;
@@ -30,7 +34,10 @@ export async function loadModels(): Promise<void> {
   }
 }
 
-effect(() => {
-  key.value;
-  if (!isAway.value) queueMicrotask(loadModels);
-});
+/** Load the models from now on whenever the key changes or the server is back. */
+export function keepModels(): void {
+  effect(() => {
+    key.value;
+    if (!isAway.value) queueMicrotask(loadModels);
+  });
+}

@@ -7,7 +7,23 @@
 import { batch, computed, effect, signal } from "@preact/signals";
 import { ApiError, api } from "../api";
 import { losses, watch } from "../connection";
-import type { Content, FeedEvent, Message, OpenSession, Queued, Run, Session, Settlement } from "../types";
+import {
+  type Content,
+  type FeedEntry,
+  type FeedFrame,
+  ignoreUnknown,
+  type Message,
+  type OpenSession,
+  type Queued,
+  type Run,
+  type RunBegan,
+  type RunEnded,
+  type RunFrame,
+  type RunQueued,
+  type Session,
+  type SessionChanged,
+  type Settlement,
+} from "../types";
 import { LiveRun } from "./live";
 import { loadSessions, noteSession } from "./sessions";
 
@@ -154,24 +170,36 @@ export class Transcript {
     else if (this.live.value?.id !== active_run.id) this.live.value = LiveRun.of(active_run);
     this.loading.value = "ready";
     this.#findSent();
-    noteSession({ ...session, active_run: active_run?.id ?? null });
+    noteSession({
+      ...session,
+      active_run: active_run?.id ?? null,
+      needs_approval: active_run?.needs_approval ?? false,
+    });
   }
 
-  #take(events: FeedEvent[]): void {
-    for (const event of events) {
-      if (event.type === "session.deleted") this.loading.value = "missing";
-      else if (event.n !== undefined) this.#takeEntry(event);
-      else if (this.live.value?.id === event.run && !this.live.value!.take(event)) return this.#loadSoon();
+  #take(frames: FeedFrame[]): void {
+    for (const frame of frames) {
+      if (frame.type === "session.deleted") this.loading.value = "missing";
+      else if ("n" in frame) this.#takeEntry(frame);
+      else if (this.live.value?.id === frame.run && !this.#takeEvent(this.live.value, frame)) return this.#loadSoon();
     }
   }
 
-  #takeEntry(entry: FeedEvent): void {
-    if (entry.n! <= this.#n) return;
-    this.#n = entry.n!;
+  /** Take an event of the run that is going on. The list learns at once whether it waits for approval. */
+  #takeEvent(live: LiveRun, frame: RunFrame): boolean {
+    const isTaken = live.take(frame);
+    if (frame.type === "approval.requested" || frame.type === "approval.decided")
+      noteSession({ id: this.id, needs_approval: live.approvals.some(({ decision }) => decision === null) });
+    return isTaken;
+  }
+
+  #takeEntry(entry: FeedEntry): void {
+    if (entry.n <= this.#n) return;
+    this.#n = entry.n;
     switch (entry.type) {
       case "message.added":
       case "message.changed":
-        return this.#addMessage(entry.message as Message);
+        return this.#addMessage(entry.message);
       case "run.queued":
       case "queue.changed":
         return this.#queue(entry);
@@ -181,6 +209,8 @@ export class Transcript {
         return this.#settle(entry);
       case "session.changed":
         return this.#change(entry);
+      default:
+        ignoreUnknown(entry);
     }
   }
 
@@ -206,61 +236,54 @@ export class Transcript {
     return live && live.messageId === message.id ? live.siblings : [];
   }
 
-  #queue(entry: FeedEvent): void {
-    const input = (entry.input as Message[]).at(-1)?.content ?? "";
-    const item: Queued = {
-      n: entry.queue_number,
-      run_id: entry.run_id,
-      input,
-      model: entry.model ?? "",
-      created_at: "",
-    };
+  #queue(entry: RunQueued): void {
+    const input = entry.input.at(-1)?.content ?? "";
+    const item: Queued = { n: entry.queue_number, run_id: entry.run_id, input, model: "", created_at: "" };
     const others = this.queued.value.filter((each) => each.run_id !== item.run_id);
     this.queued.value = [...others, item].sort((a, b) => a.n - b.n);
     this.#findSent();
   }
 
-  #start(entry: FeedEvent): void {
+  #start(entry: RunBegan): void {
     this.queued.value = this.queued.value.filter((each) => each.run_id !== entry.run_id);
     const shown = this.messages.value;
     const parent = shown.findIndex((each) => each.id === entry.parent_id);
     const instead = shown[parent + 1];
-    const live = new LiveRun(entry.run_id, entry.message_id, entry.parent_id, entry.model);
+    const live = new LiveRun(entry.run_id, entry.message_id ?? entry.run_id, entry.parent_id, entry.model);
     if (instead?.role === "assistant" && instead.id !== entry.message_id)
       live.siblings = instead.siblings ?? [instead.id];
     if (parent >= 0 && instead && instead.id !== entry.message_id) this.messages.value = shown.slice(0, parent + 1);
     this.live.value = live;
-    noteSession({ id: this.id, active_run: live.id });
+    noteSession({ id: this.id, active_run: live.id, needs_approval: false });
   }
 
-  #settle(entry: FeedEvent): void {
+  #settle(entry: RunEnded): void {
     const live = this.live.value?.id === entry.run_id ? this.live.value : null;
     this.queued.value = this.queued.value.filter((each) => each.run_id !== entry.run_id);
     if (this.#sent?.id === entry.run_id) this.#sent = null;
-    if (live) {
-      this.ended.value = {
-        runId: live.id,
-        messageId: entry.message_id,
-        parentId: live.parentId,
-        model: live.model,
-        settlement: entry.settlement,
-      };
-      this.#noteEnding(this.ended.value);
-      live.end(entry.settlement);
-      this.live.value = null;
-      noteSession({ id: this.id, active_run: null });
-    }
+    if (!live) return;
+    if (entry.settlement) this.#end(live, entry.message_id, entry.settlement);
+    else this.#loadSoon(); // the run was deleted before its end could be read
+    this.live.value = null;
+    noteSession({ id: this.id, active_run: null, needs_approval: false });
+  }
+
+  #end(live: LiveRun, messageId: string | null, settlement: Settlement): void {
+    this.ended.value = { runId: live.id, messageId, parentId: live.parentId, model: live.model, settlement };
+    this.#noteEnding(this.ended.value);
+    live.end(settlement);
   }
 
   #noteEnding(ending: Ending): void {
     this.endings.value = new Map(this.endings.value).set(ending.runId, ending);
   }
 
-  #change({ n: _n, type: _type, ...changes }: FeedEvent): void {
+  #change({ n: _n, type: _type, ...changes }: SessionChanged): void {
     const session = this.session.value;
     if (!session) return;
-    this.session.value = { ...session, ...changes };
-    noteSession(this.session.value);
+    const changed = { ...session, ...changes };
+    this.session.value = changed;
+    noteSession(changed);
     if ("head_id" in changes && changes.head_id !== this.head.value?.id) this.#loadSoon();
   }
 }

@@ -1,8 +1,10 @@
 /** A native modal dialog: the browser keeps the focus inside and gives it back. */
+
 import { X } from "lucide";
-import type { ComponentChildren } from "preact";
-import { useEffect, useId, useRef } from "preact/hooks";
+import type { ComponentChildren, TargetedMouseEvent } from "preact";
+import { useEffect, useId } from "preact/hooks";
 import { t } from "../words";
+import { useElement } from "./element";
 import { Icon } from "./icon";
 
 interface DialogProps {
@@ -14,13 +16,13 @@ interface DialogProps {
 }
 
 export function Dialog({ title, onClose, children, class: name = "", isRequired = false }: DialogProps) {
-  const dialog = useRef<HTMLDialogElement>(null);
+  const dialog = useElement<HTMLDialogElement>();
   const id = useId();
   useEffect(() => {
-    dialog.current!.showModal();
+    dialog.current.showModal();
   }, []);
-  const onBackdrop = (event: MouseEvent) => {
-    if (event.target === dialog.current && !isRequired) dialog.current!.close();
+  const onBackdrop = ({ target, currentTarget }: TargetedMouseEvent<HTMLDialogElement>) => {
+    if (target === currentTarget && !isRequired) currentTarget.close();
   };
   return (
     <dialog
@@ -34,12 +36,7 @@ export function Dialog({ title, onClose, children, class: name = "", isRequired 
       <header>
         <h2 id={id}>{title}</h2>
         {!isRequired && (
-          <button
-            type="button"
-            class="quiet icon-button"
-            aria-label={t().close}
-            onClick={() => dialog.current!.close()}
-          >
+          <button type="button" class="quiet icon-button" aria-label={t().close} onClick={() => dialog.current.close()}>
             <Icon node={X} />
           </button>
         )}

@@ -1,7 +1,9 @@
 /** A button with a menu: a native popover, placed beside its button, left with Escape, walked with the arrows. */
+
 import type { IconNode } from "lucide";
-import type { ComponentChildren } from "preact";
-import { useId, useRef } from "preact/hooks";
+import type { ComponentChildren, TargetedMouseEvent } from "preact";
+import { useId } from "preact/hooks";
+import { useElement } from "./element";
 import { Icon } from "./icon";
 
 interface MenuProps {
@@ -13,12 +15,12 @@ interface MenuProps {
 
 export function Menu({ label, icon, children, class: name = "" }: MenuProps) {
   const id = useId();
-  const button = useRef<HTMLButtonElement>(null);
-  const menu = useRef<HTMLDivElement>(null);
+  const button = useElement<HTMLButtonElement>();
+  const menu = useElement<HTMLDivElement>();
   const onToggle = (event: Event) => {
     if ((event as ToggleEvent).newState !== "open") return;
-    placeBeside(menu.current!, button.current!);
-    menu.current!.querySelector<HTMLElement>("[role=menuitem]")?.focus();
+    placeBeside(menu.current, button.current);
+    menu.current.querySelector<HTMLElement>("[role=menuitem]")?.focus();
   };
   return (
     <>
@@ -41,12 +43,17 @@ export function Menu({ label, icon, children, class: name = "" }: MenuProps) {
         class="menu"
         onToggle={onToggle}
         onKeyDown={walk}
-        onClick={() => menu.current?.hidePopover()}
+        onClick={hide}
       >
         {children}
       </div>
     </>
   );
+}
+
+/** A choice may have taken the menu off the page. */
+function hide({ currentTarget: menu }: TargetedMouseEvent<HTMLElement>): void {
+  if (menu.isConnected) menu.hidePopover();
 }
 
 interface ItemProps {

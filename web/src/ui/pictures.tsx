@@ -1,11 +1,13 @@
 /** Pictures that go with a message: chosen, pasted or dropped, and taken back. */
+
 import { ImagePlus, X } from "lucide";
 import { useRef, useState } from "preact/hooks";
 import { toast } from "../state/toasts";
 import { t } from "../words";
+import { useElement } from "./element";
 import { Icon } from "./icon";
 
-const LARGEST = 6_000_000;
+const LARGEST = 50_000_000;
 const KINDS = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
 export interface Pictures {
@@ -25,15 +27,29 @@ export interface Pictures {
 export function usePictures(): Pictures {
   const [urls, set] = useState<string[]>([]);
   const [isDropping, setDropping] = useState(false);
-  const take = async (files: Iterable<File>) => {
-    for (const file of files) {
-      if (!KINDS.includes(file.type)) toast(t().onlyPictures, { kind: "bad" });
-      else if (file.size > LARGEST) toast(t().tooLarge(file.name), { kind: "bad" });
-      else {
-        const url = await dataUrl(file);
-        set((before) => [...before, url]);
-      }
+  const line = useRef(Promise.resolve());
+  const add = async (file: File) => {
+    try {
+      const { shrunk } = await import("./shrink"); // most chats have no picture
+      const url = await dataUrl(await shrunk(file));
+      set((before) => [...before, url]);
+    } catch {
+      toast(t().unreadableImage(file.name), { kind: "bad" });
     }
+  };
+  const takeEach = async (files: File[]) => {
+    for (const file of files) {
+      if (!KINDS.includes(file.type)) toast(t().unsupportedFile, { kind: "bad" });
+      else if (file.size > LARGEST) toast(t().tooLarge(file.name), { kind: "bad" });
+      else await add(file);
+    }
+  };
+  // One after the other, so that pictures stay in the order in which they were added. A list of dropped files is
+  // empty once its event is over.
+  const take = (files: Iterable<File>) => {
+    const added = [...files];
+    line.current = line.current.then(() => takeEach(added));
+    return line.current;
   };
   return {
     urls,
@@ -81,15 +97,15 @@ export function Attachments({ pictures: { urls, set } }: { pictures: Pictures })
 }
 
 export function AddPicture({ pictures }: { pictures: Pictures }) {
-  const input = useRef<HTMLInputElement>(null);
+  const input = useElement<HTMLInputElement>();
   return (
     <>
       <button
         type="button"
         class="quiet icon-button"
-        aria-label={t().addPicture}
-        title={t().addPictureHint}
-        onClick={() => input.current!.click()}
+        aria-label={t().attachImage}
+        title={t().attachImageHint}
+        onClick={() => input.current.click()}
       >
         <Icon node={ImagePlus} />
       </button>
@@ -108,7 +124,7 @@ export function AddPicture({ pictures }: { pictures: Pictures }) {
   );
 }
 
-function dataUrl(file: File): Promise<string> {
+function dataUrl(file: Blob): Promise<string> {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
     reader.onload = () => resolve(reader.result as string);

@@ -7,7 +7,7 @@ import { t } from "../words";
 export async function saveFrom(path: string, name: string): Promise<void> {
   try {
     const response = await fetch(path, { headers: authorization() });
-    if (!response.ok) throw new Error(t().answered(response.status));
+    if (!response.ok) throw new Error(t().serverError(response.status));
     save(name, await response.blob());
   } catch (error) {
     complain(error);

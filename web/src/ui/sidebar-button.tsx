@@ -10,7 +10,7 @@ export function SidebarButton() {
     else setSidebarHidden(!isSidebarHidden.value);
   };
   return (
-    <button type="button" class="quiet icon-button" aria-label={t().sessions} title={t().sessions} onClick={toggle}>
+    <button type="button" class="quiet icon-button" aria-label={t().chats} title={t().chats} onClick={toggle}>
       <Icon node={PanelLeft} />
     </button>
   );

@@ -4,20 +4,22 @@ import { useEffect } from "preact/hooks";
 import { Board } from "../compare/board";
 import { ScoresPage } from "../compare/scores";
 import { Start } from "../compare/start";
-import { newComparison, open, openComparison } from "../compare/state";
+import { leaveNow, leavingFor, newComparison, open, openComparison } from "../compare/state";
 import "../styles/views.css";
 import "../styles/compare.css";
+import { Dialog } from "../ui/dialog";
 import { Empty } from "../ui/empty";
 import { Icon } from "../ui/icon";
+import { usePageTitle } from "../ui/page-title";
 import { ViewHeader } from "../ui/view-header";
 import { t } from "../words";
 
 export default function Compare({ id }: { id: string | null }) {
-  const title = id === "scores" ? t().scores : t().compare;
+  const title = id === "scores" ? t().leaderboard : t().compare;
+  usePageTitle(title);
   useEffect(() => {
-    document.title = `${title} · Holdfast`;
     if (id !== "scores") openComparison(id);
-  }, [id, title]);
+  }, [id]);
   return (
     <div class="compare">
       <ViewHeader title={title}>
@@ -28,12 +30,36 @@ export default function Compare({ id }: { id: string | null }) {
         </button>
         {id !== "scores" && (
           <a class="button quiet small" href="/compare/scores">
-            <Icon node={ChartColumn} size={16} /> {t().scores}
+            <Icon node={ChartColumn} size={16} /> {t().leaderboard}
           </a>
         )}
       </ViewHeader>
       {id === "scores" ? <ScoresPage /> : <Opened />}
+      {leavingFor.value !== null && <LeaveDialog />}
     </div>
+  );
+}
+
+/** Asks before it leaves panes that would stop. */
+function LeaveDialog() {
+  const stay = () => {
+    leavingFor.value = null;
+  };
+  return (
+    <Dialog title={t().leaveRunning} onClose={stay}>
+      <p>{t().leaveRunningWhy}</p>
+      <footer>
+        <button type="button" onClick={stay}>
+          {t().cancel}
+        </button>
+        <button type="button" onClick={() => leaveNow(false)}>
+          {t().stopAndLeave}
+        </button>
+        <button type="button" class="primary" onClick={() => leaveNow(true)}>
+          {t().keepGoing}
+        </button>
+      </footer>
+    </Dialog>
   );
 }
 

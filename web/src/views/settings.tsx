@@ -1,37 +1,40 @@
 /** Settings: of the server, where one may change them, and of this browser. */
 import { useEffect } from "preact/hooks";
-import { key, setKey } from "../api";
+import { key } from "../api";
+import { signOut } from "../connection";
 import { Shortcuts } from "../help";
 import { DefaultModel, Fallbacks } from "../settings/models";
+import { Permissions } from "../settings/permissions";
 import { Providers } from "../settings/providers";
 import { load, problem, settings } from "../settings/state";
+import { isBlocked, notifies, setNotifies } from "../state/attention";
 import { density, setDensity, setTheme, theme } from "../state/preferences";
 import "../styles/settings.css";
 import "../styles/views.css";
+import { usePageTitle } from "../ui/page-title";
 import { ViewHeader } from "../ui/view-header";
 import { choice, choose, LANGUAGES, t } from "../words";
+
+/** The address of these settings with this hash opens the form for a new provider. */
+const ADD_PROVIDER = "#add-provider";
 
 export default function Settings() {
   useEffect(() => {
     load();
   }, []);
   const title = t().settings;
-  useEffect(() => {
-    document.title = `${title} · Holdfast`;
-  }, [title]);
+  usePageTitle(title);
   return (
     <>
-      <ViewHeader title={title}>
-        <a class="button quiet small" href="/runs">
-          {t().allRuns}
-        </a>
-      </ViewHeader>
+      <ViewHeader title={title} />
       <div class="page settings">
-        <OfTheServer />
+        <OfTheServer isAdding={location.hash === ADD_PROVIDER} />
+        <Permissions />
         <Appearance />
+        <Notifications />
         {key.value && <OwnKey />}
         <section aria-labelledby="keyboard">
-          <h2 id="keyboard">{t().keyboard}</h2>
+          <h2 id="keyboard">{t().keyboardShortcuts}</h2>
           <Shortcuts />
         </section>
       </div>
@@ -39,7 +42,7 @@ export default function Settings() {
   );
 }
 
-function OfTheServer() {
+function OfTheServer({ isAdding }: { isAdding: boolean }) {
   const set = settings.value;
   if (problem.value && !set) {
     return (
@@ -56,7 +59,7 @@ function OfTheServer() {
   return (
     <>
       {!set.editable && <p class="note">{t().onlyAdmin}</p>}
-      <Providers settings={set} />
+      <Providers settings={set} isAdding={isAdding} />
       <DefaultModel settings={set} />
       <Fallbacks settings={set} />
     </>
@@ -93,7 +96,7 @@ function Appearance() {
         value={theme.value}
         onChange={setTheme}
         options={[
-          ["system", t().asTheSystem],
+          ["system", t().system],
           ["light", t().light],
           ["dark", t().dark],
         ]}
@@ -103,17 +106,34 @@ function Appearance() {
         value={density.value}
         onChange={setDensity}
         options={[
-          ["roomy", t().roomy],
-          ["dense", t().dense],
+          ["roomy", t().comfortable],
+          ["dense", t().compact],
         ]}
       />
       <Choices
         name={t().language}
         value={choice.value}
         onChange={choose}
-        options={[["system", t().asTheSystem], ...LANGUAGES]}
+        options={[["system", t().system], ...LANGUAGES]}
       />
       <p class="note">{t().languageNote}</p>
+    </section>
+  );
+}
+
+function Notifications() {
+  return (
+    <section aria-labelledby="notifications">
+      <h2 id="notifications">{t().notifications}</h2>
+      <label class="check">
+        <input
+          type="checkbox"
+          checked={notifies.value}
+          onChange={(event) => setNotifies(event.currentTarget.checked)}
+        />
+        {t().notifyApproval}
+      </label>
+      {isBlocked.value && <p class="problem">{t().notifyBlocked}</p>}
     </section>
   );
 }
@@ -121,16 +141,16 @@ function Appearance() {
 function OwnKey() {
   return (
     <section>
-      <h2>{t().yourKey}</h2>
-      <p class="note">{t().yourKeyNote}</p>
+      <h2>{t().account}</h2>
+      <p class="note">{t().accountNote}</p>
       <button
         type="button"
         onClick={() => {
-          setKey("");
+          signOut();
           location.reload();
         }}
       >
-        {t().forgetKeyNow}
+        {t().signOut}
       </button>
     </section>
   );

@@ -17,6 +17,17 @@ export function number(n: number, digits = 0): string {
   );
 }
 
+/** An amount of money, with its currency's sign. */
+export function currency(amount: number, code: string, digits: number): string {
+  const fraction = { minimumFractionDigits: digits, maximumFractionDigits: digits };
+  return new Intl.NumberFormat(locale.value, {
+    style: "currency",
+    currency: code,
+    currencyDisplay: "narrowSymbol",
+    ...fraction,
+  }).format(amount);
+}
+
 export function percent(share: number): string {
   return new Intl.NumberFormat(locale.value, { style: "percent" }).format(share);
 }

@@ -25,6 +25,11 @@ UPDATE runs SET status = 'settled', seq = :seq, settlement = :settlement, settle
 -- name: delete_run
 DELETE FROM runs WHERE id = :id AND session IS NULL AND status = 'settled'
 
+-- name: delete_runs
+DELETE FROM runs WHERE n IN (
+    SELECT n FROM runs WHERE session IS NULL AND status = 'settled' AND settled_at < :before LIMIT :limit
+)
+
 -- name: change_input
 UPDATE runs SET input = :input WHERE id = :id
 
@@ -44,7 +49,13 @@ SELECT * FROM records WHERE n IN (
 ORDER BY queue_number
 
 -- name: list_runs
-SELECT * FROM records WHERE n IN (SELECT n FROM runs WHERE {conditions} ORDER BY n DESC LIMIT :limit) ORDER BY n DESC
+SELECT * FROM records WHERE n IN (
+    SELECT n FROM (
+        SELECT n, sum(length(request) + length(input) + coalesce(length(settlement), 0))
+            OVER (ORDER BY n DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+        FROM (SELECT * FROM runs WHERE {conditions} ORDER BY n DESC LIMIT :limit)
+    ) WHERE coalesce(before, 0) < :page_bytes
+) ORDER BY n DESC
 
 -- name: key
 SELECT digest, run FROM idempotency WHERE owner = :owner AND key = :key
@@ -100,11 +111,29 @@ UPDATE sessions SET title = :title, model = :model, system = :system, params = :
 WHERE n = :n
 
 -- name: list_sessions
-SELECT * FROM sessions WHERE owner = ? AND kind = 'chat' AND (pinned, updated_at, id) < (?, ?, ?) {found}
+SELECT n, id, owner, title, model, NULL AS system, CAST('{{}}' AS BLOB) AS params, pinned, head_id, created_at, updated_at,
+    message_n, feed_n, queue_n, kind
+FROM sessions WHERE owner = ? AND kind = 'chat' AND (pinned, updated_at, id) < (?, ?, ?)
+    AND id >= ? AND id < ? || char(1114111) {found}
 ORDER BY pinned DESC, updated_at DESC, id DESC LIMIT ?
 
 -- name: found
 AND n IN (SELECT rowid >> 20 FROM search WHERE search MATCH ?)
+
+-- name: numbers_of_sessions
+SELECT sessions.id, n FROM sessions JOIN json_each(CAST(:ids AS TEXT)) AS asked ON asked.value = sessions.id
+
+-- name: first_with
+SELECT rowid & ((1 << 20) - 1) AS n FROM search
+WHERE search MATCH :word AND rowid BETWEEN (:session << 20) + 1 AND (:session << 20) + (1 << 20) - 1
+ORDER BY rowid LIMIT :limit
+
+-- name: messages_by_number
+SELECT body FROM messages WHERE session = :session AND n IN (SELECT value FROM json_each(CAST(:numbers AS TEXT)))
+ORDER BY n
+
+-- name: messages_of_number
+SELECT body FROM messages WHERE session = :session ORDER BY n
 
 -- name: index
 INSERT INTO search (rowid, words) VALUES ((:session << 20) + :n, :words)
@@ -142,6 +171,28 @@ SELECT 1 FROM messages WHERE session = :session AND id = :id
 -- name: messages
 SELECT body FROM messages WHERE session = (SELECT n FROM sessions WHERE id = :session_id) ORDER BY n
 
+-- name: insert_file
+INSERT INTO files (sha256, type, data) VALUES (:sha256, :type, :data) ON CONFLICT (sha256) DO NOTHING
+
+-- name: use_file
+INSERT INTO files_used (session, file) SELECT :session, n FROM files WHERE sha256 = :sha256
+ON CONFLICT (session, file) DO NOTHING
+
+-- name: files_known
+SELECT sha256 FROM files JOIN json_each(CAST(:hashes AS TEXT)) AS asked ON asked.value = sha256
+WHERE EXISTS (SELECT 1 FROM files_used WHERE session = :session AND file = files.n)
+
+-- name: read_files
+SELECT sha256, files.type, data FROM files JOIN json_each(CAST(:hashes AS TEXT)) AS asked ON asked.value = sha256
+WHERE EXISTS (
+    SELECT 1 FROM files_used
+    WHERE session = (SELECT n FROM sessions WHERE id = :session_id) AND file = files.n
+)
+
+-- name: delete_files
+DELETE FROM files WHERE n IN (SELECT file FROM files_used WHERE session = :session)
+    AND NOT EXISTS (SELECT 1 FROM files_used WHERE file = files.n AND session <> :session)
+
 -- name: tell
 INSERT INTO feed (session, n, type, data, message) VALUES (:session, :n, :type, :data, :message)
 
@@ -151,8 +202,11 @@ SELECT feed.n, type, data, body FROM feed LEFT JOIN messages
 WHERE feed.session = (SELECT n FROM sessions WHERE id = :session_id) AND feed.n > :after
 ORDER BY feed.n LIMIT :limit
 
--- name: feed_end
-SELECT feed_n FROM sessions WHERE id = :session_id
+-- name: session_place
+SELECT feed_n, (
+    SELECT id FROM runs WHERE status = 'running' AND status <> 'settled' AND session = sessions.n
+) AS running
+FROM sessions WHERE id = :session_id
 
 -- documents
 
@@ -160,7 +214,13 @@ SELECT feed_n FROM sessions WHERE id = :session_id
 SELECT * FROM documents WHERE kind = :kind AND id = :id
 
 -- name: list_documents
-SELECT * FROM documents WHERE {conditions} ORDER BY n DESC LIMIT :limit
+SELECT * FROM documents WHERE n IN (
+    SELECT n FROM (
+        SELECT n, sum(length(body))
+            OVER (ORDER BY n DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+        FROM (SELECT n, body FROM documents WHERE {conditions} ORDER BY n DESC LIMIT :limit)
+    ) WHERE coalesce(before, 0) < :page_bytes
+) ORDER BY n DESC
 
 -- name: insert_document
 INSERT INTO documents (kind, id, owner, version, created_at, updated_at, body)
@@ -171,6 +231,21 @@ UPDATE documents SET version = :version, updated_at = :updated_at, body = :body 
 
 -- name: delete_document
 DELETE FROM documents WHERE kind = :kind AND id = :id
+
+-- API keys
+
+-- name: api_keys
+SELECT * FROM api_keys ORDER BY n
+
+-- name: api_key_changes
+SELECT count(*) + count(revoked_at) AS changes FROM api_keys
+
+-- name: insert_api_key
+INSERT INTO api_keys (id, name, sha256, created_at, admin, revoked_at)
+VALUES (:id, :name, :sha256, :created_at, :admin, :revoked_at)
+
+-- name: revoke_api_key
+UPDATE api_keys SET revoked_at = :now WHERE id = :id
 
 -- leases
 

@@ -1,0 +1,6 @@
+"""Agents as sources of runs: a model with tools in a loop, and agents of other frameworks."""
+
+from .request import AgentRequest, AgentStopped
+from .tools import Tool, ToolContext, ToolError, ToolOutput, tool
+
+__all__ = ["AgentRequest", "AgentStopped", "Tool", "ToolContext", "ToolError", "ToolOutput", "tool"]

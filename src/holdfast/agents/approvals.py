@@ -1,0 +1,241 @@
+"""The desk of a running agent: messages that steer it, and the approvals that it waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+import msgspec
+
+from ..errors import CannotSteer, HoldfastError, RunSettled, SourceFailed, StaleApproval
+from ..events import ApprovalDecided, ApprovalRequested, Outlet, Steered, ToolCall
+from ..ids import new_id
+
+Scope = Literal["once", "session", "always"]
+
+
+class ApprovalExpired(SourceFailed):
+    """An approval was not decided in time."""
+
+    code = "approval_expired"
+    status = 504
+
+    def __init__(self, tool: str, seconds: float) -> None:
+        super().__init__(f"Nobody allowed or denied {tool} within {seconds:g} s.")
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """The decision on an approval, and its scope."""
+
+    decision: Literal["allow", "deny"]
+    note: str = ""
+    scope: Scope = "once"
+
+
+class Grants(Protocol):
+    """Grants: approvals for longer than one call."""
+
+    async def allows(self, tool: str) -> bool:
+        """Return whether a tool needs no approval."""
+        ...
+
+    async def grant(self, tool: str, scope: Scope) -> None:
+        """Save a grant for a tool, for the session or always."""
+        ...
+
+
+class NoGrants:
+    """No grants: every call needs an approval."""
+
+    async def allows(self, tool: str) -> bool:
+        """Return False: there are no grants."""
+        return False
+
+    async def grant(self, tool: str, scope: Scope) -> None:
+        """Save nothing."""
+
+
+class Place(Protocol):
+    """The run of an agent, as its work sees it."""
+
+    waits: bool
+    """Whether the run only waits for a person."""
+    quiet: Callable[[], bool] | None
+    """Whether the idle limit is suspended."""
+    refused: list[str]
+    """What did not end at a stop, in words for the receipt."""
+
+    async def saved(self) -> None:
+        """Wait until all emitted events are saved."""
+        ...
+
+
+class Nowhere:
+    """The place of work without a run."""
+
+    def __init__(self) -> None:
+        self.waits = False
+        self.quiet: Callable[[], bool] | None = None
+        self.refused: list[str] = []
+
+    async def saved(self) -> None:
+        """Return at once: nothing is saved."""
+
+
+class Desk:
+    """The steering and approvals of one running agent."""
+
+    def __init__(
+        self,
+        out: Outlet,
+        place: Place,
+        run_id: str = "",
+        *,
+        grants: Grants | None = None,
+        on_waiting: Callable[[bool], None] = lambda is_waiting: None,
+    ) -> None:
+        self._out = out
+        self._place = place
+        self._grants = grants or NoGrants()
+        self._run_id = run_id
+        self._on_waiting = on_waiting
+        self._steered: list[str] = []
+        self._answers: dict[str, asyncio.Future[Decision]] = {}
+        self._decided: dict[str, asyncio.Future[None]] = {}
+        self._busy = 0
+        self._is_finishing = False
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether an approval is open."""
+        return bool(self._answers)
+
+    # steering
+
+    async def steer(self, text: str) -> None:
+        """Add a message. It is saved when this returns; the model gets it before its next step."""
+        if self._is_finishing:
+            raise CannotSteer(f"Run {self._run_id} is finishing and asks its model no more. Send it as a new message.")
+        self._steered.append(text)
+        try:
+            self._out.emit([Steered(new_id("msg"), text)])
+            await self._place.saved()
+        except RunSettled:
+            raise CannotSteer(f"Run {self._run_id} ended before the message reached it.") from None
+
+    def take(self) -> list[str]:
+        """Return the messages that were added since the last step."""
+        taken, self._steered = self._steered, []
+        return taken
+
+    def finish(self) -> bool:
+        """Close the desk for steering; False if there is a message that the model has not seen."""
+        self._is_finishing = not self._steered
+        return self._is_finishing
+
+    def close(self) -> None:
+        """Cancel all that wait: the work is over."""
+        self._is_finishing = True
+        self._place.waits = False
+        for answer in self._answers.values():
+            answer.cancel()
+        for decided in self._decided.values():
+            decided.cancel()
+
+    # approvals
+
+    async def ask(self, call: ToolCall, within: float | None, preview: str = "") -> Decision:
+        """Ask for an approval of a call, and wait for the decision."""
+        expires = None if within is None else time.time() + within
+        asked = ApprovalRequested(new_id("apr"), call.name, call.arguments, call.id, expires, preview)
+        answer = self._expect(asked)
+        self._out.emit([asked])
+        return await self._answered(asked, answer, within)
+
+    async def ask_again(self, asked: ApprovalRequested, within: float | None) -> Decision:
+        """Wait again for an approval that was requested before a restart."""
+        return await self._answered(asked, self._expect(asked), within)
+
+    def _expect(self, asked: ApprovalRequested) -> asyncio.Future[Decision]:
+        answer: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
+        self._answers[asked.id] = answer
+        return answer
+
+    async def _answered(
+        self, asked: ApprovalRequested, answer: asyncio.Future[Decision], within: float | None
+    ) -> Decision:
+        await self._place.saved()
+        said = await self._heard(asked, answer, within)
+        while (error := await self._unsaved(asked, said)) is not None:
+            answer = self._expect(asked)
+            self._refuse(asked.id, error)
+            said = await self._heard(asked, answer, within)
+        self._out.emit([ApprovalDecided(asked.id, said.decision, said.note)])
+        await self._place.saved()
+        if decided := self._decided.pop(asked.id, None):
+            decided.set_result(None)
+        return said
+
+    async def _heard(
+        self, asked: ApprovalRequested, answer: asyncio.Future[Decision], within: float | None
+    ) -> Decision:
+        """Wait for the decision. Meanwhile the run counts as waiting for a person."""
+        self._change_busy(-1)
+        left = within if asked.expires_at is None else max(0.0, asked.expires_at - time.time())
+        try:
+            async with asyncio.timeout(left):
+                return await answer
+        except TimeoutError:
+            raise ApprovalExpired(asked.tool, within or 0.0) from None
+        finally:
+            self._answers.pop(asked.id, None)
+            self._change_busy(+1)
+
+    async def _unsaved(self, asked: ApprovalRequested, said: Decision) -> HoldfastError | None:
+        """Save a grant that outlives the call. Return the error if it cannot be saved: then the approval stays open."""
+        if said.decision == "allow" and said.scope != "once":
+            try:
+                await self._grants.grant(asked.tool, said.scope)
+            except HoldfastError as error:
+                return error
+        return None
+
+    def _refuse(self, approval_id: str, error: HoldfastError) -> None:
+        """Give the error to the caller of `decide`, which may have left."""
+        decided = self._decided.pop(approval_id)
+        decided.set_exception(error)
+        decided.exception()  # marks it as retrieved
+
+    async def decide(self, approval_id: str, said: Decision) -> None:
+        """Decide an approval. The decision and its grant are saved when this returns.
+
+        Raises `StaleApproval` if the approval is no longer open, and the store's error if the grant cannot be saved.
+        """
+        answer = self._answers.get(approval_id)
+        if answer is None or answer.done():
+            raise StaleApproval(approval_id)
+        self._decided[approval_id] = decided = asyncio.get_running_loop().create_future()
+        answer.set_result(said)
+        await asyncio.wait({decided})
+        if decided.cancelled():
+            raise StaleApproval(approval_id)
+        decided.result()
+
+    # work beside approvals
+
+    def begin(self) -> None:
+        """Note that work has begun: the run no longer waits for a person only."""
+        self._change_busy(+1)
+
+    def done(self) -> None:
+        """Note that the work is done."""
+        self._change_busy(-1)
+
+    def _change_busy(self, by: int) -> None:
+        self._busy += by
+        is_waiting = self._busy == 0 and bool(self._answers)
+        if is_waiting != self._place.waits:
+            self._place.waits = is_waiting
+            self._on_waiting(is_waiting)

@@ -1,0 +1,330 @@
+"""Tool calls: concurrent, each with its approval and timeout, and with all of its processes ended afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ..concurrency.tasks import OwnedTasks
+from ..errors import RunSettled
+from ..events import ApprovalRequested, Outlet, ToolCall, ToolProgress, ToolResult, put
+from ..log.steps import Answered, cut
+from ..log.storable import storable
+from .approvals import Desk, Grants, Place
+from .processes import ProcessTable
+from .tools import Approval, Previewing, Tool, ToolContext, ToolError, ToolOutput, misfit
+
+logger = logging.getLogger("holdfast")
+
+MOST_KEPT = 1_000_000
+"""Maximum length of a stored output in characters; a longer one keeps its head and tail."""
+PROGRESS_EVERY = 0.1
+"""Minimum seconds between two progress events of one call. In between the last message is kept, and all output."""
+MOST_STREAMED = 200_000
+"""Characters of one call's output that are reported while it runs. The result has the rest."""
+LAST_WORD = 0.5
+"""Seconds that a cancelled tool may take to end before it is left behind and reported."""
+
+NOT_JSON = "not_a_json_object"
+"""The field for arguments that were not a JSON object."""
+
+_arguments = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class Calls:
+    """Calls an agent's tools. Costs one task for each call, and one for the tool in it."""
+
+    def __init__(
+        self,
+        tools: Sequence[Tool],
+        approvals: Mapping[str, Approval],
+        *,
+        desk: Desk,
+        out: Outlet,
+        place: Place,
+        grants: Grants,
+        patience: float | None = None,
+        table: ProcessTable | None = None,
+        environ: Mapping[str, str] | None = None,
+        run_id: str = "",
+        session_id: str | None = None,
+    ) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        self._approvals = approvals
+        self._desk = desk
+        self._out = out
+        self._progress = _Progress(out)
+        self._place = place
+        self._grants = grants
+        self._patience = patience
+        self._table = table or ProcessTable()
+        self._environ = environ
+        self._run_id = run_id
+        self._session_id = session_id
+        self._left_behind = OwnedTasks("a tool call that was stopped")
+
+    async def all(
+        self, calls: Sequence[ToolCall], asked: Mapping[str, ApprovalRequested] | None = None
+    ) -> list[Answered]:
+        """Make the calls concurrently, and return the results in their order. A stop ends all of them."""
+        tasks = [asyncio.create_task(self._one(call, (asked or {}).get(call.id))) for call in calls]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await _to_its_end(_all_ended(tasks))
+            errors = [error for task in tasks if not task.cancelled() and (error := task.exception()) is not None]
+        if errors:
+            raise errors[0]
+        return [task.result() for task in tasks]
+
+    async def _one(self, call: ToolCall, asked: ApprovalRequested | None) -> Answered:
+        self._desk.begin()
+        watch = _Watch()
+        try:
+            given = await self._permitted(call, asked, watch)
+        finally:
+            self._desk.done()
+        result = _result(call, given, watch)
+        if not is_internal(call.name):
+            await put(self._out, [result])
+        return Answered(call.id, cut(result.output), given.is_error)
+
+    async def _permitted(self, call: ToolCall, asked: ApprovalRequested | None, watch: _Watch) -> ToolOutput:
+        """Call a tool if the settings, or a person, allow it. An approval from before a restart is waited for again.
+
+        An invalid call is refused before an approval is asked for.
+        """
+        tool = self._tools.get(call.name)
+        if tool is None:
+            there = ", ".join(self._tools) or "none"
+            return ToolOutput(f"There is no tool {call.name!r}. There are: {there}.", is_error=True)
+        arguments = parsed(call.arguments)
+        if arguments is None:
+            return ToolOutput("The arguments are not a JSON object.", is_error=True)
+        approval = self._approvals.get(tool.name, tool.approval)
+        if approval == "deny":
+            return ToolOutput(f"{tool.name} may not be used here: the settings deny it.", is_error=True)
+        if wrong := misfit(tool, arguments):
+            return ToolOutput(wrong, is_error=True)
+        must_ask = asked is not None or (approval == "ask" and not await self._grants.allows(tool.name))
+        refusal = await self._asked(call, asked, tool, arguments) if must_ask else None
+        watch.begin(has_waited=must_ask)
+        return refusal if refusal is not None else await self._call(tool, arguments, call)
+
+    async def _asked(
+        self, call: ToolCall, asked: ApprovalRequested | None, tool: Tool, arguments: dict[str, Any]
+    ) -> ToolOutput | None:
+        """Ask for an approval; return the result for the model if it is denied."""
+        if asked is None:
+            said = await self._desk.ask(call, self._patience, await _preview(tool, arguments))
+        else:
+            said = await self._desk.ask_again(asked, self._patience)
+        note = f" They say: {said.note}" if said.note else ""
+        if said.decision == "deny":
+            return ToolOutput(f"The person denied this call, and it did not run.{note}", is_error=True)
+        return None
+
+    async def _call(self, tool: Tool, arguments: dict[str, Any], call: ToolCall) -> ToolOutput:
+        loop = asyncio.get_running_loop()
+
+        def progress(message: str, fraction: float | None, output: str) -> None:
+            if not is_internal(tool.name):
+                loop.call_soon_threadsafe(self._progress.report, ToolProgress(call.id, message, fraction, output))
+
+        context = ToolContext(
+            run_id=self._run_id,
+            session_id=self._session_id,
+            call_id=call.id,
+            progress=progress,
+            table=self._table,
+            environ=self._environ,
+        )
+        task = asyncio.create_task(_contained(tool, arguments, context))
+        try:
+            await asyncio.wait({task}, timeout=tool.timeout)
+            timed_out = not task.done()
+        finally:
+            await _to_its_end(self._end(tool, task, context))
+            self._progress.finish(call.id)
+        if timed_out:
+            what = "cannot be stopped: it may go on" if context.lingers or not task.done() else "was stopped"
+            return ToolOutput(f"{tool.name} took longer than its {tool.timeout:g} s and {what}.", is_error=True)
+        return _outcome(tool, task)
+
+    async def _end(self, tool: Tool, task: asyncio.Task[ToolOutput], context: ToolContext) -> None:
+        """End the task and the processes of a call. What does not end is reported."""
+        context.end()
+        if not task.done():
+            task.cancel()
+            survivors, _ = await asyncio.gather(context.processes.end(), asyncio.wait({task}, timeout=LAST_WORD))
+            self._place.refused += [f"{tool.name}: {survivor}" for survivor in survivors]
+        else:
+            await context.processes.end()
+        if context.lingers:
+            context.on_return = self._reported(context.lingers)
+        if not task.done():
+            ended = self._reported(f"{tool.name} ignored the stop and goes on")
+            self._left_behind.hold(task)
+            task.add_done_callback(lambda _: ended())
+
+    def _reported(self, words: str) -> Callable[[], None]:
+        """Report what did not end, and return the function that withdraws the report."""
+        self._place.refused.append(words)
+
+        def take_back() -> None:
+            if words in self._place.refused:
+                self._place.refused.remove(words)
+
+        return take_back
+
+
+class _Progress:
+    """Emits the progress of calls: at most one event for each call in `PROGRESS_EVERY` seconds."""
+
+    def __init__(self, out: Outlet) -> None:
+        self._out = out
+        self._reported: dict[str, float] = {}
+        self._streamed: dict[str, int] = {}
+        self._pending: dict[str, ToolProgress] = {}
+
+    def report(self, progress: ToolProgress) -> None:
+        """Emit it now, or with what else comes until the next report of this call is due."""
+        earlier = self._pending.get(progress.id)
+        self._pending[progress.id] = self._joined(earlier, progress)
+        if earlier is not None:
+            return
+        due = self._reported.get(progress.id, 0.0) + PROGRESS_EVERY - time.monotonic()
+        if due <= 0:
+            self.finish(progress.id)
+        else:
+            asyncio.get_running_loop().call_later(due, self.finish, progress.id)
+
+    def finish(self, call: str) -> None:
+        """Emit what waits, unless the run has ended."""
+        if (progress := self._pending.pop(call, None)) is not None:
+            self._reported[call] = time.monotonic()
+            with contextlib.suppress(RunSettled):
+                self._out.emit([progress])
+
+    def _joined(self, earlier: ToolProgress | None, progress: ToolProgress) -> ToolProgress:
+        streamed = self._streamed.get(progress.id, 0)
+        output = progress.output[: MOST_STREAMED - streamed]
+        self._streamed[progress.id] = streamed + len(output)
+        before = earlier.output if earlier is not None else ""
+        return ToolProgress(progress.id, progress.message, progress.fraction, before + output)
+
+
+class _Watch:
+    """The time of an approval, and the time of the tool."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._waited: float | None = None
+
+    def begin(self, *, has_waited: bool) -> None:
+        """Note that the approval was decided."""
+        now = time.monotonic()
+        self._waited, self._began = (now - self._began if has_waited else None), now
+
+    @property
+    def worked(self) -> float:
+        """Seconds that the tool took."""
+        return round(time.monotonic() - self._began, 3)
+
+    @property
+    def waited(self) -> float | msgspec.UnsetType:
+        """Seconds that a person took, if one was asked."""
+        return msgspec.UNSET if self._waited is None else round(self._waited, 3)
+
+
+def _result(call: ToolCall, given: ToolOutput, watch: _Watch) -> ToolResult:
+    """Return the result of a call as an event. Lone surrogates are replaced: they can be neither stored nor sent."""
+    is_cut = len(given.text) > MOST_KEPT
+    output = cut(given.text, MOST_KEPT) if is_cut else given.text
+    result: ToolResult = storable(
+        ToolResult(call.id, output, given.is_error, watch.worked, is_cut, given.content or msgspec.UNSET, watch.waited)
+    )
+    return result
+
+
+async def _preview(tool: Tool, arguments: dict[str, Any]) -> str:
+    """Return what a call would change. A preview that fails hides nothing: the arguments are shown instead."""
+    if not isinstance(tool, Previewing):
+        return ""
+    try:
+        preview: str = storable(await tool.preview(arguments))
+    except Exception:
+        logger.warning("the preview of a call of %s failed", tool.name, exc_info=True)
+        return ""
+    return preview
+
+
+async def _contained(tool: Tool, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+    """Call a tool. A `SystemExit` ends the call only: asyncio would end the server."""
+    try:
+        return await tool.call(arguments, context)
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise ToolError(f"{tool.name} ended with {error!r}.") from None
+
+
+async def _all_ended(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    if tasks:
+        await asyncio.wait(tasks)
+
+
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Finish work even if it is cancelled meanwhile; the cancel is raised afterwards."""
+    task, stopped = asyncio.create_task(work), False
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            stopped = not task.cancelled()
+    if stopped:
+        raise asyncio.CancelledError
+    task.result()
+
+
+def _outcome(tool: Tool, task: asyncio.Task[ToolOutput]) -> ToolOutput:
+    """Return the output of a call, or the error for the model if it raised."""
+    if task.cancelled():
+        return ToolOutput(f"{tool.name} was cancelled before it finished. It may have run.", is_error=True)
+    error = task.exception()
+    if error is None:
+        returned: Any = task.result()
+        if isinstance(returned, ToolOutput) and isinstance(returned.text, str):
+            return returned
+        logger.warning("the tool %s returned a %s, which is no ToolOutput", tool.name, type(returned).__name__)
+        return ToolOutput(f"{tool.name} gave back nothing that can be shown. It has run.", is_error=True)
+    if isinstance(error, ToolError):
+        return ToolOutput(str(error), is_error=True)
+    logger.warning("tool %s raised an exception", tool.name, exc_info=error)
+    return ToolOutput(f"{tool.name} failed with {type(error).__name__}: {error}", is_error=True)
+
+
+def is_internal(name: str) -> bool:
+    """Return whether a tool is internal and has no events: its name has a leading underscore."""
+    return name.startswith("_")
+
+
+def parsed(arguments: str) -> dict[str, Any] | None:
+    """Return the arguments of a call, or None if they are not a JSON object."""
+    try:
+        written = _arguments(arguments or "{}")
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return None if written.keys() == {NOT_JSON} else written
+
+
+def as_object(arguments: str) -> str:
+    """Return arguments that every provider accepts: a JSON object, or one that contains the invalid text."""
+    written = arguments.strip() or "{}"
+    return written if parsed(written) is not None else msgspec.json.encode({NOT_JSON: written}).decode()

@@ -1,0 +1,252 @@
+"""Tools for the files of one folder: read, list, write, search. No path leads out of the folder.
+
+Every path is opened from the folder's descriptor, name by name, without following links. So neither `..`, nor an
+absolute path, nor a link, not even one that is created during the call, leads out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import difflib
+import errno
+import os
+import pathlib
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..ids import new_id
+from .tools import Approval, FunctionTool, Tool, ToolError
+
+WRITE = "files_write"
+MOST_READ = 1_000_000
+MOST_LISTED = 2_000
+MOST_FOUND = 200
+MOST_SECONDS = 20.0
+MOST_COMPARED = 200_000
+"""Bytes of a file that is compared with what shall replace it."""
+MOST_COMPARED_LINES = 2_000
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # opening a pipe or a device must not block
+
+
+class _Write(FunctionTool):
+    """Writes a file, and shows the change before it is allowed."""
+
+    def __init__(self, write: Callable[..., str], change: Callable[[str, str], str], *, name: str, approval: Approval):
+        super().__init__(write, name=name, approval=approval)
+        self._change = change
+
+    async def preview(self, arguments: dict[str, Any]) -> str:
+        """Return the change as a unified diff of the whole file."""
+        return await asyncio.to_thread(self._change, str(arguments["path"]), str(arguments["content"]))
+
+
+class Files:
+    """One folder, and the tools of an agent for it."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._folder = pathlib.Path(folder)
+
+    def tools(self) -> list[Tool]:
+        """Return the folder's tools. Writing needs an approval, unless the settings say otherwise."""
+        return [
+            self._tool("files_read", self.read),
+            self._tool("files_list", self.list_folder),
+            self._tool("files_search", self.search),
+            _Write(self.write, self.change, name=WRITE, approval="ask"),
+        ]
+
+    def _tool(self, name: str, function: object, approval: Approval = "allow") -> Tool:
+        return FunctionTool(function, name=name, approval=approval)  # type: ignore[arg-type]
+
+    def read(self, path: str, start: int = 1, lines: int = 2000) -> str:
+        """Read a text file of the folder.
+
+        Args:
+            path: the file, from the folder on, as in notes/today.md
+            start: the first line to return, from 1
+            lines: how many lines to return
+        """
+        with self._open(path, _FILE) as fd:
+            _require_file(fd, path)
+            with os.fdopen(os.dup(fd), "rb") as file:
+                data = file.read(MOST_READ + 1)
+        text = data[:MOST_READ].decode(errors="replace")
+        wanted = text.split("\n")[max(start, 1) - 1 : max(start, 1) - 1 + max(lines, 0)]
+        note = f"\n[only the first {MOST_READ} bytes were read]" if len(data) > MOST_READ else ""
+        return "\n".join(wanted) + note
+
+    def list_folder(self, path: str = ".") -> str:
+        """List a folder: files with their size, folders with a slash.
+
+        Args:
+            path: the folder, from the top on
+        """
+        with self._open(path, _FOLDER) as fd:
+            names = sorted(os.listdir(fd))
+            listed = [_described(name, fd) for name in names[:MOST_LISTED]]
+        more = [f"[{len(names) - MOST_LISTED} more]"] if len(names) > MOST_LISTED else []
+        return "\n".join([*listed, *more]) or "The folder is empty."
+
+    def search(self, text: str, path: str = ".") -> str:
+        """Find lines that contain a text, in all files under a folder. Capital letters do not matter.
+
+        Args:
+            text: what to look for
+            path: the folder to look in, from the top on
+        """
+        if not text:
+            raise ToolError("There is nothing to look for.")
+        found: list[str] = []
+        until = time.monotonic() + MOST_SECONDS
+        for name, lines in self._texts(path):
+            found += [f"{name}:{n}: {line.strip()[:200]}" for n, line in _matching(lines, text.casefold())]
+            if len(found) >= MOST_FOUND:
+                return "\n".join([*found[:MOST_FOUND], "[there may be more]"])
+            if time.monotonic() > until:
+                return "\n".join([*found, f"[not everything was searched in {MOST_SECONDS:g} s]"])
+        return "\n".join(found) or "Nothing was found."
+
+    def write(self, path: str, content: str) -> str:
+        """Write a text file, with the folders that lead to it. What was in it is replaced.
+
+        Args:
+            path: the file, from the folder on
+            content: all that will be in it
+        """
+        *folders, name = _names(path)
+        data = content.encode(errors="replace")
+        with self._walk(folders, make=True) as fd, _errors(path):
+            _refuse_what_is_no_file(name, fd, path)
+            new = f".{new_id('write')}"
+            try:
+                _write_new(new, data, fd)
+                os.replace(new, name, src_dir_fd=fd, dst_dir_fd=fd)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(new, dir_fd=fd)
+                raise
+        return f"{len(data)} bytes were written to {'/'.join([*folders, name])}."
+
+    def change(self, path: str, content: str) -> str:
+        """Return what a write would change: a unified diff with every line, or nothing if it would be too long."""
+        before = ""
+        with contextlib.suppress(ToolError), self._open(path, _FILE) as fd:
+            _require_file(fd, path)
+            with os.fdopen(os.dup(fd), "rb") as file:
+                before = file.read(MOST_COMPARED + 1).decode(errors="replace")
+        old, new = before.split("\n") if before else [], content.split("\n")
+        if len(before) > MOST_COMPARED or max(len(old), len(new)) > MOST_COMPARED_LINES:
+            return ""
+        return "\n".join(difflib.unified_diff(old, new, path, path, lineterm="", n=len(old) + len(new)))
+
+    # walking
+
+    @contextmanager
+    def _open(self, path: str, flags: int) -> Iterator[int]:
+        names = _names(path, may_be_top=flags == _FOLDER)
+        with self._walk(names[:-1]) as folder, _errors(path):
+            fd = os.open(names[-1] if names else ".", flags, dir_fd=folder)
+            try:
+                yield fd
+            finally:
+                os.close(fd)
+
+    @contextmanager
+    def _walk(self, names: list[str], *, make: bool = False) -> Iterator[int]:
+        """Open the folders of a path one by one, never through a link."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with _errors("/".join(names)):
+                for name in names:
+                    if make:
+                        with contextlib.suppress(FileExistsError):
+                            os.mkdir(name, dir_fd=fd)
+                    below = os.open(name, _FOLDER, dir_fd=fd)
+                    os.close(fd)
+                    fd = below
+            yield fd
+        finally:
+            os.close(fd)
+
+    def _texts(self, path: str) -> Iterator[tuple[str, list[str]]]:
+        """Yield the text files under a folder, with their lines. `fwalk` uses descriptors and follows no links."""
+        with self._open(path, _FOLDER) as top:
+            for folder, folders, files, fd in os.fwalk(".", dir_fd=top, follow_symlinks=False):
+                folders.sort()
+                for name in sorted(files):
+                    if (lines := _lines(name, fd)) is not None:
+                        yield os.path.normpath(os.path.join(path, folder, name)), lines
+
+
+def _names(path: str, *, may_be_top: bool = False) -> list[str]:
+    """Return a path's names, or refuse one that leads out of the folder."""
+    if path.startswith("/") or "\0" in path or len(path) > 4096:
+        raise ToolError(f"{path[:100]!r} is no path inside the folder: paths begin at the folder's top.")
+    names = [name for name in path.split("/") if name not in ("", ".")]
+    if ".." in names:
+        raise ToolError(f"{path!r} is no path inside the folder: '..' is not followed.")
+    if not names and not may_be_top:
+        raise ToolError(f"{path!r} names no file.")
+    return names
+
+
+@contextmanager
+def _errors(path: str) -> Iterator[None]:
+    """Return an error with the path inside of the folder: no path of the machine is shown."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EMLINK):
+            raise ToolError(f"{path!r} is a link, or behind one: links are not followed.") from None
+        raise ToolError(f"{path!r}: {os.strerror(error.errno or 0)}.") from None
+
+
+def _require_file(fd: int, path: str) -> None:
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        raise ToolError(f"{path!r} is no file.")
+
+
+def _refuse_what_is_no_file(name: str, folder: int, path: str) -> None:
+    """Refuse to replace anything but a file: a link, a folder, a device."""
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            raise ToolError(f"{path!r} is there already, and is no file.")
+
+
+def _write_new(name: str, data: bytes, folder: int) -> None:
+    fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=folder)
+    with os.fdopen(fd, "wb") as file:
+        file.write(data)
+
+
+def _described(name: str, folder: int) -> str:
+    with contextlib.suppress(OSError):
+        info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISDIR(info.st_mode):
+            return f"{name}/"
+        return f"{name} ({info.st_size} bytes)" if stat.S_ISREG(info.st_mode) else f"{name} (no file)"
+    return f"{name} (gone)"
+
+
+def _lines(name: str, folder: int) -> list[str] | None:
+    """Return a file's lines; None if it is not text, or too large to search."""
+    with contextlib.suppress(OSError):
+        fd = os.open(name, _FILE, dir_fd=folder)
+        with os.fdopen(fd, "rb") as file:
+            info = os.fstat(fd)
+            if not stat.S_ISREG(info.st_mode) or info.st_size > MOST_READ:
+                return None
+            data = file.read(MOST_READ)
+            return None if b"\0" in data else data.decode(errors="replace").split("\n")
+    return None
+
+
+def _matching(lines: list[str], sought: str) -> Iterator[tuple[int, str]]:
+    return ((n, line) for n, line in enumerate(lines, 1) if sought in line.casefold())

@@ -1,0 +1,450 @@
+"""The loop of an agent: model, tool calls, results, model, until it is done. It is the source of a run."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from ..compare.model import Price
+from ..environment import child_environment
+from ..errors import BudgetSpent, SourceFailed
+from ..events import (
+    FAILED,
+    TRUNCATED,
+    AnswerBegins,
+    Finish,
+    Notice,
+    Outlet,
+    Reasoning,
+    StepFinished,
+    StepStarted,
+    Text,
+    Thought,
+    ToolCall,
+    ToolDelta,
+    ToolResult,
+    Usage,
+    Yielded,
+    put,
+)
+from ..history import estimate_tokens, told
+from ..log.reasoning import AnswerSplitter
+from ..log.steps import Answered, Step, Steps
+from ..log.storable import storable
+from .approvals import Desk, Grants, NoGrants, Nowhere, Place
+from .calls import Calls, as_object, is_internal
+from .mcp.pool import ToolServers
+from .processes import ProcessTable
+from .tools import Approval, Tool, described
+
+GO_ON = "Your last answer was cut off. Go on exactly where it ended, without repeating any of it."
+LOST = "The server ended before this call finished. It may have run."
+
+Messages = list[dict[str, Any]]
+Ask = Callable[[Messages, dict[str, Any], Outlet], Awaitable[None]]
+"""Asks the model: the messages, the parameters, and the outlet for its answer."""
+
+
+class AgentLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """The limits of one run of an agent. None means no limit."""
+
+    steps: int = 25
+    """Model calls. The run is truncated after them, and can be continued."""
+    seconds: float | None = 3600.0
+    """Seconds of a run, without the time that it waits for a person. Then the budget stops it."""
+    tokens: int | None = None
+    """Tokens in and out, of all steps together. Then the budget stops it, in the middle of a word."""
+    cost: float | None = None
+    """Cost, in the currency of the prices."""
+    approval: float | None = 86_400.0
+    """Seconds that a person has to allow or deny a call; then the run fails."""
+
+
+class Agent(msgspec.Struct, frozen=True, kw_only=True):
+    """A model with tools, approvals and limits."""
+
+    name: str
+    model: str = ""
+    system: str = ""
+    tools: tuple[Tool, ...] = ()
+    owned: Callable[[str], tuple[Tool, ...]] | None = None
+    """Makes the tools of one owner, in place of `tools`, if each owner has a folder."""
+    servers: tuple[ToolServers, ...] = ()
+    """MCP servers whose tools it has too. They are connected when a run needs them."""
+    env: dict[str, str] = {}
+    """Variables of its tools' processes, besides those that every tool has."""
+    approvals: dict[str, Approval] = {}
+    """Approvals by tool, in place of the tool's own `approval`."""
+    limits: AgentLimits = AgentLimits()
+    price: Price = Price()
+    params: dict[str, Any] = {}
+    on_restart: Literal["settle", "continue"] = "settle"
+    """A run whose server was killed is interrupted, or continued after its last finished step."""
+
+    async def for_owner(self, owner: str) -> Agent:
+        """Return the agent with the tools that it has for one owner. Its MCP servers are connected now."""
+        local = self.tools if self.owned is None else self.owned(owner)
+        listed = await asyncio.gather(*(server.of(owner).tools() for server in self.servers))
+        remote = [tool for tools in listed for tool in tools]
+        return msgspec.structs.replace(self, tools=(*local, *remote))
+
+
+class Meter:
+    """The usage of a run: the provider's count, or an estimate until that comes."""
+
+    def __init__(self, agent: Agent, used: Usage | None = None) -> None:
+        self._agent = agent
+        self._before = used or Usage()
+        self._counted: Usage | None = Usage()
+        self._asked = self._said = 0
+
+    def begin(self, messages: Messages) -> None:
+        """Begin a step, with an estimate of its input."""
+        self._before, self._counted = self.total(), None
+        self._asked, self._said = estimate_tokens(messages), 0
+
+    def asked(self, tokens: int) -> None:
+        """Use the provider's estimate of the input."""
+        self._asked = tokens
+
+    def said(self, text: str) -> None:
+        """Add a piece of the answer to the estimate."""
+        self._said += len(text)
+
+    def counted(self, usage: Usage) -> Usage:
+        """Use the provider's count of this step, which replaces an earlier one; return the usage of all steps."""
+        self._counted = usage
+        return self.total()
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the provider has counted this step."""
+        return self._counted is not None
+
+    def total(self) -> Usage:
+        """Return the usage of all steps: "estimated" if that of any step is."""
+        guess = Usage(self._asked, -(-self._said // 4), "estimated")
+        return _together(self._before, guess if self._counted is None else self._counted)
+
+    def check(self) -> None:
+        """Raise if the budget is spent."""
+        if words := self.spent():
+            raise BudgetSpent(words)
+
+    def spent(self) -> str:
+        """Return which limit is reached, in words; empty if none is."""
+        limits, price, used = self._agent.limits, self._agent.price, self.total()
+        if limits.tokens is not None and used.total_tokens > limits.tokens:
+            return f"The run has used about {used.total_tokens} tokens; it may use {limits.tokens}."
+        cost = (used.input_tokens * price.input + used.output_tokens * price.output) / 1_000_000
+        if limits.cost is not None and cost > limits.cost:
+            return f"The run has cost about {cost:.4f}; it may cost {limits.cost:g}."
+        return ""
+
+
+class _Heard(msgspec.Struct):
+    """The answer of the model in one step."""
+
+    text: list[str]
+    calls: list[ToolCall]
+    thoughts: list[Thought]
+    reasoning: list[str]
+    finish: Finish = Finish("stop")
+    is_over: bool = False
+    """Whether the answer has a finish reason: it can no longer be cut off."""
+
+
+class Work:
+    """One run of an agent. Costs a task for the loop, and a task or two for each call."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        messages: Messages,
+        ask: Ask,
+        *,
+        out: Outlet,
+        place: Place | None = None,
+        grants: Grants | None = None,
+        run_id: str = "",
+        session_id: str | None = None,
+        done: Steps | None = None,
+        used: Usage | None = None,
+        table: ProcessTable | None = None,
+    ) -> None:
+        self._agent = agent
+        self._messages = list(messages)
+        self._ask = ask
+        self.place = place or Nowhere()
+        self._done = done
+        self.out = out
+        grants = grants or NoGrants()
+        self.desk = Desk(out, self.place, run_id, grants=grants, on_waiting=self._pause)
+        self._calls = Calls(
+            agent.tools,
+            agent.approvals,
+            desk=self.desk,
+            out=out,
+            place=self.place,
+            grants=grants,
+            patience=agent.limits.approval,
+            table=table,
+            environ=child_environment(agent.env),
+            run_id=run_id,
+            session_id=session_id,
+        )
+        self.meter = Meter(agent, used)
+        self._ids = {call["id"] for message in messages for call in message.get("tool_calls") or ()}
+        self._is_calling = False
+        self._time: asyncio.Timeout | None = None
+        self._time_left = 0.0
+
+    async def do(self) -> None:
+        """Run the loop, and emit its events. A cancel ends it, with all that it has started."""
+        self.out.emit([AnswerBegins(think=False)])  # reasoning is split for each answer below
+        try:
+            self.place.quiet = lambda: self._is_calling
+            await self._work()
+        finally:
+            self.place.quiet = None
+            self.desk.close()
+
+    async def _work(self) -> None:
+        try:
+            async with asyncio.timeout(self._agent.limits.seconds) as self._time:
+                await self._step_by_step(await self._picked_up())
+        except (SystemExit, KeyboardInterrupt) as error:  # asyncio would end the server
+            raise SourceFailed(f"The source ended with {error!r}.") from error
+        except TimeoutError:
+            if not self._time or not self._time.expired():
+                raise
+            await self._spend(BudgetSpent(f"The run may take {self._agent.limits.seconds:g} s."))
+        except BudgetSpent as spent:
+            await self._spend(spent)
+
+    async def _spend(self, spent: BudgetSpent) -> None:
+        await put(self.out, [Notice("budget", str(spent))])
+        raise spent
+
+    def _pause(self, is_waiting: bool) -> None:
+        """Suspend the time limit while the run only waits for a person."""
+        if self._time is None or self._agent.limits.seconds is None or self._time.expired():
+            return
+        now = asyncio.get_running_loop().time()
+        if is_waiting:
+            self._time_left = (self._time.when() or now) - now
+            self._time.reschedule(None)
+        else:
+            self._time.reschedule(now + self._time_left)
+
+    # steps
+
+    async def _step_by_step(self, number: int) -> None:
+        if self._was_answered():
+            await put(self.out, [Finish("stop")])
+            return
+        while number < self._agent.limits.steps:
+            number += 1
+            finish = await self._step(number)
+            if finish is not None:
+                await put(self.out, [finish])
+                return
+        words = f"The agent has used its {self._agent.limits.steps} steps and is not done. It can be continued."
+        await put(self.out, [Notice("max_steps", words), Finish("max_steps")])
+
+    async def _step(self, number: int) -> Finish | None:
+        """Do one step: ask the model, and make its calls. Return the end of the work, if this was the last step."""
+        began = time.monotonic()
+        self._steer()
+        self.out.emit([StepStarted(number)])
+        heard = await self._heard()
+        text = "".join(heard.text)
+        if _ends(heard.finish):
+            return heard.finish
+        calls = [self._named(call) for call in heard.calls]
+        if calls:
+            self.meter.check()
+            await self._call(Step(text, tuple(calls)), heard)
+        elif text:
+            self._messages.append({"role": "assistant", "content": text})
+        await put(self.out, [StepFinished(number, round(time.monotonic() - began, 3))])
+        if calls or not self.desk.finish():
+            return None
+        if spent := self.meter.spent():
+            self.out.emit([Notice("budget", f"{spent} The answer is complete.")])
+        return msgspec.structs.replace(heard.finish, reason=_reason(heard.finish))
+
+    def _steer(self) -> None:
+        """Add the messages of people since the last step to what the model gets."""
+        self._messages += [{"role": "user", "content": text} for text in self.desk.take()]
+
+    async def _heard(self) -> _Heard:
+        """Ask the model, emit its answer as it comes, and hold its calls until the answer is complete."""
+        heard = _Heard([], [], [], [])
+        self.meter.begin(self._messages)
+        self.meter.check()
+        listener = _Listener(self, heard)
+        try:
+            await self._ask(self._messages, self._params(), listener)
+        except Exception:
+            listener.end(complete=False)
+            raise
+        listener.end()
+        if not self.meter.is_counted:
+            await put(self.out, [self.meter.total()])
+        return heard
+
+    def _params(self) -> dict[str, Any]:
+        tools = {"tools": described(list(self._agent.tools))} if self._agent.tools else {}
+        return {**self._agent.params, **tools}
+
+    def hear(self, items: Sequence[Yielded], heard: _Heard) -> bool:
+        """Handle events of the model, and emit those that are shown."""
+        shown = [event for item in items if (event := self._noted(item, heard)) is not None]
+        return self.out.emit(shown) if shown else True
+
+    def _noted(self, item: Yielded, heard: _Heard) -> Yielded | None:
+        """Record events of the model, and return those that are shown."""
+        item = storable(item)
+        if isinstance(item, (Text, Reasoning)):
+            self.meter.said(item.text)
+            (heard.text if isinstance(item, Text) else heard.reasoning).append(item.text)
+        elif isinstance(item, ToolCall):
+            heard.calls.append(item)
+            self.meter.said(item.name + item.arguments)
+        elif isinstance(item, Thought):
+            heard.thoughts.append(item)
+        elif isinstance(item, Finish):
+            heard.finish, heard.is_over = item, True
+        elif isinstance(item, Usage) and item.source == "provider":
+            return self.meter.counted(item)
+        elif isinstance(item, Usage):
+            self.meter.asked(item.input_tokens)
+        return None if isinstance(item, (ToolCall, ToolDelta, Finish, Thought)) else item
+
+    def _named(self, call: ToolCall) -> ToolCall:
+        """Return a call with a unique id, and with arguments that every provider accepts."""
+        id, n = call.id or "call", 1
+        while id in self._ids:
+            n += 1
+            id = f"{call.id or 'call'}_{n}"
+        self._ids.add(id)
+        return ToolCall(id, call.name, as_object(call.arguments), own=True)
+
+    async def _call(self, step: Step, heard: _Heard) -> None:
+        """Make the calls. The calls are saved before the first is made.
+
+        The reasoning that led to them is sent back to providers that require it.
+        """
+        self.out.emit([call for call in step.calls if not is_internal(call.name)])
+        await self.place.saved()
+        results = await self._all(step.calls)
+        place = len(self._messages)
+        self._remember(msgspec.structs.replace(step, results=tuple(results)))
+        if heard.thoughts:
+            self._messages[place]["thoughts"] = [thought.block for thought in heard.thoughts]
+        elif heard.reasoning:
+            self._messages[place]["reasoned"] = "".join(heard.reasoning)
+
+    async def _all(self, calls: Sequence[ToolCall], **asked: Any) -> list[Answered]:
+        """Make the calls concurrently, with the idle limit suspended."""
+        self._is_calling = True
+        try:
+            return await self._calls.all(calls, **asked)
+        finally:
+            self._is_calling = False
+
+    def _remember(self, step: Step) -> None:
+        """Add a step to the messages for the model, in the form that history has."""
+        self._messages += told([step])
+
+    # after a restart
+
+    async def _picked_up(self) -> int:
+        """Resume after a restart, without repeating finished calls. Return the number of the step."""
+        done = self._done
+        if done is None:
+            return 0
+        self._messages += told(done.done)
+        self._ids |= {call.id for step in done.all() for call in step.calls}
+        if not done.is_open:
+            self._remember(done.current)
+        elif done.current.calls or done.waiting:
+            await self._finish_step(done)
+        else:
+            self._go_on_in(done.current)
+        return done.number
+
+    def _was_answered(self) -> bool:
+        """Return whether only the settlement was missing. Not for internal tools, whose calls have no events."""
+        hides = any(is_internal(tool.name) for tool in self._agent.tools)
+        return self._done is not None and self._done.is_answered and not hides
+
+    async def _finish_step(self, done: Steps) -> None:
+        """Give interrupted calls a result that says so, and wait again for open approvals.
+
+        The approval of an internal tool, whose call has no event, says what was called.
+        """
+        asked = {each.call: each for each in done.waiting.values()}
+        known = {call.id for call in done.current.calls}
+        hidden = [ToolCall(id, each.tool, each.arguments, own=True) for id, each in asked.items() if id not in known]
+        step = msgspec.structs.replace(done.current, calls=(*done.current.calls, *hidden))
+        self._ids |= {call.id for call in hidden}
+        lost = [call for call in step.unanswered if call.id not in asked]
+        await put(self.out, [ToolResult(call.id, LOST, True) for call in lost])
+        results = [*step.results, *(Answered(call.id, LOST, True) for call in lost)]
+        if waiting := [call for call in step.unanswered if call.id in asked]:
+            results += await self._all(waiting, asked=asked)
+        self._remember(msgspec.structs.replace(step, results=tuple(results)))
+        await put(self.out, [StepFinished(done.number, 0.0)])
+
+    def _go_on_in(self, step: Step) -> None:
+        """Let the model continue an answer that was cut off: the text that was shown stays."""
+        self._remember(step)
+        if step.text and not step.inputs:
+            self._messages.append({"role": "user", "content": GO_ON})
+
+
+class _Listener:
+    """The outlet for the answer of an agent's model. A spent budget ends the answer in the middle of a word."""
+
+    def __init__(self, work: Work, heard: _Heard) -> None:
+        self._work = work
+        self._heard = heard
+        self._splitter = AnswerSplitter()
+        self.room = work.out.room
+
+    def emit(self, events: Sequence[Yielded]) -> bool:
+        has_room = self._work.hear(self._splitter.feed(events), self._heard)
+        if not self._heard.is_over:
+            self._work.meter.check()
+        return has_room
+
+    def end(self, *, complete: bool = True) -> None:
+        """Handle the text that was held back."""
+        self._work.hear(self._splitter.end(complete=complete), self._heard)
+
+
+def _together(one: Usage, two: Usage) -> Usage:
+    return Usage(
+        one.input_tokens + two.input_tokens,
+        one.output_tokens + two.output_tokens,
+        "estimated" if "estimated" in (one.source, two.source) else "provider",
+        cached_tokens=one.cached_tokens + two.cached_tokens,
+        cache_write_tokens=one.cache_write_tokens + two.cache_write_tokens,
+        reasoning_tokens=one.reasoning_tokens + two.reasoning_tokens,
+    )
+
+
+def _ends(finish: Finish) -> bool:
+    """Return whether the answer did not complete: then none of its calls is made."""
+    return finish.error is not None or finish.reason in TRUNCATED or finish.reason in FAILED
+
+
+def _reason(finish: Finish) -> str:
+    """Return the finish reason: "tool_calls" without a call is "stop"."""
+    return "stop" if finish.reason in ("tool_calls", "function_call") else finish.reason

@@ -1,0 +1,51 @@
+"""The settings of an MCP server, and its errors without secrets."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ...errors import HoldfastError
+from ...redaction import REDACTED, redact
+from ..tools import Approval
+
+SHORTEST_SECRET = 8
+"""Minimum length, in characters, of a variable or header that is redacted."""
+
+
+class ToolServerAway(HoldfastError):
+    """An MCP server cannot be reached, so that an agent would lack tools that it should have."""
+
+    code = "tool_server_away"
+    status = 502
+
+
+class McpServer(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of an MCP server: a command to start, or an address."""
+
+    name: str
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    cwd: str = ""
+    url: str = ""
+    headers: dict[str, str] = {}
+    tools: tuple[str, ...] | None = None
+    """The tools that agents may have, by the server's own names; None for all."""
+    approval: Approval = "ask"
+    timeout: float | None = 60.0
+    shared: bool = False
+    """All owners have the same connection."""
+
+    def said(self, text: str) -> str:
+        """Return an error message of a server or its connection without secrets."""
+        return redact(text, self._secrets())
+
+    def hidden(self, text: str) -> str:
+        """Return the error message of a tool without the secrets that it was given."""
+        for secret in self._secrets():
+            text = text.replace(secret, REDACTED) if len(secret) >= SHORTEST_SECRET else text
+        return text
+
+    def _secrets(self) -> list[str]:
+        values = [*self.env.values(), *self.headers.values()]
+        return [*values, *(value.removeprefix("Bearer ") for value in values)]

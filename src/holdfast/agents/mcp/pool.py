@@ -1,0 +1,213 @@
+"""MCP servers: connected when first needed, shared by all runs, and reconnected after a failure.
+
+The official SDK is loaded only when the first server is needed: see `mcp_connection`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import importlib
+import logging
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ...concurrency.retry import Backoff
+from ...concurrency.tasks import OwnedTasks
+from ..processes import ProcessTable
+from ..tools import ToolContext, ToolError, ToolOutput
+from .described import McpServer, ToolServerAway
+
+if TYPE_CHECKING:
+    from .connection import McpConnection
+
+logger = logging.getLogger("holdfast")
+
+CONNECT = 30.0
+"""Timeout of connecting, in seconds."""
+FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
+"""First and longest pause, in seconds, before a server that failed is tried again."""
+YOUNG = 10.0
+LAST = 5.0
+"""Timeout of closing, in seconds."""
+IDLE = 600.0
+"""Seconds after which an owner's unused connection is closed, once another owner needs one."""
+LONGEST_NAME = 64
+"""Maximum length of a tool's name that every provider accepts."""
+
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+class McpTool:
+    """One tool of a server."""
+
+    def __init__(self, server: ToolServer, own_name: str, name: str, description: str, parameters: dict[str, Any]):
+        self.name = name
+        self.description = description
+        self.parameters = {"type": "object", "properties": {}, **parameters}
+        self.approval = server.described.approval
+        self.timeout = server.described.timeout
+        self._server = server
+        self._own_name = own_name
+
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+        """Call it. A stop sends the protocol's cancel notification."""
+        return await self._server.call(self._own_name, arguments, context)
+
+
+class ToolServers:
+    """One MCP server: a connection for each owner, or one that all share.
+
+    A server may keep state in its process or in the session of a connection. The state of one owner is not for another.
+    """
+
+    def __init__(self, described: McpServer, table: ProcessTable | None = None, *, idle: float = IDLE) -> None:
+        self.described = described
+        self._table = table
+        self._idle = idle
+        self._servers: dict[str, ToolServer] = {}
+
+    def of(self, owner: str) -> ToolServer:
+        """Return the server of an owner. The connections of others that were not used for long are ended."""
+        whose = "" if self.described.shared else owner
+        for other, server in self._servers.items():
+            if other != whose:
+                server.rest(self._idle)
+        return self._servers.setdefault(whose, ToolServer(self.described, self._table))
+
+    async def close(self) -> None:
+        """End all connections."""
+        await asyncio.gather(*(server.close() for server in self._servers.values()))
+
+
+class ToolServer:
+    """One MCP server for all runs that share it. While it is connected it costs a task, and as a command a process."""
+
+    def __init__(self, described: McpServer, table: ProcessTable | None = None) -> None:
+        self.described = described
+        self._table = table
+        self._connection: McpConnection | None = None
+        self._connecting = asyncio.Lock()
+        self._ending = OwnedTasks(f"the MCP server {described.name}")
+        self._backoff = Backoff(FIRST_WAIT, LONGEST_WAIT)
+        self._not_before = 0.0
+        self._is_closed = False
+        self._busy = 0
+        self._used_at = time.monotonic()
+
+    async def tools(self) -> list[McpTool]:
+        """Return the server's tools, those that are allowed, under names that every provider takes."""
+        offered = await self._offered()
+        allowed = self.described.tools
+        if missing := set(allowed or ()) - {tool.name for tool in offered}:
+            logger.warning("MCP server %s has no tool %s", self.described.name, ", ".join(sorted(missing)))
+        wanted = [tool for tool in offered if allowed is None or tool.name in allowed]
+        names = tool_names(self.described.name, [tool.name for tool in wanted])
+        return [
+            McpTool(self, tool.name, name, tool.description or tool.title or "", tool.input_schema)
+            for tool, name in zip(wanted, names, strict=True)
+        ]
+
+    async def _offered(self) -> list[Any]:
+        """Ask for the tools. Each run does so at its start, and notices a dead server before a call is lost."""
+        with self._in_use():
+            connection = await self._connected()
+            try:
+                return await connection.tools()
+            except ToolServerAway:
+                if not connection.is_over:
+                    raise
+            return await (await self._connected()).tools()
+
+    async def call(self, tool: str, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+        """Call a tool. The model gets a connection error as it is: the tool may have run."""
+        with self._in_use():
+            try:
+                connection = await self._connected()
+            except ToolServerAway as away:
+                raise ToolError(f"{away} The call did not run.") from away
+            return await connection.call(tool, arguments, context)
+
+    def rest(self, idle: float) -> None:
+        """End the connection if it was not used for so many seconds. The next call makes a new one."""
+        if self._connection is not None and not self._busy and time.monotonic() - self._used_at >= idle:
+            self._let_go(self._connection)
+            self._connection = None
+
+    @contextmanager
+    def _in_use(self) -> Iterator[None]:
+        self._busy += 1
+        try:
+            yield
+        finally:
+            self._busy -= 1
+            self._used_at = time.monotonic()
+
+    async def close(self) -> None:
+        """End the connection, and the server's processes if it is a command."""
+        self._is_closed = True
+        if self._connection is not None:
+            self._let_go(self._connection)
+            self._connection = None
+        await self._ending.wait(timeout=LAST)
+
+    # connecting
+
+    async def _connected(self) -> McpConnection:
+        """Return the connection; connect if there is none. Concurrent callers wait for the same one."""
+        async with self._connecting:
+            if self._connection is not None and self._connection.is_over:
+                self._mourn(self._connection)
+            if self._connection is None:
+                await asyncio.sleep(max(0.0, self._not_before - time.monotonic()))
+                self._connection = await self._connect()
+            return self._connection
+
+    def _mourn(self, connection: McpConnection) -> None:
+        """Drop a connection that is over. After a short-lived one the next is delayed."""
+        self._let_go(connection)
+        self._connection = None
+        if time.monotonic() - connection.began < YOUNG:
+            self._wait_longer()
+        else:
+            self._backoff.reset()
+
+    def _wait_longer(self) -> None:
+        self._not_before = time.monotonic() + self._backoff.next()
+
+    async def _connect(self) -> McpConnection:
+        name = self.described.name
+        if self._is_closed:
+            raise ToolServerAway(f"MCP server {name} is closed: Holdfast is ending.")
+        try:  # loading the SDK takes a second, which would block the event loop
+            kind = await asyncio.to_thread(importlib.import_module, "holdfast.agents.mcp.connection")
+        except ImportError as error:
+            raise ToolServerAway(
+                f"MCP servers need the official SDK: pip install 'holdfast[mcp]'. ({error.name} is missing.)"
+            ) from error
+        connection: McpConnection = kind.McpConnection(self.described, self._table)
+        try:
+            await connection.is_ready(CONNECT)
+        except BaseException:
+            self._wait_longer()
+            self._let_go(connection)
+            raise
+        return connection
+
+    def _let_go(self, connection: McpConnection) -> None:
+        """Close a connection after its calls have ended, in a background task."""
+        self._ending.start(connection.retire())
+
+
+def tool_names(server: str, tools: Sequence[str]) -> list[str]:
+    """Return the names of a server's tools for the model: valid for every provider, and unique."""
+    names: list[str] = []
+    for tool in tools:
+        name = _NOT_IN_NAMES.sub("_", f"{server}__{tool}")
+        if len(name) > LONGEST_NAME or name in names:
+            name = f"{name[: LONGEST_NAME - 9]}_{hashlib.sha256(tool.encode()).hexdigest()[:8]}"
+        names.append(name)
+    return names

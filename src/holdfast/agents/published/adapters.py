@@ -1,0 +1,302 @@
+"""Agents of other frameworks as sources: pydantic-ai, OpenAI's Agents SDK, LangGraph.
+
+None of them is required: the framework of an agent is known by its class, and is loaded already.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+
+from ...events import (
+    FAILED,
+    TRUNCATED,
+    ErrorInfo,
+    Finish,
+    Notice,
+    Reasoning,
+    SourceIterator,
+    Text,
+    ToolCall,
+    ToolResult,
+    Usage,
+    Yielded,
+)
+from ...history import text_of
+from ...ids import new_id
+from ..request import AgentRequest
+
+Said = AsyncGenerator[Yielded]
+
+
+def adapted(agent: Any) -> Callable[[AgentRequest], SourceIterator] | None:
+    """Return an agent of a known framework as a function that yields events; None for anything else."""
+    made_with = {kind.__module__.partition(".")[0] for kind in type(agent).__mro__}
+    if "pydantic_ai" in made_with and hasattr(agent, "run_stream_events"):
+        return lambda request: pydantic_ai(agent, request)
+    if "agents" in made_with and hasattr(agent, "instructions"):
+        return lambda request: openai_agents(agent, request)
+    if "langgraph" in made_with and hasattr(agent, "astream"):
+        return lambda request: langgraph(agent, request)
+    return None
+
+
+def _out_of_steps(error: Exception) -> list[Yielded]:
+    """Return the finish of an agent that its framework has stopped at a limit."""
+    return [
+        Notice("max_steps", f"The agent has reached a limit of its own: {type(error).__name__}."),
+        Finish("max_steps"),
+    ]
+
+
+def _waits(what: str) -> Finish:
+    """Return the finish of an agent that waits for a person."""
+    words = (
+        f"{what} waits for a person, who cannot be asked here: only agents of the settings ask for approvals. "
+        "Let it decide itself, or let its answer be the question."
+    )
+    return Finish("error", error=ErrorInfo("source_failed", words, status=502))
+
+
+def _cut_off(reason: Any) -> list[Yielded]:
+    """Return the finish reason of a model in any of the frameworks' forms, if it did not complete."""
+    told = str(reason or "").lower()
+    return [Finish(told)] if told in TRUNCATED or told in FAILED else []
+
+
+def _json(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
+
+
+# pydantic-ai
+
+
+async def pydantic_ai(agent: Any, request: AgentRequest) -> Said:
+    """Run a pydantic-ai agent. Closing its stream of events cancels its run."""
+    limits: Any = importlib.import_module("pydantic_ai.exceptions").UsageLimitExceeded
+    prompt, history = _pydantic_history(request.messages)
+    used: Any = importlib.import_module("pydantic_ai.usage").RunUsage()
+    has_spoken = False
+    try:
+        async with agent.run_stream_events(prompt, message_history=history, usage=used) as events:
+            async for event in events:
+                for said in _of_pydantic(event, has_spoken):
+                    has_spoken = isinstance(said, Text) or (has_spoken and not isinstance(said, ToolResult))
+                    yield said
+    except limits as error:
+        yield _counted(used)
+        for said in _out_of_steps(error):
+            yield said
+
+
+def _counted(*used: Any) -> Usage:
+    told = [each for each in used if each is not None]
+    return Usage(sum(each.input_tokens or 0 for each in told), sum(each.output_tokens or 0 for each in told))
+
+
+def _pydantic_history(messages: list[dict[str, Any]]) -> tuple[str | None, list[Any]]:
+    """Return the newest message, and all others as messages of pydantic-ai."""
+    made: Any = importlib.import_module("pydantic_ai.messages")
+    is_asked = bool(messages) and messages[-1]["role"] == "user"
+    names: dict[str, str] = {}
+    history: list[Any] = []
+    for said in messages[:-1] if is_asked else messages:
+        text, role = text_of(said.get("content")), said["role"]
+        if role == "assistant":
+            calls = [(call["id"], call["function"]) for call in said.get("tool_calls") or ()]
+            names |= {id: function["name"] for id, function in calls}
+            parts = [made.ToolCallPart(called["name"], called["arguments"], tool_call_id=id) for id, called in calls]
+            history.append(made.ModelResponse(parts=[*([made.TextPart(text)] if text else []), *parts]))
+        elif role == "tool":
+            id = said["tool_call_id"]
+            history.append(made.ModelRequest(parts=[made.ToolReturnPart(names.get(id, ""), text, tool_call_id=id)]))
+        else:
+            kind = made.UserPromptPart if role == "user" else made.SystemPromptPart
+            history.append(made.ModelRequest(parts=[kind(text)]))
+    return text_of(messages[-1].get("content")) if is_asked else None, history
+
+
+def _of_pydantic(event: Any, has_spoken: bool) -> Iterator[Yielded]:
+    kind = event.event_kind
+    if kind == "part_start":
+        yield from _of_pydantic_part(event.part.part_kind, getattr(event.part, "content", ""))
+    elif kind == "part_delta":
+        yield from _of_pydantic_part(event.delta.part_delta_kind, getattr(event.delta, "content_delta", ""))
+    elif kind == "function_tool_call":
+        yield ToolCall(event.part.tool_call_id, event.part.tool_name, event.part.args_as_json_str())
+    elif kind == "function_tool_result":
+        part = event.part
+        is_error = part.part_kind == "retry-prompt" or getattr(part, "outcome", "success") != "success"
+        told = part.model_response_str() if hasattr(part, "model_response_str") else part.model_response()
+        yield ToolResult(part.tool_call_id, told, is_error)
+    elif kind == "agent_run_result":
+        yield from _of_pydantic_end(event.result, has_spoken)
+
+
+def _of_pydantic_part(kind: str, content: Any) -> Iterator[Yielded]:
+    if content and kind in ("text", "thinking"):
+        yield Text(content) if kind == "text" else Reasoning(content)
+
+
+def _of_pydantic_end(result: Any, has_spoken: bool) -> Iterator[Yielded]:
+    """Yield a result that is not text, the usage, and the finish if the model was cut off or the agent is not done."""
+    yield _counted(result.usage() if callable(result.usage) else result.usage)
+    if type(result.output).__name__ == "DeferredToolRequests":
+        yield _waits("The agent")
+    elif result.output is not None and not (has_spoken and isinstance(result.output, str)):
+        yield Text(_json(result.output))
+    yield from _cut_off(getattr(result.response, "finish_reason", None))
+
+
+# OpenAI's Agents SDK
+
+
+async def openai_agents(agent: Any, request: AgentRequest) -> Said:
+    """Run an agent of OpenAI's Agents SDK. Closing the generator cancels its run at once."""
+    sdk: Any = importlib.import_module("agents")
+    result = sdk.Runner.run_streamed(agent, input=_agents_input(request.messages))
+    has_spoken = False
+    try:
+        async for event in result.stream_events():
+            for said in _of_agents(event):
+                if isinstance(said, Finish):  # it raises after that, and has not added the usage of this answer
+                    yield _counted(result.context_wrapper.usage, event.data.response.usage)
+                has_spoken = isinstance(said, Text) or (has_spoken and not isinstance(said, ToolResult))
+                yield said
+                if isinstance(said, Finish):
+                    return  # the error that the SDK raises after that says less
+        yield _counted(result.context_wrapper.usage)
+        if result.interruptions:
+            yield _waits("The agent")
+        elif not has_spoken and result.final_output is not None:
+            yield Text(_json(result.final_output))
+    except sdk.MaxTurnsExceeded as error:
+        yield _counted(result.context_wrapper.usage)
+        for said in _out_of_steps(error):
+            yield said
+    finally:
+        if not result.is_complete:
+            result.cancel()
+
+
+def _agents_input(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the conversation as items of OpenAI's Responses."""
+    items: list[dict[str, Any]] = []
+    for said in messages:
+        text = text_of(said.get("content"))
+        if said["role"] == "tool":
+            items.append({"type": "function_call_output", "call_id": said["tool_call_id"], "output": text})
+            continue
+        if text:
+            items.append({"role": said["role"], "content": text})
+        for call in said.get("tool_calls") or ():
+            items.append({"type": "function_call", "call_id": call["id"], **call["function"]})
+    return items
+
+
+def _of_agents(event: Any) -> Iterator[Yielded]:
+    if event.type == "raw_response_event":
+        yield from _of_agents_model(event.data)
+    elif event.type == "run_item_stream_event" and event.name == "tool_called":
+        called = event.item.raw_item
+        if getattr(called, "type", "") == "function_call":
+            yield ToolCall(called.call_id, called.name, called.arguments)
+    elif event.type == "run_item_stream_event" and event.name == "tool_output":
+        raw = event.item.raw_item
+        id = raw.get("call_id") if isinstance(raw, dict) else getattr(raw, "call_id", None)
+        if id:
+            yield ToolResult(id, _json(event.item.output))
+
+
+def _of_agents_model(data: Any) -> Iterator[Yielded]:
+    if data.type == "response.output_text.delta":
+        yield Text(data.delta)
+    elif data.type in ("response.reasoning_text.delta", "response.reasoning_summary_text.delta"):
+        yield Reasoning(data.delta)
+    elif data.type in ("response.completed", "response.incomplete") and data.response.status == "incomplete":
+        details = data.response.incomplete_details
+        yield Finish("content_filter" if details and details.reason == "content_filter" else "length")
+
+
+# LangGraph
+
+
+async def langgraph(graph: Any, request: AgentRequest) -> Said:
+    """Run a graph whose state has `messages`. Closing its stream cancels it.
+
+    It gets the whole conversation each time, so a graph with a checkpointer has a thread for each run.
+    """
+    errors: Any = importlib.import_module("langgraph.errors")
+    spoken = _Spoken()
+    try:
+        thread = {"configurable": {"thread_id": request.run_id or new_id("thread")}}
+        stream = graph.astream({"messages": request.messages}, thread, stream_mode=["messages", "updates"])
+        async with aclosing(stream):
+            async for mode, data in stream:
+                for said in spoken.message(data[0]) if mode == "messages" else spoken.update(data):
+                    yield said
+        for said in spoken.end():
+            yield said
+    except errors.GraphRecursionError as error:
+        for said in spoken.usage():
+            yield said
+        for said in _out_of_steps(error):
+            yield said
+
+
+class _Spoken:
+    """The output of a graph so far."""
+
+    def __init__(self) -> None:
+        self._input = self._output = 0
+        self._finish = ""
+        self._calls: set[str] = set()
+
+    def message(self, message: Any) -> Iterator[Yielded]:
+        """Yield the events of a piece of a model's answer."""
+        if message.type not in ("ai", "AIMessageChunk"):
+            return
+        if thought := message.additional_kwargs.get("reasoning_content"):
+            yield Reasoning(thought)
+        for block in [message.content] if isinstance(message.content, str) else message.content:
+            if isinstance(block, str) or block.get("type") == "text":
+                yield Text(block if isinstance(block, str) else block["text"])
+            elif block.get("type") in ("reasoning", "thinking"):
+                yield Reasoning(block.get("reasoning") or block.get("thinking") or "")
+
+    def update(self, update: dict[str, Any]) -> Iterator[Yielded]:
+        """Yield the events of what a node has added: calls, results, usage."""
+        for node, changed in update.items():
+            if node == "__interrupt__":
+                yield from self.usage()
+                yield _waits("The graph")
+            for message in (changed or {}).get("messages", ()) if isinstance(changed, dict) else ():
+                yield from self._added(message)
+
+    def _added(self, message: Any) -> Iterator[Yielded]:
+        kind = getattr(message, "type", "")
+        if kind == "ai":
+            for call in message.tool_calls:
+                self._calls.add(call["id"])
+                yield ToolCall(call["id"], call["name"], _json(call["args"]))
+            usage = message.usage_metadata or {}
+            self._input += usage.get("input_tokens", 0)
+            self._output += usage.get("output_tokens", 0)
+            said = message.response_metadata
+            self._finish = said.get("finish_reason") or said.get("stop_reason") or said.get("done_reason") or ""
+        elif kind == "tool" and message.tool_call_id in self._calls:
+            yield ToolResult(message.tool_call_id, _json(message.content), message.status == "error")
+
+    def end(self) -> Iterator[Yielded]:
+        """Yield the usage, and the finish if a model was cut off."""
+        yield from self.usage()
+        yield from _cut_off(self._finish)
+
+    def usage(self) -> Iterator[Yielded]:
+        """Yield the usage of all models that have reported it."""
+        if self._input or self._output:
+            yield Usage(self._input, self._output)

@@ -1,0 +1,361 @@
+"""Tools of agents, and tools from Python functions.
+
+@tool
+async def weather(city: str, days: int = 1) -> str:
+    \"\"\"Look up the weather.
+
+    Args:
+        city: the city's name
+        days: how many days ahead
+    \"\"\"
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import inspect
+import re
+import threading
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from functools import partial
+from typing import Any, Literal, Protocol, get_args, get_type_hints, overload, runtime_checkable
+
+import msgspec
+
+from .processes import Processes, ProcessTable
+
+Approval = Literal["allow", "ask", "deny"]
+
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""Names of tools that upstreams accept."""
+
+
+class ToolError(Exception):
+    """The failure of a tool, with a message for the model."""
+
+
+class ToolOutput(msgspec.Struct, frozen=True):
+    """The result of a tool. With `is_error` the call has failed; the run continues."""
+
+    text: str
+    is_error: bool = False
+    content: tuple[dict[str, Any], ...] = ()
+    """Content that is not text, for people: images and others, in MCP's shape."""
+
+
+class ToolContext:
+    """The context of a call, besides its arguments. A stop cancels the task of the call."""
+
+    def __init__(
+        self,
+        *,
+        run_id: str = "",
+        session_id: str | None = None,
+        call_id: str = "",
+        progress: Callable[[str, float | None, str], None] | None = None,
+        table: ProcessTable | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self.run_id = run_id
+        self.session_id = session_id
+        self.call_id = call_id
+        self.processes = Processes(call_id, table, environ)
+        """Child processes, which are ended with all of their descendants when the call is over."""
+        self.lingers = ""
+        """What a stop could not end, in words for the receipt: a thread, a remote call."""
+        self.on_return: Callable[[], None] = lambda: None
+        """Called when that has ended after all."""
+        self._progress = progress
+
+    def progress(self, message: str = "", fraction: float | None = None, output: str = "") -> None:
+        """Report progress and new output. It is shown at once, and resets the idle limit."""
+        if self._progress is not None:
+            self._progress(message, fraction, output)
+
+    def end(self) -> None:
+        """Note that the call is over: later progress is dropped."""
+        self._progress = None
+
+
+@runtime_checkable
+class Tool(Protocol):
+    """A tool.
+
+    A name with a leading underscore makes a tool internal: the model can call it, and its calls have no events.
+    """
+
+    @property
+    def name(self) -> str:
+        """Its name for the model: letters, digits, `_` and `-`, at most 64."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """Its description for the model."""
+        ...
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The JSON schema of its arguments: an object."""
+        ...
+
+    @property
+    def approval(self) -> Approval:
+        """Whether it may be called: `ask` asks a person each time."""
+        ...
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds that a call may take; None for as long as the run."""
+        ...
+
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+        """Run it. An exception is a failed call for the model."""
+        ...
+
+
+@runtime_checkable
+class Previewing(Protocol):
+    """A tool that can show what a call would change, before it is allowed."""
+
+    async def preview(self, arguments: dict[str, Any]) -> str:
+        """Return the change as a unified diff; nothing if it cannot be shown."""
+        ...
+
+
+@runtime_checkable
+class Particular(Protocol):
+    """A tool that checks its arguments itself. Those of others are checked by the schema."""
+
+    def misfit(self, arguments: dict[str, Any]) -> str:
+        """Return what is wrong with arguments, in words for the model; nothing if they fit."""
+        ...
+
+
+class FunctionTool:
+    """A Python function as a tool: its types are the schema, its docstring is the description for the model.
+
+    A function that is not async runs in a thread, which cannot be stopped: the receipt of a stopped run says so.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str = "",
+        description: str = "",
+        approval: Approval = "allow",
+        timeout: float | None = 60.0,
+    ) -> None:
+        self.name = name or function.__name__
+        if not NAME.fullmatch(self.name):
+            raise TypeError(f"{self.name!r} is no name for a tool: letters, digits, _ and -, at most 64")
+        summary, described = _docstring(inspect.getdoc(function) or "")
+        self.description = description or summary
+        self.approval = approval
+        self.timeout = timeout
+        self._function = function
+        self._takes_context, self._arguments = _arguments_of(function)
+        self.parameters = _schema(self._arguments, described)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the plain function."""
+        return self._function(*args, **kwargs)
+
+    def misfit(self, arguments: dict[str, Any]) -> str:
+        """Return what is wrong with arguments. A number in quotes is accepted: models write them."""
+        try:
+            msgspec.convert(arguments, self._arguments, strict=False)
+        except msgspec.ValidationError as error:
+            return f"The arguments do not fit: {error}"
+        return ""
+
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+        """Check the arguments, call the function, and turn what it returns into text."""
+        if misfit := self.misfit(arguments):
+            return ToolOutput(misfit, is_error=True)
+        checked = msgspec.convert(arguments, self._arguments, strict=False)
+        given = {name: getattr(checked, name) for name in self._arguments.__struct_fields__}
+        if self._takes_context:
+            given[self._takes_context] = context
+        if inspect.iscoroutinefunction(self._function):
+            return _output(await self._function(**given))
+        return _output(await self._in_thread(given, context))
+
+    async def _in_thread(self, given: dict[str, Any], context: ToolContext) -> Any:
+        context.lingers = f"{self.name} runs in a thread, which cannot be stopped: it goes on until it returns"
+
+        def has_returned() -> None:
+            context.lingers = ""
+            context.on_return()
+
+        result = await _threaded(partial(self._function, **given), has_returned)
+        return await result if inspect.isawaitable(result) else result
+
+
+async def _threaded(function: Callable[[], Any], has_returned: Callable[[], None]) -> Any:
+    """Call a function in a daemon thread, which delays neither other tools nor the end of the server.
+
+    `has_returned` is called at its end in any case, even if the call was cancelled.
+    """
+    loop, current = asyncio.get_running_loop(), contextvars.copy_context()
+    returned: asyncio.Future[Any] = loop.create_future()
+
+    def give(result: Any, error: BaseException | None) -> None:
+        has_returned()
+        if returned.done():
+            return  # the call was cancelled
+        if error is None:
+            returned.set_result(result)
+        else:
+            returned.set_exception(error)
+
+    def run() -> None:
+        result, error = None, None
+        try:
+            result = current.run(function)
+        except BaseException as raised:  # noqa: BLE001 - the caller handles it
+            error = raised if not isinstance(raised, StopIteration) else RuntimeError(repr(raised))
+        with contextlib.suppress(RuntimeError):  # the loop may have ended meanwhile
+            loop.call_soon_threadsafe(give, result, error)
+
+    threading.Thread(target=run, name="tool", daemon=True).start()
+    return await returned
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> FunctionTool: ...
+
+
+@overload
+def tool(
+    *, name: str = "", description: str = "", approval: Approval = "allow", timeout: float | None = 60.0
+) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str = "",
+    description: str = "",
+    approval: Approval = "allow",
+    timeout: float | None = 60.0,
+) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
+    """Make a tool of a function: `@tool`, or `@tool(approval="ask", timeout=5)`."""
+
+    def wrap(wrapped: Callable[..., Any]) -> FunctionTool:
+        return FunctionTool(wrapped, name=name, description=description, approval=approval, timeout=timeout)
+
+    return wrap(function) if function is not None else wrap
+
+
+def _arguments_of(function: Callable[..., Any]) -> tuple[str, type[msgspec.Struct]]:
+    """Return the parameter for the context, if there is one, and a struct of all others."""
+    hints = get_type_hints(function, include_extras=True)
+    takes_context = ""
+    fields: list[Any] = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            raise TypeError(f"{function.__name__}: a tool's parameters have names, so *args, ** and / cannot be")
+        kind = hints.get(parameter.name, Any)
+        if kind is ToolContext or ToolContext in get_args(kind):
+            takes_context = parameter.name
+        elif parameter.default is parameter.empty:
+            fields.append((parameter.name, kind))
+        else:
+            fields.append((parameter.name, kind, _default(parameter.default)))
+    return takes_context, msgspec.defstruct(
+        f"{function.__name__}_arguments", fields, kw_only=True, forbid_unknown_fields=True
+    )
+
+
+def _default(value: Any) -> Any:
+    """Return a default that is not shared between calls."""
+    return msgspec.field(default_factory=lambda: deepcopy(value)) if isinstance(value, (list, dict, set)) else value
+
+
+def _schema(arguments: type[msgspec.Struct], described: dict[str, str]) -> dict[str, Any]:
+    """Return the schema of a function's arguments, with their descriptions from the docstring."""
+    (_,), components = msgspec.json.schema_components([arguments], ref_template="#/$defs/{name}")
+    schema = dict(components.pop(arguments.__name__))
+    schema.pop("title", None)
+    schema["properties"] = {
+        name: {**field, **({"description": described[name]} if name in described else {})}
+        for name, field in schema.get("properties", {}).items()
+    }
+    return {**schema, **({"$defs": components} if components else {})}
+
+
+_SECTION = re.compile(r"\n\s*(?:Args|Arguments|Parameters):\s*\n", re.IGNORECASE)
+_HEADING = re.compile(r"\n\s*(?:Returns|Raises|Yields|Examples?|Notes?):\s*\n", re.IGNORECASE)
+_ITEM = re.compile(r"^[ \t]+(\w+)(?:[ \t]*\([^)]*\))?:[ \t]*(.+(?:\n[ \t]{8,}\S.*)*)", re.MULTILINE)
+
+
+def _docstring(text: str) -> tuple[str, dict[str, str]]:
+    """Return the description of a function from its docstring, and of each parameter from `Args:`."""
+    summary, *rest = _SECTION.split(f"{text}\n", maxsplit=1)
+    items = _HEADING.split(rest[0] + "\n", maxsplit=1)[0] if rest else ""
+    said = {found[1]: " ".join(found[2].split()) for found in _ITEM.finditer(items)}
+    return _HEADING.split(summary + "\n", maxsplit=1)[0].strip(), said
+
+
+def _output(returned: Any) -> ToolOutput:
+    """Return the value of a function as text: a string as it is, None as empty, the rest as JSON."""
+    if isinstance(returned, ToolOutput):
+        return returned
+    if returned is None:
+        return ToolOutput("")
+    return ToolOutput(returned if isinstance(returned, str) else msgspec.json.encode(returned, enc_hook=str).decode())
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "boolean": (bool,),
+    "integer": (int, float),
+    "number": (int, float),
+    "string": (str,),
+    "null": (type(None),),
+}
+
+
+def misfit(tool: Tool, arguments: dict[str, Any]) -> str:
+    """Return what is certainly wrong with the arguments of a call, before an approval is asked for.
+
+    The tool checks the rest: a string may stand for anything that can be parsed from one.
+    """
+    if isinstance(tool, Particular):
+        return tool.misfit(arguments)
+    properties = tool.parameters.get("properties") or {}
+    if missing := [name for name in tool.parameters.get("required") or () if name not in arguments]:
+        return f"The arguments do not fit: {missing[0]} is missing."
+    unknown = [name for name in arguments if name not in properties]
+    if unknown and tool.parameters.get("additionalProperties") is False:
+        return f"The arguments do not fit: there is no {unknown[0]}."
+    wrong = [name for name, value in arguments.items() if not _may_be(value, properties.get(name))]
+    return f"The arguments do not fit: {wrong[0]} is not what the schema says." if wrong else ""
+
+
+def _may_be(value: Any, schema: Any) -> bool:
+    said = schema.get("type") if isinstance(schema, dict) else None
+    kinds = [said] if isinstance(said, str) else said
+    if not isinstance(kinds, list) or isinstance(value, str) or not all(kind in _KINDS for kind in kinds):
+        return True
+    if isinstance(value, bool):
+        return "boolean" in kinds
+    return any(isinstance(value, _KINDS[kind]) for kind in kinds)
+
+
+def described(tools: list[Tool]) -> list[dict[str, Any]]:
+    """Return the tools for a model, in OpenAI's shape."""
+    return [
+        {
+            "type": "function",
+            "function": {"name": each.name, "description": each.description, "parameters": each.parameters},
+        }
+        for each in tools
+    ]

@@ -1,0 +1,105 @@
+"""Runs as event streams in any ASGI app. Each stream notices when its client disconnects.
+
+@app.get("/runs/{run_id}/events")
+async def read(request: Request):
+    return events(await engine.open(request.path_params["run_id"]), request)
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..engine.run import Run
+from ..errors import HoldfastError, ResumeGap
+from ..events import Notice
+from ..log.segment import segment_of
+from ..wires import native, sse
+from .cursor import RunFrames, shared_rendering
+from .event_stream import Closing, EventStream
+from .frames import Frame, own_rendering, stream_error
+
+__all__ = ["Closing", "EventStream", "Frame", "events", "on_error"]
+
+
+def events(
+    run: Run,
+    request: Request,
+    closing: Closing | None = None,
+    *,
+    frame: Frame | None = None,
+    heartbeat: float = 10.0,
+    send_timeout: float = 30.0,
+) -> Response:
+    """Return a run's events as a response: those after the request's cursor, then live ones, to the settlement.
+
+    The cursor is `?after=` or `Last-Event-ID`. A client that has seen the settlement gets 204, at which an EventSource
+    stops asking. `frame` writes the frames in place of those of PROTOCOL.md. An attached run ends with its first
+    stream.
+    """
+    after, opening = _cursor(run, request, frame)
+    if after < run.log.oldest - 1:
+        raise ResumeGap(run.log.oldest)
+    if run.log.closed and after >= run.log.seq and not opening:
+        return _nothing_more(run)
+    is_held = run.take_hold()
+    return EventStream(
+        _frames(run, after, frame, is_held),
+        closing,
+        headers=[(b"x-run-id", run.id.encode())],
+        opening=opening,
+        farewell=sse.farewell(1000),
+        broken=None if frame is None else stream_error,
+        on_leave=run.leave if is_held else None,
+        heartbeat=heartbeat,
+        send_timeout=send_timeout,
+    )
+
+
+def _nothing_more(run: Run) -> Response:
+    ended = Response(status_code=204, headers={"x-run-id": run.id})
+    ended.raw_headers += [header for header in sse.HEADERS if header[0] != b"content-type"]
+    return ended
+
+
+def _frames(run: Run, after: int, frame: Frame | None, is_held: bool) -> RunFrames:
+    if frame is not None:
+        return RunFrames(run.log, own_rendering(frame), after, attached=is_held)
+    pieces = partial(native.settled_pieces, run.id)
+    return RunFrames(run.log, shared_rendering(run), after, pieces, attached=is_held)
+
+
+async def on_error(request: Request, error: Exception) -> Response:
+    """Answer an error of the engine with its status: `app.add_exception_handler(HoldfastError, on_error)`."""
+    assert isinstance(error, HoldfastError)
+    body: dict[str, Any] = {"error": native.error(error.info())}
+    if isinstance(error, ResumeGap):
+        body["oldest"] = error.oldest
+    wait = {} if error.retry_after is None else {"retry-after": str(math.ceil(error.retry_after))}
+    return Response(msgspec.json.encode(body), error.status, wait, "application/json")
+
+
+def _cursor(run: Run, request: Request, frame: Frame | None) -> tuple[int, bytes]:
+    """Return the seq to continue after, and the frames to send first."""
+    # A browser that reconnects sends the first URL and the newest `Last-Event-ID`: the header counts.
+    asked = (request.headers.get("last-event-id") or request.query_params.get("after", "0")).strip()
+    if asked == "snapshot":
+        seq, snapshot = run.log.snapshot()
+        if run.settlement is not None:
+            seq = max(min(seq, run.seq - 1), 0)  # the settlement follows as an event
+        return seq, (native.frames(run.id) if frame is None else own_rendering(frame))(seq, segment_of([snapshot]))
+    if asked.isascii() and asked.isdigit() and len(asked) < 16 and int(asked) <= run.seq:
+        return int(asked), b""
+    reset = Notice("cursor_reset", "The cursor was not one of this run: here it is from its start.")
+    return 0, _reset(run, reset) if frame is None else own_rendering(frame)(0, segment_of([reset]))
+
+
+def _reset(run: Run, reset: Notice) -> bytes:
+    """Return a frame without an id: the cursor was invalid, and the run is sent from its start."""
+    kind, rest = native.body(reset)
+    return b"event: %b\n" % kind + sse.data(b'{"run":"%b",%b' % (run.id.encode(), rest))

@@ -1,0 +1,160 @@
+"""A reader of a run's log: the events after a number, rendered by a wire."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+from weakref import ref
+
+import msgspec
+
+from ..engine.run import Render, Run, StoredLog
+from ..errors import ResumeGap
+from ..events import Event, Settled
+from ..log.log import Log
+from ..log.segment import NOTHING, Segment
+from ..wires import native
+
+AT_ONCE = 64 * 1024
+"""Maximum number of characters rendered at once."""
+
+
+class RunFrames:
+    """A cursor on a run's log, rendered by a wire. A wire with `pieces` renders a long settlement in pieces.
+
+    A run that is `attached` to it and not stored waits for this reader: no other reader is slowed down.
+    """
+
+    def __init__(
+        self,
+        log: Log | StoredLog,
+        render: Render,
+        after: int = 0,
+        pieces: Callable[[int, Settled], Iterator[bytes]] | None = None,
+        *,
+        attached: bool = False,
+    ) -> None:
+        self._log = log
+        self.live = log if isinstance(log, Log) else None
+        """The log, if it is written in this process: then its next event is all there is to wait for."""
+        self._render = render
+        self.after = after
+        """The number of the last event that was rendered."""
+        self._pieces = pieces
+        self._waits = self.live if attached else None
+        self._release = self._waits.wait_for(_place_of(self)) if self._waits is not None else None
+        self._rest: Iterator[bytes] = iter(())
+        self.is_over = False
+        self.is_behind = False
+        """Whether `next` has something to return now: a piece that is left, or the end."""
+
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` whenever there is more to read, until the returned function is called."""
+        unwatch = self._log.watch(wake)
+
+        def leave() -> None:
+            unwatch()
+            if self._release is not None and self._waits is not None:
+                self._release()
+                if self._waits.is_full:  # later: an attached run is stopped first
+                    asyncio.get_running_loop().call_soon(self._waits.make_room)
+
+        return leave
+
+    async def next(self) -> bytes:
+        """Return the next events' frames, or the next piece of a long one."""
+        if self._waits is not None:
+            self._waits.make_room()
+        if piece := next(self._rest, b""):
+            return piece
+        while segment := as_many_as_fit(await self._log.batch(self.after)):
+            if frames := self._rendered(segment):
+                return frames
+        self.is_over = self._log.closed
+        return b""
+
+    def now(self) -> bytes:
+        """Return the frames of the new events of a live log; nothing if they were trimmed."""
+        log, after = self.live, self.after
+        assert log is not None
+        segment = log.newest if log.newest_after == after else self._slice(log)
+        if log.closed and long_ending(segment) is not None:
+            self.is_behind = True
+            return b""
+        if (count := len(segment.texts or segment.others)) > 1:
+            segment = as_many_as_fit(segment)
+            count = len(segment)
+        self.after = upto = after + count
+        self.is_behind = log.closed or upto < log.seq
+        return self._render(after + 1, segment)
+
+    def _slice(self, log: Log) -> Segment:
+        try:
+            return log.slice(self.after)
+        except ResumeGap:
+            return NOTHING  # `next` raises it
+
+    def _rendered(self, segment: Segment) -> bytes:
+        first, self.after = self.after + 1, self.after + len(segment)
+        if self._pieces is not None and self._log.closed and (last := long_ending(segment)) is not None:
+            self._rest = self._pieces(self.after, last)  # alone, since it is long
+            return next(self._rest, b"")
+        return self._render(first, segment)
+
+
+def _place_of(frames: RunFrames) -> Callable[[], int]:
+    """Return a function with the seq of a cursor. It holds the cursor weakly: one that is not read must not stay."""
+    held = ref(frames)
+
+    def place() -> int:
+        reader = held()
+        return sys.maxsize if reader is None else reader.after
+
+    return place
+
+
+def as_many_as_fit(segment: Segment) -> Segment:
+    """Return as many of the events as may be rendered at once, which bounds the memory of a slow reader."""
+    if len(segment.texts or segment.others) <= 1:
+        return segment
+    sizes = [*map(len, segment.texts)] if segment.kind is not None else [*map(_length, segment.others)]
+    if sum(sizes) <= AT_ONCE:
+        return segment
+    return segment[: max(1, bisect_right([*accumulate(sizes)], AT_ONCE))]
+
+
+def long_ending(segment: Segment) -> Settled | None:
+    """Return the settlement at the end, if its text is longer than what is rendered at once."""
+    last = segment.others[-1] if segment.others else None
+    return last if isinstance(last, Settled) and len(last.settlement.text) > AT_ONCE else None
+
+
+def _length(event: Event) -> int:
+    if type(event) is Settled:
+        return len(event.settlement.text)
+    return sum([len(field) for field in msgspec.structs.astuple(event) if isinstance(field, str)])
+
+
+def shared_rendering(run: Run) -> Render:
+    """Return the rendering that all readers of a run share: readers at the same seq get bytes rendered once."""
+    if run.rendering is None:
+        run.rendering = _LastRendering(native.frames(run.id))
+    return run.rendering
+
+
+class _LastRendering:
+    """Renders events, and remembers the last result."""
+
+    def __init__(self, render: Render) -> None:
+        self._render = render
+        self._last = (0, 0)
+        self._frames = b""
+
+    def __call__(self, first: int, segment: Segment) -> bytes:
+        if self._last != (first, len(segment)):
+            self._frames = self._render(first, segment)
+            self._last = first, len(segment)
+        return self._frames

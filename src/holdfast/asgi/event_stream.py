@@ -1,0 +1,271 @@
+"""A stream of frames as a response, for as long as its client stays."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import Protocol
+
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ..concurrency.watchers import Watchers
+from ..errors import HoldfastError, KeyRevoked
+from ..events import ErrorInfo, StoppedBy
+from ..wires import sse
+from .client import CONNECTION, ClientConnection, Header, RequestClient, finish
+from .cursor import RunFrames
+
+logger = logging.getLogger("holdfast")
+
+_SENT_AT_ONCE = 1024 * 1024
+
+
+class Frames(Protocol):
+    """The frames of a stream: bytes that are ready, and a callback for more."""
+
+    is_over: bool
+    """Whether nothing more will come."""
+
+    async def next(self) -> bytes:
+        """Return the bytes that can be sent now; empty if there are none yet, or if it is over."""
+        ...
+
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` whenever there is more, until the returned function is called."""
+        ...
+
+
+class Closing:
+    """Wakes every open stream when the server is about to end."""
+
+    def __init__(self) -> None:
+        self.has_begun = False
+        self._watchers = Watchers()
+
+    def begin(self) -> None:
+        """Wake them all."""
+        self.has_begun = True
+        self._watchers.notify()
+
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` when it begins, until the returned function is called."""
+        return self._watchers.watch(wake)
+
+
+class EventStream(Response):
+    """Sends frames until their end, the server's end, or until the client leaves.
+
+    The task is the request's. It waits for one asyncio event, which the log, the heartbeat, the disconnect and the end
+    of the server all set. If the server is ours and the client reads, new events of a live log are sent within the call
+    that appended them: no task wakes for a token. A client that does not read for `send_timeout` seconds is cut off; it
+    can resume.
+
+    An error after the start of the response can have no status. The stream then ends with the frame that `broken`
+    returns, in the format of the wire, or it is cut off: no client takes it for complete.
+    """
+
+    def __init__(
+        self,
+        frames: Frames,
+        closing: Closing | None = None,
+        *,
+        headers: Iterable[Header] = (),
+        opening: bytes = b"",
+        farewell: bytes = b"",
+        broken: Callable[[ErrorInfo], bytes] | None = None,
+        on_leave: Callable[[StoppedBy], Awaitable[None]] | None = None,
+        hold: Callable[[RequestClient], Awaitable[ASGIApp | None]] | None = None,
+        heartbeat: float = 10.0,
+        sign_of_life: bytes = sse.HEARTBEAT,
+        send_timeout: float = 30.0,
+    ) -> None:
+        self.status_code = 200
+        self.background = None
+        self._frames = frames
+        self._closing = closing or Closing()
+        given = [*headers]
+        named = {name for name, _ in given}
+        self._sent_headers = [*(each for each in sse.HEADERS if each[0] not in named), *given]
+        self._opening = opening
+        self._farewell = farewell
+        self._broken = broken
+        self._on_leave = on_leave
+        self._hold = hold
+        self._heartbeat = heartbeat
+        self._sign_of_life = sign_of_life
+        self._send_timeout = send_timeout
+        self._wake = asyncio.Event()
+        self._sending_since: float | None = None
+        self._spoke_at = 0.0
+        self._connection: ClientConnection | None = None
+        self._live: RunFrames | None = None  # sends within the call that appends, if the log is live
+        self._error: Exception | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the request."""
+        with RequestClient(scope, receive) as client:
+            is_done = False
+            try:
+                instead = await self._hold(client) if self._hold else None
+                if instead is not None:
+                    is_done = True
+                    await instead(scope, receive, send)
+                elif client.is_revoked:
+                    raise KeyRevoked
+                elif not client.has_left:
+                    is_done = await self._stream(scope, client, send)
+            finally:
+                if not is_done and self._on_leave is not None:
+                    await finish(self._on_leave(client.left_by))
+
+    async def _stream(self, scope: Scope, client: RequestClient, send: Send) -> bool:
+        """Send everything. False if the client left before the end."""
+        client.on_leaving(partial(self._left, client))
+        unwatch, forget = self._frames.watch(self._grew), self._closing.watch(self._wake.set)
+        loop = asyncio.get_running_loop()
+        self._time = loop.time  # to look the loop up costs a system call
+        self._spoke_at = self._time()
+        self._timer = loop.call_later(self._heartbeat / 2, self._beat, scope)
+        try:
+            self._connection = connection = scope.get(CONNECTION)
+            if connection is None or not connection.begin(send, self._sent_headers):
+                await send({"type": "http.response.start", "status": 200, "headers": self._sent_headers})
+            try:
+                await self._say(send, self._opening)
+                is_done = await self._copy(client, send)
+            except OSError:  # another server reports a disconnect by this error
+                raise
+            except Exception as error:  # noqa: BLE001 - the response has begun: only this stream can report the error
+                await self._break_off(client, send, error)
+                return False
+            if is_done:
+                await _end(send)
+            elif client.is_revoked:
+                await self._turn_away(send)
+            return is_done
+        finally:
+            unwatch()
+            forget()
+            self._timer.cancel()
+
+    async def _copy(self, client: RequestClient, send: Send) -> bool:
+        frames = self._frames
+        live = frames if isinstance(frames, RunFrames) and frames.live and self._connection else None
+        while not client.has_left:
+            self._wake.clear()
+            if body := await frames.next():
+                await self._say(send, body)
+                await asyncio.sleep(0)  # a long replay, whose sends never wait, must not block the event loop
+            elif frames.is_over:
+                return True
+            elif self._closing.has_begun:
+                await self._say(send, self._farewell)
+                return True
+            else:
+                self._live = live
+                await self._wake.wait()
+                self._live = None
+                if self._error is not None:
+                    raise self._error
+                if self._is_quiet() and not client.has_left:
+                    await self._say(send, self._sign_of_life)
+        return False
+
+    async def _break_off(self, client: RequestClient, send: Send, error: Exception) -> None:
+        """Send the error, or cut the connection. Other servers cut off a response that was not ended."""
+        known = isinstance(error, HoldfastError)
+        logger.error("broke off a stream: %s", error, exc_info=None if known else error)
+        if self._broken is not None:
+            await self._say(send, self._broken(info_of(error)))
+            await _end(send)
+        elif self._connection is not None and not client.has_left:
+            self._connection.abort()
+            while not client.has_left:
+                self._wake.clear()
+                await self._wake.wait()
+
+    def _left(self, client: RequestClient) -> None:
+        """Wake the task, to end. A client with a revoked key that does not read is cut off."""
+        self._wake.set()
+        if client.is_revoked and self._sending_since is not None and self._connection is not None:
+            self._connection.abort()
+
+    async def _turn_away(self, send: Send) -> None:
+        """Send that the key was revoked, if the wire has a frame for it and the client reads; else cut it off."""
+        connection = self._connection
+        if self._broken is not None and (connection is None or connection.takes_more):
+            await self._say(send, self._broken(KeyRevoked().info()))
+            await _end(send)
+        elif connection is not None:
+            await _cut_off(connection)
+
+    def _grew(self) -> None:
+        """Send new events while the task waits. If that is not possible, wake the task."""
+        live, connection = self._live, self._connection
+        if live is None or connection is None or not connection.takes_more:
+            self._wake.set()
+            return
+        try:
+            if body := live.now():
+                self._spoke_at = self._time()
+                connection.go_on(body)
+        except Exception as error:  # noqa: BLE001 - an error of this stream must not reach the writer of the log
+            self._error = error
+            self._wake.set()
+        if live.is_behind:
+            self._wake.set()
+
+    async def _say(self, send: Send, body: bytes) -> None:
+        for start in range(0, len(body), _SENT_AT_ONCE):
+            if start:
+                await asyncio.sleep(0)  # a long write takes time in the kernel
+            piece = body[start : start + _SENT_AT_ONCE]
+            self._sending_since = self._spoke_at = self._time()
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+            self._sending_since = None
+
+    def _is_quiet(self) -> bool:
+        return self._time() >= self._quiet_at()
+
+    def _quiet_at(self) -> float:
+        """Return the time of the next heartbeat: a little early, since timers are late."""
+        return self._spoke_at + self._heartbeat * 0.9
+
+    def _beat(self, scope: Scope) -> None:
+        """Wake the stream for its heartbeat; cut off a client that never reads."""
+        loop = asyncio.get_running_loop()
+        if self._sending_since is not None and loop.time() - self._sending_since > self._send_timeout:
+            connection: ClientConnection | None = scope.get(CONNECTION)
+            if connection is not None:
+                connection.abort()
+                return
+        pause = self._heartbeat / 2
+        if self._is_quiet():
+            self._wake.set()
+        else:
+            pause = min(pause, self._quiet_at() - loop.time())
+        self._timer = loop.call_later(pause, self._beat, scope)
+
+
+async def _cut_off(connection: ClientConnection) -> None:
+    """Close a connection in the middle of a response, and wait for that: else the server would expect the rest."""
+    lost = asyncio.Event()
+    unwatch = connection.watch_loss(lost.set)
+    connection.abort()
+    if not connection.is_lost:
+        await lost.wait()
+    unwatch()
+
+
+async def _end(send: Send) -> None:
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def info_of(error: Exception) -> ErrorInfo:
+    """Return the error as a client sees it. The details of an internal error are in the log only."""
+    if isinstance(error, HoldfastError):
+        return error.info()
+    return ErrorInfo("internal_error", "Something went wrong in the server. Its log has the details.")

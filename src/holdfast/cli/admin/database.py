@@ -1,0 +1,81 @@
+"""`holdfast db`: check, copy and migrate the database."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+import sqlite3
+from typing import Any
+
+import click
+
+from ...store.opening import open_store
+from ...store.sqlite import StoreInUse
+from ...store.sqlite.file import migrations
+from ..commands import telling
+from .folder import copy_database, database_of, folder_options, read_only
+
+_TABLES = ("sessions", "messages", "runs")
+
+
+@click.group()
+def db() -> None:
+    """Check, copy and migrate the database."""
+
+
+@db.command("check")
+@folder_options
+@telling
+def db_check(**where: Any) -> None:
+    """Read the whole database and report damage. The server may keep running."""
+    path = database_of(**where)
+    counts: dict[str, int] = {}
+    try:
+        with read_only(path) as database:
+            found = [row[0] for row in database.execute("PRAGMA integrity_check(20)")]
+            for name in _TABLES:
+                counts[name] = database.execute(f"SELECT count(*) FROM {name}").fetchone()[0]
+    except sqlite3.DatabaseError as error:
+        found = [str(error)]
+    if found != ["ok"]:
+        raise click.ClickException(f"{path} is damaged: {'; '.join(found)}. Restore a backup (`holdfast restore`).")
+    click.echo(f"{path}: OK, " + ", ".join(f"{count} {name}" for name, count in counts.items()))
+
+
+@db.command("backup")
+@click.argument("target", type=click.Path(dir_okay=False))
+@folder_options
+@telling
+def db_backup(target: str, **where: Any) -> None:
+    """Copy only the database to a file. The server may keep running. See also `holdfast backup`."""
+    path, copy = database_of(**where), pathlib.Path(target)
+    if copy.exists():
+        raise click.ClickException(f"{copy} already exists. Choose another name.")
+    copy_database(path, copy)
+    click.echo(f"Copied {path} to {copy} ({copy.stat().st_size / 1e6:.1f} MB).")
+
+
+@db.command("migrate")
+@click.option("--dry-run", is_flag=True, help="Only print what would be done.")
+@folder_options
+@telling
+def db_migrate(dry_run: bool, **where: Any) -> None:
+    """Upgrade the database to this version, with a copy of it made first. `holdfast serve` does the same."""
+    path = database_of(**where)
+    with read_only(path) as database:
+        applied = {row[0] for row in database.execute("SELECT number FROM migrations")}
+    due = [migration for migration in migrations() if migration.number not in applied]
+    for migration in due:
+        click.echo(f"{'would apply' if dry_run else 'applying'} {migration.number:04} {migration.name}")
+    if not due:
+        click.echo(f"{path} is up to date ({len(applied)} migrations).")
+    elif not dry_run:
+        _open_and_close(path)
+
+
+def _open_and_close(path: pathlib.Path) -> None:
+    try:
+        store = open_store(f"sqlite:{path}")
+    except StoreInUse as error:
+        raise click.ClickException(f"{error} Stop the server first.") from None
+    asyncio.run(store.close())

@@ -1,0 +1,58 @@
+"""The data folder that a command of the operator works on."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import click
+
+from ...server.config.settings import Settings, data_folder, load
+from ..commands import tell_of_file
+
+
+def folder_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that choose the data folder."""
+    data = click.option("--data", type=click.Path(), help="Data folder.")
+    return data(
+        click.option("--config", type=click.Path(), help="Settings file (~/.config/holdfast/holdfast.toml).")(command)
+    )
+
+
+def settings_of(data: str | None, config: str | None) -> Settings:
+    """Return the settings. Without `--data`, the settings file names the folder."""
+    tell_of_file(config, also_unused=data is None)
+    return load({"data": data}, os.environ, config)
+
+
+def folder_of(data: str | None, config: str | None) -> pathlib.Path:
+    """Return the data folder."""
+    return data_folder(settings_of(data, config)).absolute()
+
+
+def database_of(data: str | None, config: str | None) -> pathlib.Path:
+    """Return the database of the data folder, which must exist."""
+    path = folder_of(data, config) / "holdfast.db"
+    if not path.is_file():
+        raise click.ClickException(f"No database at {path}. `holdfast serve` creates it.")
+    return path
+
+
+def read_only(path: pathlib.Path) -> closing[sqlite3.Connection]:
+    """Open a database that a server may be writing to."""
+    return closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True))
+
+
+def copy_database(path: pathlib.Path, copy: pathlib.Path) -> None:
+    """Copy a database to a new file, whole, while a server uses it."""
+    os.close(os.open(copy, os.O_CREAT | os.O_EXCL, 0o600))
+    try:
+        with read_only(path) as database, closing(sqlite3.connect(copy)) as backup:
+            database.backup(backup)  # in one step: between two of them a busy server would make it begin again
+    except sqlite3.Error:
+        copy.unlink()
+        raise

@@ -1,0 +1,1 @@
+"""`holdfast chat` in a terminal."""

@@ -1,0 +1,189 @@
+"""Who is beside an agent at work: a person who allows, denies and steers in the terminal, or nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import AsyncGenerator, Collection
+from contextlib import asynccontextmanager, suppress
+
+import msgspec
+from rich.cells import chop_cells
+
+from .. import show
+from ..client import Api, CallFailed, Object
+from .printer import Printer
+from .screen import visible
+
+SCOPES = {"y": "once", "s": "session", "a": "always"}
+CHOICES = "[y]es, [s]ession, [a]lways, [n]o + reason"
+MORE = "Enter for the next part, [n]o + reason"
+"""The choices while a part of the call was not shown yet."""
+NOBODY = 5
+"""The exit code if a call needed approval and standard input is not a terminal."""
+
+
+class Attendant:
+    """Answers what agents ask for, and passes on what is typed while they work. Costs a task while one does.
+
+    Everything comes to that task in one line: what the run says and what the person types, so that an answer is for
+    the question that stood there.
+    """
+
+    def __init__(self, api: Api, approve: Collection[str] = ()) -> None:
+        self._api = api
+        self._approve = frozenset(approve)
+        self.is_person = sys.stdin is not None and sys.stdin.isatty() and show.err.is_terminal
+        self._heard: asyncio.Queue[Object | str] = asyncio.Queue()
+        self._waiting: dict[str, Object] = {}
+        self._parts: tuple[str, list[str]] = ("", [])
+        """The id of the call that is asked for, and the parts of it that were not shown yet."""
+        self._typed = b""
+        self._run_id = ""
+        self._printer = Printer(silent=True)
+        self.missed = False
+        """A run was stopped because nobody could allow what it asked for."""
+
+    @asynccontextmanager
+    async def beside(self, run_id: str, printer: Printer) -> AsyncGenerator[None]:
+        """Stay until the block is left. Then the keyboard is the prompt's again."""
+        self._run_id, self._printer = run_id, printer
+        self._heard, self._waiting, self._parts = asyncio.Queue(), {}, ("", [])
+        attending = asyncio.create_task(self._attend())
+        self._listen()
+        try:
+            yield
+        finally:
+            self._stop_listening()
+            attending.cancel()
+            await asyncio.wait({attending})
+
+    def take(self, event: Object) -> None:
+        """Take in what the run says of its approvals."""
+        if event["type"] in ("approval.requested", "approval.decided"):
+            self._heard.put_nowait(event)
+
+    async def _attend(self) -> None:
+        while True:
+            heard = await self._heard.get()
+            try:
+                await (self._hear(heard.strip()) if isinstance(heard, str) else self._see(heard))
+            except CallFailed as error:
+                self._printer.aside(str(error), "yellow")
+                self._ask()
+
+    # the keyboard
+
+    def _listen(self) -> None:
+        if self.is_person:
+            with suppress(NotImplementedError):  # Windows cannot: there a person answers in the browser
+                asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._read)
+
+    def _stop_listening(self) -> None:
+        if self.is_person:
+            with suppress(NotImplementedError):
+                asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+
+    def _read(self) -> None:
+        """Take what was typed, line by line: a terminal hands over whole ones."""
+        data = os.read(sys.stdin.fileno(), 65536)
+        if not data:
+            self._stop_listening()  # Ctrl-D: nothing more is said to this run
+        *lines, self._typed = (self._typed + data).split(b"\n")
+        for line in lines:
+            self._heard.put_nowait(line.decode("utf-8", "replace"))
+
+    # approvals
+
+    async def _see(self, event: Object) -> None:
+        if event["type"] == "approval.decided":
+            if self._waiting.pop(event["id"], None):  # by someone else, somewhere else
+                self._ask()
+        elif event["tool"] in self._approve:
+            await self._decide(event, {"decision": "allow"})
+        elif self.is_person:
+            self._waiting[event["id"]] = event
+            if len(self._waiting) == 1:
+                self._ask()
+        else:
+            await self._refuse(event)
+
+    def _ask(self) -> None:
+        """Show the question that is next, if there is one: the whole call, one part after the other."""
+        asked = next(iter(self._waiting.values()), None)
+        if asked is None:
+            return
+        call, parts = self._parts
+        if call != asked["id"] or not parts:
+            parts = parts_of(asked["arguments"], *show.err.size)
+            self._printer.aside(f"Allow {visible(asked['tool'])}?", "bold")
+        self._parts = asked["id"], parts[1:]
+        self._printer.aside(parts[0], "")
+        left = f"{show.plural(len(parts) - 1, 'more part')}. {MORE}" if parts[1:] else CHOICES
+        self._printer.aside(f"{left}: ", "bold", end="")
+
+    async def _refuse(self, event: Object) -> None:
+        """Stop a run that would wait for ever: a denial alone might let it end as if all were well."""
+        self.missed = True
+        tool = event["tool"]
+        self._printer.aside(
+            f"Stopped: {tool} needs approval, and this is not a terminal. Use --approve {tool} to allow it.",
+            "yellow",
+        )
+        await self._api.call("POST", f"/api/runs/{self._run_id}/stop")
+
+    async def _answer(self, asked: Object, line: str) -> None:
+        word, _, note = line.partition(" ")
+        if word in SCOPES and not note and not self._is_cut(asked):
+            said = {"decision": "allow", "scope": SCOPES[word]}
+        elif word == "n":
+            said = {"decision": "deny", "note": note.strip()}
+        else:
+            self._ask()
+            return
+        del self._waiting[asked["id"]]
+        await self._decide(asked, said)
+        self._ask()
+
+    def _is_cut(self, asked: Object) -> bool:
+        """Tell whether a part of the call was not shown yet: nobody can allow what nobody has seen."""
+        call, parts = self._parts
+        return call != asked["id"] or bool(parts)
+
+    async def _decide(self, asked: Object, said: Object) -> None:
+        await self._api.call("POST", f"/api/runs/{self._run_id}/approvals/{asked['id']}", said)
+
+    # steering
+
+    async def _hear(self, line: str) -> None:
+        """Take a line for the answer to what was asked, or else for something to tell the agent."""
+        asked = next(iter(self._waiting.values()), None)
+        if asked is not None:
+            await self._answer(asked, line)
+        elif line.startswith("/"):
+            self._printer.aside("Commands are not available while the agent is running. Ctrl-C stops it.", "yellow")
+        elif line:
+            await self._api.call("POST", f"/api/runs/{self._run_id}/steer", {"input": line})
+
+
+MARGIN = "  │ "
+"""What stands before each line of a call: no call can look like a line of ours."""
+
+
+def parts_of(arguments: str, width: int, height: int) -> list[str]:
+    """Return a call's arguments, whole, in parts that fit on a screen, with every character visible."""
+    lines = [MARGIN + piece for line in _lines_of(arguments) for piece in chop_cells(line, max(width - 6, 20)) or [""]]
+    size = max(height - 4, 4)
+    return ["\n".join(lines[first : first + size]) for first in range(0, len(lines), size)]
+
+
+def _lines_of(arguments: str) -> list[str]:
+    """Return the lines of JSON. A line end within a string stays visible, and ends the line on the screen too."""
+    with suppress(msgspec.DecodeError):
+        arguments = msgspec.json.format(arguments)
+    return visible(_LINE_END.sub(r"\1\n", arguments)).split("\n")
+
+
+_LINE_END = re.compile(r"((?<!\\)(?:\\\\)*\\n)(?!\")")

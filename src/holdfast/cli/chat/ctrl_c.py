@@ -1,0 +1,73 @@
+"""Ctrl-C in a command that runs in an event loop: the first one stops what is under way, the second one leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+
+
+class CtrlC:
+    """Handles SIGINT until the block is left.
+
+    The signal goes to one of three places: an open prompt, the work under way, or, between two of them, the work
+    that begins next.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._prompt: Callable[[], None] | None = None
+        self._asked: asyncio.Event | None = None
+        self._came_early = False
+
+    def __enter__(self) -> CtrlC:
+        with suppress(NotImplementedError):  # Windows has no such handlers
+            self._loop.add_signal_handler(signal.SIGINT, self._take)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        with suppress(NotImplementedError):
+            self._loop.remove_signal_handler(signal.SIGINT)
+
+    @contextmanager
+    def stops(self) -> Generator[asyncio.Event]:
+        """Yield an event that is set when the work of the block should stop."""
+        self._asked = asyncio.Event()
+        if self._came_early:
+            self._asked.set()
+        try:
+            yield self._asked
+        finally:
+            self._asked, self._came_early = None, False
+
+    @contextmanager
+    def reaches(self, prompt: Callable[[], None]) -> Generator[None]:
+        """Call `prompt` for each Ctrl-C within the block. One that came before the block was for the work before."""
+        self._prompt, self._came_early = prompt, False
+        try:
+            yield
+        finally:
+            self._prompt = None
+
+    def _take(self) -> None:
+        if self._prompt is not None:
+            self._prompt()
+        elif self._asked is None:
+            self._came_early = True
+        elif not self._asked.is_set():
+            self._asked.set()
+        else:
+            self._leave()
+
+    def _leave(self) -> None:
+        """Raise KeyboardInterrupt in the loop: the command ends even if the server does not answer."""
+        self._loop.remove_signal_handler(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+
+@contextmanager
+def interruptible() -> Generator[asyncio.Event]:
+    """Yield an event that the first Ctrl-C sets: the run should stop. The second one leaves."""
+    with CtrlC() as ctrl_c, ctrl_c.stops() as asked:
+        yield asked

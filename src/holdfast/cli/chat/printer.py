@@ -1,0 +1,138 @@
+"""Prints a run as it arrives: the answer on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import sys
+
+from rich.markup import escape
+
+from .. import show
+from ..client import Object
+
+WIDEST = 100
+"""Characters of a call's arguments, or of what went wrong with it, that are shown."""
+
+
+class Printer:
+    """One for each run that is followed. On a screen what is said aside has lines of its own."""
+
+    def __init__(self, silent: bool) -> None:
+        self._silent = silent
+        self._thinks = False
+        self._noticed = ""
+        self._at_line_start = True
+        self._screen_at_line_start = True
+        self._names: dict[str, str] = {}
+        self._takes_escapes = show.err.is_terminal and show.err.color_system is not None
+
+    def take(self, event: Object) -> None:
+        """Print one event."""
+        if self._silent:
+            return
+        if event["type"] == "text.delta":
+            self._stop_aside()
+            self._write(event["text"])
+        elif event["type"] == "reasoning.delta" and show.err.is_terminal:
+            self._think(event["text"])
+        elif event["type"] == "notice":
+            self._notice(event["code"], event["message"])
+        elif event["type"] == "run.settled":
+            self._end(event["settlement"])
+        else:
+            self._take_work(event)
+
+    def aside(self, text: str, style: str = "dim", end: str = "\n") -> None:
+        """Say something besides the answer, on a line of its own."""
+        self._stop_aside()
+        self._break_line()
+        show.err.print(text, style=style, markup=False, end=end)
+        self._screen_at_line_start = True
+
+    # an agent's work
+
+    def _take_work(self, event: Object) -> None:
+        """Print what an agent does: a line when a call begins, one when it has ended."""
+        if event["type"] == "tool.call" and event.get("own"):
+            self._names[event["id"]] = event["name"]
+            self.aside(f"→ {event['name']} {show.line(event['arguments'], WIDEST)}")
+        elif event["type"] == "tool.progress" and event["id"] in self._names:
+            self._notice(f"progress of {event['id']}", f"  {self._names[event['id']]}: {_how_far(event)}")
+        elif event["type"] == "tool.result" and event["id"] in self._names:
+            self._result(event)
+        elif event["type"] == "approval.decided":
+            words = "allowed" if event["decision"] == "allow" else "denied"
+            note = event.get("note", "")
+            self.aside(f"  {words}{': ' + show.line(note, WIDEST) if note else ''}")
+        elif event["type"] == "run.steered":
+            self.aside(f"» {show.line(event['text'], WIDEST)}")
+
+    def _result(self, event: Object) -> None:
+        seconds = event.get("seconds")
+        took = "" if seconds is None else f" {seconds:.1f} s" if seconds >= 1 else f" {seconds * 1000:.0f} ms"
+        name = self._names[event["id"]]
+        if event["is_error"]:
+            self.aside(f"✗ {name}{took}: {show.line(event['output'], WIDEST)}", "yellow")
+        else:
+            self.aside(f"✓ {name}{took}")
+
+    # the answer, and what is said besides
+
+    def _write(self, text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        self._at_line_start = self._screen_at_line_start = text.endswith("\n")
+
+    def _think(self, text: str) -> None:
+        if not self._thinks:
+            self._stop_aside()
+            self._thinks = True
+            show.err.print("" if self._takes_escapes else "(thinking) ", end="")
+        show.err.print(text, style="dim italic", end="", markup=False)
+
+    def _notice(self, code: str, message: str) -> None:
+        """Print a notice. One that only counts on takes the place of the one before, or is left out of a file."""
+        if code == self._noticed and not self._takes_escapes:
+            return
+        if code == self._noticed:
+            show.err.file.write("\r\x1b[2K")
+        else:
+            self._stop_aside()
+            self._break_line()
+        self._noticed = code
+        show.err.print(message, style="dim", markup=False, end="" if self._takes_escapes else "\n")
+
+    def _stop_aside(self) -> None:
+        """End what is being said besides the answer."""
+        if self._thinks:
+            show.err.print("\n")
+        elif self._noticed and self._takes_escapes:
+            show.err.print()
+        self._thinks, self._noticed = False, ""
+
+    def _break_line(self) -> None:
+        """Begin a new line on the screen, in the middle of an answer that somewhere else stays whole."""
+        if not self._screen_at_line_start and show.is_terminal():
+            show.err.print()
+        self._screen_at_line_start = True
+
+    def _end(self, settled: Object) -> None:
+        """End the line, and say how the run ended where it did not complete."""
+        self._stop_aside()
+        if not (self._screen_at_line_start if show.is_terminal() else self._at_line_start):
+            self._write("\n")
+        if settled["outcome"] != "completed":
+            colour = show.MARKS[settled["outcome"]][0]
+            show.err.print(f"[{colour}]{settled['outcome'].capitalize()}[/]{escape(_reason(settled))}")
+
+
+def _how_far(progress: Object) -> str:
+    fraction = progress.get("fraction")
+    share = "" if fraction is None else f" {fraction:.0%}"
+    return show.line(progress.get("message", ""), WIDEST) + share
+
+
+def _reason(settled: Object) -> str:
+    """Return why a run ended as it did, and whether there is a partial answer."""
+    reason = "" if settled.get("by") == "user" else show.why({"settlement": settled})
+    ending = f": {reason.rstrip('.')}." if reason else "."
+    return f"{ending} The partial answer was saved." if settled["partial"] else ending

@@ -1,0 +1,354 @@
+"""`holdfast chat` and `holdfast run`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+from rich.markup import escape
+
+from .. import show
+from ..client import Api, CallFailed, Object, Query, connect
+from ..commands import settings_options, telling
+from ..completion import complete_agents, complete_models, complete_sessions
+from ..lists.short_ids import SESSION, whole_id
+from ..lists.tables import SHORTEST_ID
+from .approvals import NOBODY, Attendant
+from .ctrl_c import CtrlC, interruptible
+from .printer import Printer
+from .prompt import Prompt, well_formed
+from .screen import flat
+
+EXIT = {"completed": 0, "failed": 1, "interrupted": 1, "truncated": 3, "stopped": 4}
+"""Exit codes by outcome. 2 is a wrong command line, 5 a tool call that could not be approved."""
+
+HELP = """\
+/new            start a new chat             /model NAME     change the model
+/models         list the models              /retry          regenerate the last answer
+/continue       continue a cut-off answer    /sessions       list recent chats
+/quit           quit (or Ctrl-D)             Ctrl-C          stop the answer; it is saved
+Alt-Enter       new line                     Ctrl-R          search earlier messages
+Ctrl-X Ctrl-E   edit in $EDITOR              Up, Down        earlier and later messages
+While an agent is running, a line that you type is sent to it."""
+
+
+def talk_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options for the model, the session and the tools of an agent."""
+    for option in (
+        click.option("--approve", multiple=True, metavar="TOOL,…", help="Auto-approve these tools."),
+        click.option("--system", help="System prompt."),
+        click.option("-c", "--continue", "goes_on", is_flag=True, help="Continue the latest session."),
+        click.option(
+            "-s", "--session", shell_complete=complete_sessions, help="Continue this session (id or unique prefix)."
+        ),
+        click.option("--agent", shell_complete=complete_agents, help="Agent; short for --model agent/NAME."),
+        click.option("-m", "--model", shell_complete=complete_models, help="Model, as PROVIDER/MODEL."),
+    ):
+        command = option(command)
+    return command
+
+
+def whom(model: str | None, agent: str | None) -> str | None:
+    """Return the model that --model or --agent names."""
+    if model and agent:
+        raise click.UsageError("Use --agent or --model, not both: an agent has its own model.")
+    return f"agent/{agent.removeprefix('agent/')}" if agent else model
+
+
+def named(tools: Sequence[str]) -> list[str]:
+    """Return the tools that were named, with commas or one by one."""
+    return [name for each in tools for name in each.replace(",", " ").split()]
+
+
+@click.command()
+@click.argument("prompt", nargs=-1)
+@talk_options
+@click.option("--keep", is_flag=True, help="Keep the prompt and the answer as a new session.")
+@click.option("--json", "as_json", is_flag=True, help="Print the finished run as JSON.")
+@settings_options
+@telling
+def run(prompt: tuple[str, ...], model: str | None, agent: str | None, **what: Any) -> None:
+    """Send one prompt and print the answer.
+
+    Standard input is appended to the prompt, unless it is a terminal. The run is listed by `holdfast runs ls`; it is
+    part of a session only with --keep, --session or --continue.
+
+    Exit code: 0 completed, 1 failed or interrupted, 2 wrong command line, 3 truncated, 4 stopped, 5 stopped because a
+    tool call needed approval and standard input is not a terminal.
+    """
+    text = with_input(prompt)
+    if not text:
+        raise click.UsageError('No prompt given. Try: holdfast run "Why is the sky blue?"')
+    sys.exit(asyncio.run(_run_once(well_formed(text), model=whom(model, agent), **what)))
+
+
+SILENT = 1.0
+"""Seconds of waiting for standard input after which a note is printed."""
+
+
+def with_input(prompt: Sequence[str]) -> str:
+    """Return a prompt with standard input after it. While a pipe stays open, a note says what is awaited."""
+    words = " ".join(prompt)
+    if sys.stdin is None or sys.stdin.isatty():
+        return words
+    waiting = threading.Timer(SILENT, show.note, ["Reading standard input until it ends. Use < /dev/null for none."])
+    waiting.daemon = True
+    waiting.start()
+    try:
+        piped = sys.stdin.read()
+    finally:
+        waiting.cancel()
+    return "\n\n".join(part for part in (words, piped.strip()) if part)
+
+
+async def _run_once(
+    text: str,
+    *,
+    model: str | None,
+    session: str | None,
+    goes_on: bool,
+    system: str | None,
+    approve: Sequence[str],
+    keep: bool,
+    as_json: bool,
+    **where: Any,
+) -> int:
+    async with connect(**where) as api:
+        attendant = Attendant(api, named(approve))
+        session = await _asked_session(api, session, goes_on=goes_on)
+        with interruptible() as asked:
+            if session is None and not keep:
+                started = await _start_alone(api, text, system, model)
+            else:
+                session = session or await _new_session(api, system, model)
+                body = {"input": text, **({"model": model} if model else {})}
+                started = await api.call("POST", f"/api/sessions/{session}/runs", body)
+            settled = await follow(api, started, silent=as_json, asked=asked, attendant=attendant)
+        if as_json:
+            finished = await api.call("GET", f"/api/runs/{started['id']}")
+            sys.stdout.write(show.as_json(finished))
+        elif settled["outcome"] != "completed":
+            _hint(session, started["id"])
+        return NOBODY if attendant.missed else EXIT[settled["outcome"]]
+
+
+async def _start_alone(api: Api, text: str, system: str | None, model: str | None) -> Object:
+    """Start a run outside of a session. It is kept as a run, and continues if the connection breaks."""
+    messages = [{"role": "system", "content": system}] if system else []
+    body: Object = {"messages": [*messages, {"role": "user", "content": text}], "background": True}
+    started = await api.call("POST", "/v1/chat/completions", body | ({"model": model} if model else {}))
+    return await api.call("GET", f"/api/runs/{started['holdfast']['run_id']}")
+
+
+async def _asked_session(api: Api, session: str | None, *, goes_on: bool) -> str | None:
+    """Return the session that the command line names; None for a new one."""
+    if session is not None:
+        return await whole_id(api, SESSION, session)
+    return await _latest(api) if goes_on else None
+
+
+async def _latest(api: Api) -> str | None:
+    sessions = (await api.call("GET", "/api/sessions", query={"limit": 1}))["sessions"]
+    return str(sessions[0]["id"]) if sessions else None
+
+
+async def _new_session(api: Api, system: str | None = None, model: str | None = None) -> str:
+    body = {name: value for name, value in {"system": system, "model": model}.items() if value}
+    return str((await api.call("POST", "/api/sessions", body))["id"])
+
+
+def _hint(session: str | None, run_id: str) -> None:
+    """Say how to continue a session, or how to see a run that has none."""
+    if session is None:
+        show.note(f"See the run with: holdfast runs show {run_id[:SHORTEST_ID]}")
+    else:
+        show.note(f"Continue with: holdfast chat -s {session[:SHORTEST_ID]}")
+
+
+async def follow(
+    api: Api,
+    run: Object,
+    *,
+    silent: bool = False,
+    asked: asyncio.Event | None = None,
+    attendant: Attendant | None = None,
+) -> Object:
+    """Print a run as it arrives and return its settlement. Stop it when `asked` is set."""
+    printer = Printer(silent)
+    async with contextlib.AsyncExitStack() as meanwhile:
+        if asked is not None:
+            meanwhile.callback(asyncio.create_task(_stop_when(asked, api, run["id"])).cancel)
+        if attendant is not None and run["kind"] == "agent":
+            await meanwhile.enter_async_context(attendant.beside(run["id"], printer))
+        async for event in api.events(run["id"]):
+            try:
+                printer.take(event)
+            except BrokenPipeError:
+                if asked is None:
+                    raise
+                printer = Printer(silent=True)
+                _let_go_of_output()
+                asked.set()
+            if attendant is not None:
+                attendant.take(event)
+            if event["type"] == "run.settled":
+                settlement: Object = event["settlement"]
+                return settlement
+    raise CallFailed(f"The events of run {run['id']} ended before it did.")
+
+
+async def _stop_when(asked: asyncio.Event, api: Api, run_id: str) -> None:
+    await asked.wait()
+    try:
+        await api.call("POST", f"/api/runs/{run_id}/stop")
+    except CallFailed as error:
+        show.note(f"Could not stop the run: {error!s}", "red")
+
+
+def _let_go_of_output() -> None:
+    """Discard further output: the reader of the pipe (`head`) has closed it."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+@click.command()
+@talk_options
+@settings_options
+@telling
+def chat(model: str | None, agent: str | None, **what: Any) -> None:
+    """Chat with a model.
+
+    Ctrl-C stops an answer, which is saved. /help lists the commands and keys.
+    """
+    sys.exit(asyncio.run(_chat(model=whom(model, agent), **what)))
+
+
+async def _chat(
+    *,
+    model: str | None,
+    session: str | None,
+    goes_on: bool,
+    system: str | None,
+    approve: Sequence[str],
+    **where: Any,
+) -> int:
+    async with contextlib.AsyncExitStack() as stack:
+        ctrl_c = stack.enter_context(CtrlC())
+        with ctrl_c.stops() as asked:
+            api = await stack.enter_async_context(connect(**where))
+            talk = _Talk(api, model, Prompt(ctrl_c), Attendant(api, named(approve)))
+            await talk.begin(await _asked_session(api, session, goes_on=goes_on), system, asked)
+        while (said := await talk.prompt.ask()) is not None and said != "/quit":
+            if said:
+                with ctrl_c.stops() as asked:
+                    await _answered(talk, said, asked)
+        _hint(talk.session, "")
+        return NOBODY if talk.attendant.missed else 0
+
+
+async def _answered(talk: _Talk, said: str, asked: asyncio.Event) -> None:
+    try:
+        await talk.say(said, asked)
+    except CallFailed as error:
+        show.note(f"{error!s}", "red")
+
+
+class _Talk:
+    """One conversation in the terminal."""
+
+    def __init__(self, api: Api, model: str | None, prompt: Prompt, attendant: Attendant) -> None:
+        self._api = api
+        self._model = model
+        self.prompt = prompt
+        self.attendant = attendant
+        self.session = ""
+        self._asked = asyncio.Event()
+
+    async def begin(self, session: str | None, system: str | None, asked: asyncio.Event | None = None) -> None:
+        """Go on with a session, or start one."""
+        if session is None:
+            self.session = await _new_session(self._api, system, self._model)
+            show.note(f"{await self._current_model()}  ·  /help for commands, Ctrl-C to stop an answer")
+            return
+        opened = await self._api.call("GET", f"/api/sessions/{session}")
+        self.session = opened["id"]
+        self.prompt.remember(opened["messages"])
+        show.note(f"{opened['title'] or 'Untitled'} ({len(opened['messages'])} messages)")
+        for message in opened["messages"][-2:]:
+            show.note(f"{message['role']}: {show.line(str(message['content']), 200)}")
+        if opened["active_run"]:
+            beside = self.attendant if self.attendant.is_person else None  # what others have started is not stopped
+            await follow(self._api, opened["active_run"], asked=asked, attendant=beside)
+
+    async def say(self, said: str, asked: asyncio.Event) -> None:
+        """Send a message, or run a command. `asked` stops the run that it starts."""
+        self._asked = asked
+        if not said.startswith("/"):
+            await self._start("runs", {"input": said})
+            return
+        name, _, rest = said[1:].partition(" ")
+        commands = {
+            "help": self._help,
+            "new": self._new,
+            "model": self._change_model,
+            "models": self._models,
+            "retry": self._retry,
+            "continue": self._continue,
+            "sessions": self._sessions,
+        }
+        command = commands.get(name)
+        if command is None:
+            show.err.print(f"[yellow]Unknown command /{escape(name)}.[/]\n{HELP}")
+        else:
+            await command(rest.strip())
+
+    async def _start(self, how: str, body: Object) -> None:
+        body = {**body, **({"model": self._model} if self._model else {})}
+        started = await self._api.call("POST", f"/api/sessions/{self.session}/{how}", body)
+        await follow(self._api, started, asked=self._asked, attendant=self.attendant)
+
+    async def _help(self, rest: str) -> None:
+        show.err.print(HELP)
+
+    async def _new(self, rest: str) -> None:
+        await self.begin(None, None)
+
+    async def _change_model(self, rest: str) -> None:
+        if rest:
+            await self._api.call("PATCH", f"/api/sessions/{self.session}", {"model": rest})
+            self._model = rest
+        show.note(f"Model: {await self._current_model()}")
+
+    async def _current_model(self) -> str:
+        session = await self._api.call("GET", f"/api/sessions/{self.session}")
+        return str(self._model or session["model"] or (await self._api.call("GET", "/api/models"))["default"])
+
+    async def _models(self, rest: str) -> None:
+        """List the models; the demo models too, if a real provider is set up, for `/models all`."""
+        every: Query = {"all": "true"} if rest == "all" else {}
+        for model in (await self._api.call("GET", "/api/models", query=every))["models"]:
+            show.note(flat(model["id"]) + ("  (demo)" if model.get("demo") else ""), "")
+
+    async def _last(self) -> str:
+        messages = (await self._api.call("GET", f"/api/sessions/{self.session}"))["messages"]
+        if not messages:
+            raise CallFailed("No messages in this session yet.")
+        return str(messages[-1]["id"])
+
+    async def _retry(self, rest: str) -> None:
+        await self._start("regenerate", {"message_id": await self._last()})
+
+    async def _continue(self, rest: str) -> None:
+        await self._start("continue", {"message_id": await self._last()})
+
+    async def _sessions(self, rest: str) -> None:
+        for session in (await self._api.call("GET", "/api/sessions", query={"limit": 10}))["sessions"]:
+            id, title = session["id"][:SHORTEST_ID], show.line(session["title"], 50)
+            show.note(f"{id}  {show.ago(session['updated_at']):10}  {title}", "")

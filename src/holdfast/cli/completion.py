@@ -1,0 +1,98 @@
+"""Completion of models, agents, runs and sessions in the shell.
+
+It asks the server that runs. Without one, models are those of the settings. Whatever goes wrong there is no completion,
+and no error: the shell is in the middle of a line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import os
+from collections.abc import Coroutine
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from ..server.config.discovery import load_and_look
+from ..server.config.provider_factory import make_provider
+from ..upstreams import Providers
+from . import show
+from .client import Api, NoServer, Object, connect
+from .lists.short_ids import RUN, SESSION, Kind, begin_with
+from .lists.tables import short_ids
+
+PATIENCE = 2.0
+"""Seconds after which the shell gets nothing."""
+MOST = 30
+
+
+def complete_models(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the models that begin so."""
+    return _finished(_models(ctx, incomplete))
+
+
+def complete_agents(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the agents that begin so."""
+    found = _finished(_models(ctx, f"agent/{incomplete}"))
+    return [CompletionItem(item.value.removeprefix("agent/")) for item in found]
+
+
+def complete_runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the latest runs whose ids begin so."""
+    return _finished(_things(ctx, RUN, incomplete))
+
+
+def complete_sessions(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the latest sessions whose ids begin so."""
+    return _finished(_things(ctx, SESSION, incomplete))
+
+
+def _finished(work: Coroutine[Any, Any, list[CompletionItem]]) -> list[CompletionItem]:
+    async def within() -> list[CompletionItem]:
+        async with asyncio.timeout(PATIENCE):
+            return await work
+
+    with contextlib.suppress(Exception), contextlib.redirect_stderr(io.StringIO()):
+        return asyncio.run(within())
+    return []
+
+
+def _server(ctx: click.Context) -> contextlib.AbstractAsyncContextManager[Api]:
+    named = [ctx.params.get(name) for name in ("url", "data", "config")]
+    return connect(named[0] or os.environ.get("HOLDFAST_URL"), *named[1:], own=False)
+
+
+async def _models(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    try:
+        async with _server(ctx) as api:
+            listed = [model["id"] for model in (await api.call("GET", "/api/models", query={"all": "true"}))["models"]]
+    except NoServer:
+        listed = await _models_of_settings(ctx.params.get("config"))
+    return [CompletionItem(model) for model in listed if model.startswith(incomplete)]
+
+
+async def _models_of_settings(config: str | None) -> list[str]:
+    settings = await asyncio.to_thread(load_and_look, None, os.environ, config)
+    providers = Providers([make_provider(described, settings, os.environ) for described in settings.providers])
+    try:
+        agents = [f"agent/{agent.name}" for agent in settings.agents]
+        return [*await providers.names(), *agents]
+    finally:
+        await providers.close()
+
+
+async def _things(ctx: click.Context, kind: Kind, incomplete: str) -> list[CompletionItem]:
+    prefix = kind.type if kind.type.startswith(incomplete) else incomplete
+    async with _server(ctx) as api:
+        found = await begin_with(api, kind, prefix, MOST)
+    return [
+        CompletionItem(cell.text if len(cell.text) >= len(prefix) else each["id"], help=_described(each))
+        for cell, each in zip(short_ids([each["id"] for each in found]), found, strict=True)
+    ]
+
+
+def _described(each: Object) -> str:
+    return show.line(f"{show.ago(each['created_at'])}  {each.get('title') or each.get('model') or ''}", 60)

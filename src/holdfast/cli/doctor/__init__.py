@@ -1,0 +1,88 @@
+"""`holdfast doctor`: check the installation and report problems."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import sqlite3
+import sys
+from collections.abc import Iterator
+
+import click
+import msgspec
+from rich.markup import escape
+
+from ... import __version__
+from ...errors import HoldfastError
+from ...server.config.discovery import load_and_look
+from ...server.config.live_settings import SavedFile
+from ...server.config.settings import Settings, data_folder
+from ...server.config.settings_file import choose
+from .. import show
+from .agents import check_agents
+from .check import Check
+from .machine import (
+    check_data_folder,
+    check_database,
+    check_keys,
+    check_port,
+    check_saved,
+    check_settings_file,
+)
+from .upstreams import checked_provider
+
+MARKS = {"ok": "[green]ok[/]  ", "note": "[yellow]note[/]", "bad": "[red]bad[/] "}
+
+
+@click.command()
+@click.option("--config", type=click.Path(), help="Settings file (~/.config/holdfast/holdfast.toml).")
+@click.option("--data", type=click.Path(), help="Data folder.")
+def doctor(config: str | None, data: str | None) -> None:
+    """Check settings, data folder, database, keys, port, providers, agents and MCP servers.
+
+    Exit code: 0 = OK, 1 = problems found.
+    """
+    bad = False
+    for check in _examine(config, data):
+        show.out.print(f"{MARKS[check.state]}  {escape(check.what)}")
+        if check.advice:
+            show.out.print(f"      [dim]{escape(check.advice)}[/]")
+        bad = bad or check.state == "bad"
+    sys.exit(1 if bad else 0)
+
+
+def _examine(config: str | None, data: str | None) -> Iterator[Check]:
+    yield Check("ok", f"Holdfast {__version__}, Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}")
+    try:
+        yield from check_settings_file(choose(os.environ, config))
+        settings = load_and_look({"data": data}, os.environ, config)
+    except HoldfastError as error:
+        yield Check("bad", f"settings: {error}", "Fix the settings file or the variable.")
+        return
+    folder = data_folder(settings).absolute()
+    for check in (check_data_folder, check_database, check_keys):
+        yield from check(folder)
+    try:
+        saved = SavedFile(folder).read()
+    except HoldfastError as error:
+        yield Check("bad", str(error))
+        return
+    yield from check_saved(folder, saved)
+    named = {described.name for described in settings.providers}
+    added = tuple(described for described in saved.providers if described.name not in named)
+    every = msgspec.structs.replace(settings, providers=(*settings.providers, *added))
+    yield from asyncio.run(_check_what_runs(every))
+
+
+async def _check_what_runs(settings: Settings) -> list[Check]:
+    """Check the port, the providers and the agents: what takes connections and processes."""
+    checking = asyncio.gather(*(checked_provider(described, settings) for described in settings.providers))
+    port, checked = await asyncio.gather(check_port(settings), checking)
+    providers = [each.provider for each in checked if each.provider is not None]
+    try:
+        agents = await check_agents(settings, providers)
+    finally:
+        for provider in providers:
+            await provider.close()
+    return [port, *(each.check for each in checked), *agents]

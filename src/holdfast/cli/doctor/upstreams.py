@@ -1,0 +1,51 @@
+"""Checks of the providers: whether each answers, takes the key, and lists models."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from ...errors import HoldfastError
+from ...http_client.route import Route
+from ...server.config.live_settings import without_secrets
+from ...server.config.provider_factory import make_provider, route_of
+from ...server.config.settings import ProviderSettings, Settings
+from ...upstreams import Explaining, Provider, provider_state
+from ..show import plural
+from .check import Check
+
+
+class Checked(NamedTuple):
+    """A provider of the settings: what was found, and the provider itself if it could be made."""
+
+    check: Check
+    provider: Provider | None = None
+
+
+async def checked_provider(described: ProviderSettings, settings: Settings) -> Checked:
+    """Make a provider and ask it for its models. The caller closes it."""
+    name = f"provider {described.name}"
+    if described.key_env() and not described.key(os.environ):
+        return Checked(Check("bad", f"{name}: {described.key_env()} is not set", "Export the key."))
+    try:
+        route = route_of(described, os.environ)
+        provider = make_provider(described, settings, os.environ)
+    except HoldfastError as error:
+        return Checked(Check("bad", f"{name}: {error}", "Fix its table in the settings file."))
+    return Checked(await _asked(described, provider, route), provider)
+
+
+async def _asked(described: ProviderSettings, provider: Provider, route: Route) -> Check:
+    """Ask for the models. Any answer but a refusal will do: not every upstream lists its models."""
+    name = f"provider {described.name}"
+    models = (await provider_state(provider)).models
+    why = provider.why_not() if isinstance(provider, Explaining) else None
+    if why and described.kind().by_http:
+        how = why.removeprefix(f"{described.name} ").rstrip(".")
+        what = f"{name}: {without_secrets(described.address())} {how}"
+        return Check("bad", what, "Start it, or fix its table in the settings file.")
+    if not models:
+        return Check("note", f"{name} lists no models", why or "Name them in its table: models = [...]")
+    way = f", through the proxy {route.proxy.name}" if route.proxy else ""
+    example = f" ({models[0]})" if len(models) == 1 else f", for example {models[0]}"
+    return Check("ok", f"{name}: {plural(len(models), 'model')}{example}{way}")

@@ -1,0 +1,1 @@
+"""`holdfast compare` and its reports."""

@@ -1,0 +1,342 @@
+"""`holdfast compare`: one prompt over several models side by side, or a whole set of prompts with a report."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import click
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from .. import show
+from ..chat.ctrl_c import CtrlC, interruptible
+from ..chat.prompt import Lines, well_formed
+from ..chat.talk import EXIT, with_input
+from ..client import Api, CallFailed, Object, connect
+from ..commands import settings_options, telling
+from ..completion import complete_models
+from .prompt_set import check_files, compare_set
+
+NARROWEST = 36
+"""Columns that a pane needs; where there are fewer, panes stand below one another."""
+WORST_FIRST = ("failed", "interrupted", "stopped", "truncated", "completed")
+
+
+@click.command()
+@click.argument("prompt", nargs=-1)
+@click.option("-m", "--model", "models", multiple=True, shell_complete=complete_models, help="Model; repeat for each.")
+@click.option("--blind", is_flag=True, help="Hide the model names until you vote.")
+@click.option("--sequential", is_flag=True, help="Run the models one at a time.")
+@click.option("--kind", help="Category for the leaderboard.")
+@click.option("--system", help="System prompt.")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Time limit for each answer, in seconds.")
+@click.option(
+    "--set", "set_file", type=click.Path(exists=True, dir_okay=False), help="File of prompts, one on each line."
+)
+@click.option("--report", type=click.Path(dir_okay=False), help="With --set: write an HTML report.")
+@click.option("--answers", type=click.Path(dir_okay=False), help="With --set: write the answers as JSON Lines.")
+@click.option("--csv", "as_csv", is_flag=True, help="With --set: print the report as CSV.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.option("--resume", help="Continue this batch (id or unique prefix).")
+@click.option("--name", help="With --set: name of the batch; an unfinished one of that name is continued.")
+@click.option(
+    "--match",
+    type=click.Choice(["contains", "exact", "regex", "number"]),
+    default="contains",
+    help="With --set: how an answer is checked (contains).",
+)
+@click.option("--concurrency", type=click.IntRange(1, 32), default=4, help="With --set: concurrent requests (4).")
+@settings_options
+@telling
+def compare(prompt: tuple[str, ...], set_file: str | None, resume: str | None, **what: Any) -> None:
+    """Send a prompt to several models and compare the answers.
+
+    Ctrl-C stops all of them; partial answers are saved.
+
+    \b
+    Examples:
+      holdfast compare "Why is the sky blue?" -m openai/gpt-5 -m local/smollm2
+      holdfast compare --blind "Write a haiku" -m a/x -m b/y      vote, then see the models
+      holdfast compare --set prompts.jsonl -m a/x -m b/y --report report.html
+
+    Exit code: 0 if all completed, else that of the worst: 1 failed, 4 stopped, 3 truncated.
+    """
+    if set_file or resume:
+        if prompt:
+            raise click.UsageError("Use a prompt or --set, not both.")
+        check_files(what["report"], what["answers"])
+        sys.exit(asyncio.run(compare_set(set_file, resume, **what)))
+    text = " ".join(prompt) if what["blind"] else with_input(prompt)
+    if not text:
+        raise click.UsageError('No prompt given. Try: holdfast compare "Why is the sky blue?" -m MODEL -m MODEL')
+    if not what["models"]:
+        raise click.UsageError("No models given. Use -m MODEL -m MODEL; see `holdfast models`.")
+    sys.exit(asyncio.run(_compare(well_formed(text), **what)))
+
+
+async def _compare(
+    text: str,
+    *,
+    models: tuple[str, ...],
+    blind: bool,
+    sequential: bool,
+    kind: str | None,
+    system: str | None,
+    timeout: float | None,
+    as_json: bool,
+    url: str | None,
+    data: str | None,
+    config: str | None,
+    **of_a_set: Any,
+) -> int:
+    if any(of_a_set[name] for name in ("report", "answers", "as_csv", "name")):
+        raise click.UsageError("--report, --answers, --csv and --name need --set.")
+    body: Object = {"prompt": text, "models": list(models), "blind": blind}
+    body["order"] = "sequential" if sequential else "parallel"
+    body |= {name: value for name, value in (("kind", kind), ("system", system), ("timeout", timeout)) if value}
+    async with connect(url, data, config) as api:
+        with interruptible() as asked:
+            comparison = await _follow(api, body, asked, silent=as_json)
+        if blind and not as_json:
+            comparison = await _vote(api, comparison)
+        if as_json:
+            sys.stdout.write(show.as_json(comparison))
+        else:
+            _summary(comparison)
+    return EXIT[min((_outcome(pane) for pane in comparison["panes"]), key=WORST_FIRST.index)]
+
+
+async def _follow(api: Api, body: Object, asked: asyncio.Event, *, silent: bool) -> Object:
+    """Show the panes as they answer, and return the comparison when all have settled."""
+    screen = _Silence() if silent else _LivePanes() if show.is_terminal() else _OneByOne()
+    stopper: asyncio.Task[None] | None = None
+    try:
+        with screen:
+            async for name, event in api.stream("POST", "/api/comparisons", body):
+                if name == "comparison.started":
+                    stopper = asyncio.create_task(_stop_when(asked, api, event["comparison"]["id"]))
+                    screen.begin(event["comparison"])
+                elif name == "comparison.settled":
+                    screen.end(event["comparison"])
+                    comparison: Object = event["comparison"]
+                    return comparison
+                else:
+                    screen.take(event)
+    finally:
+        if stopper is not None:
+            stopper.cancel()
+    raise CallFailed("Lost the connection before the comparison was finished.")
+
+
+async def _stop_when(asked: asyncio.Event, api: Api, comparison_id: str) -> None:
+    await asked.wait()
+    try:
+        await api.call("POST", f"/api/comparisons/{comparison_id}/stop", {})
+    except CallFailed as error:
+        show.note(f"Could not stop the comparison: {error!s}", "red")
+
+
+def _outcome(pane: Object) -> str:
+    return str(pane["settlement"]["outcome"]) if pane["settlement"] else "stopped"
+
+
+# The vote.
+
+
+async def _vote(api: Api, comparison: Object) -> Object:
+    """Ask a person which answer is the best, and show who it was. Without an answer nothing is revealed."""
+    path = f"/api/comparisons/{comparison['id']}"
+    labels = {pane["label"]: pane["pane"] for pane in comparison["panes"] if _outcome(pane) == "completed"}
+    if sys.stdin is None or not sys.stdin.isatty():
+        show.note(f"Not a terminal: no vote recorded. {comparison['id']} stays blind.")
+        return comparison
+    if not labels:
+        show.note("No response completed: nothing to vote on.", "yellow")
+        return await api.call("POST", f"{path}/reveal", {})
+    choice = await _asked_choice(labels)
+    if choice is None:
+        return await api.call("POST", f"{path}/reveal", {})
+    return await api.call("POST", f"{path}/vote", {"winner": choice})
+
+
+async def _asked_choice(labels: dict[str, int]) -> int | str | None:
+    """Return what a person chose: a pane, a tie, none of them; None at Ctrl-C, Ctrl-D or an empty line."""
+    choices: dict[str, int | str] = {**labels, "T": "tie", "TIE": "tie", "N": "none", "NONE": "none"}
+    asked = f"Which is best? {', '.join(labels)}, [t]ie, [n]one, Enter to reveal without a vote: "
+    with CtrlC() as ctrl_c:
+        lines = Lines(ctrl_c)
+        while True:
+            show.err.print(asked, style="bold", markup=False, end="")
+            said = await lines.next()
+            if said is None:
+                show.err.print()
+            if not said or not (word := said.strip().upper()):
+                return None
+            if word in choices:
+                return choices[word]
+            show.note(f"Unknown choice {word!r}.", "yellow")
+
+
+def _summary(comparison: Object) -> None:
+    """Print who it was, how it ended and how fast, where that may be known."""
+    if not comparison["revealed"]:
+        return
+    winner = (comparison["vote"] or {}).get("winner")
+    rows = []
+    for pane in comparison["panes"]:
+        numbers = pane["metrics"] or {}
+        mark = "best" if pane["pane"] == winner else ""
+        rows.append(
+            (
+                pane["label"],
+                pane["model"],
+                Text(*reversed(show.MARKS[_outcome(pane)])),
+                _number(numbers.get("ttft_ms"), " ms") + (" (fastest)" if numbers.get("fastest") else ""),
+                _number(numbers.get("tokens_per_second"), " tok/s"),
+                mark,
+            )
+        )
+    table = Table.grid(padding=(0, 2))
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+    show.err.print(table)
+    if winner in ("tie", "none"):
+        show.note("Your vote: tie." if winner == "tie" else "Your vote: none.")
+
+
+def _number(value: float | None, unit: str) -> str:
+    return "" if value is None else f"{value:,.0f}{unit}"
+
+
+# How it looks.
+
+
+class _Pane:
+    """What is known of one pane so far."""
+
+    def __init__(self, shown: Object) -> None:
+        self.title = f"{shown['label']}  {shown['model']}" if shown["model"] else shown["label"]
+        self.text = ""
+        self.reasoning = ""
+        self.state = "waiting"
+        self.told = ""
+
+    def take(self, event: Object) -> None:
+        match event["type"]:
+            case "run.started":
+                self.state, self.text, self.reasoning, self.told = "running", "", "", ""
+            case "text.delta":
+                self.text += event["text"]
+            case "reasoning.delta":
+                self.reasoning += event["text"]
+            case "notice":
+                self.told = event["message"]
+            case "run.settled":
+                self.state = event["settlement"]["outcome"]
+                self.told = show.why({"settlement": event["settlement"]})
+
+
+class _Screen:
+    """Shows panes. Each kind decides when to print what."""
+
+    def __init__(self) -> None:
+        self.panes: list[_Pane] = []
+
+    def __enter__(self) -> _Screen:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+    def begin(self, comparison: Object) -> None:
+        self.panes = [_Pane(shown) for shown in comparison["panes"]]
+
+    def take(self, event: Object) -> None:
+        self.panes[event["pane"]].take(event)
+
+    def end(self, comparison: Object) -> None:
+        pass
+
+
+class _Silence(_Screen):
+    """For JSON: nothing until all is known."""
+
+
+class _OneByOne(_Screen):
+    """For a pipe: each answer whole, in the order of the panes, as soon as those before it are printed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._printed = 0
+
+    def take(self, event: Object) -> None:
+        super().take(event)
+        while self._printed < len(self.panes) and self.panes[self._printed].state in WORST_FIRST:
+            self._print(self.panes[self._printed])
+            self._printed += 1
+
+    def end(self, comparison: Object) -> None:
+        for pane in self.panes[self._printed :]:  # it was stopped before they had begun
+            pane.state = "stopped" if pane.state not in WORST_FIRST else pane.state
+            self._print(pane)
+
+    def _print(self, pane: _Pane) -> None:
+        ending = "" if pane.state == "completed" else f" ({pane.state}{f': {pane.told}' if pane.told else ''})"
+        sys.stdout.write(f"== {pane.title}{ending}\n\n{pane.text.rstrip()}\n\n")
+        sys.stdout.flush()
+
+
+class _LivePanes(_Screen):
+    """For a person: panes side by side as they grow, then all of what they said."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._live = Live(
+            console=show.out, get_renderable=self._draw, refresh_per_second=12, transient=True, vertical_overflow="crop"
+        )
+
+    def __enter__(self) -> _LivePanes:
+        self._live.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._live.stop()
+        if self.panes:
+            show.out.print(self._drawn(None), soft_wrap=False)
+
+    def _draw(self) -> RenderableType:
+        rows = -(-len(self.panes) // self._across()) if self.panes else 1
+        return self._drawn(max((show.out.size.height - 2) // rows, 4))
+
+    def _across(self) -> int:
+        return max(1, min(len(self.panes), show.out.size.width // NARROWEST))
+
+    def _drawn(self, height: int | None) -> RenderableType:
+        """Return the panes as a grid; with a height only the end of what each has said."""
+        across = self._across()
+        table = Table.grid(expand=True, padding=0)
+        for _ in range(across):
+            table.add_column(ratio=1)
+        drawn = [self._panel(pane, height, show.out.size.width // across - 4) for pane in self.panes]
+        for first in range(0, len(drawn), across):
+            table.add_row(*drawn[first : first + across])
+        return table
+
+    def _panel(self, pane: _Pane, height: int | None, width: int) -> Panel:
+        colour = show.MARKS.get(pane.state, ("white", ""))[0]
+        body = Text(pane.text.strip("\n"))
+        if not pane.text and pane.reasoning and height is not None:
+            body = Text(pane.reasoning, style="dim italic")
+        if height is not None:
+            lines = body.wrap(show.out, max(width, 1))
+            body = Text("\n").join(lines[-(height - 2) :])
+        inside: RenderableType = body
+        if pane.told and pane.state != "completed":
+            inside = Group(body, Text(show.line(pane.told, 200), style="dim"))
+        state = Text(pane.state, style=colour)
+        return Panel(inside, title=Text(pane.title), subtitle=state, border_style=colour, height=height)

@@ -1,0 +1,274 @@
+"""A file of prompts over several models: asked in the background, followed here, written up as a report."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import pathlib
+import sys
+from collections.abc import AsyncGenerator, Generator
+from typing import Any
+
+import click
+import msgspec
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from ...evals.model import MOST_PROMPTS, BatchPrompt, as_csv
+from .. import show
+from ..chat.ctrl_c import interruptible
+from ..client import Api, CallFailed, Object, connect
+from ..lists.short_ids import BATCH, whole_id
+from ..lists.tables import Column, print_list
+from .html_report import report_page
+
+STOPPED, FAILED = 4, 1
+MAIN = ("completed", "failed")
+FIGURES = (*MAIN, "other", "right", "first token", "tok/s", "tokens", "cost")
+"""The columns of a report, after the model."""
+PATIENCE = 30.0
+"""Seconds for which a server that went away is waited for: a batch goes on when it is back."""
+
+
+def read_set(file: pathlib.Path) -> list[BatchPrompt]:
+    """Return the prompts of a file: JSON lines, each an object with `prompt` or a string; plain lines in a `.txt`."""
+    prompts: list[BatchPrompt] = []
+    text = file.read_text(encoding="utf-8-sig")
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        if file.suffix == ".txt":
+            prompts.append(BatchPrompt(line.strip()))
+            continue
+        try:
+            prompts.append(_prompt(msgspec.json.decode(line)))
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise click.ClickException(
+                f'{file}, line {number}: {error}. Each line is {{"prompt": "…", "expected": "…"}}.'
+            ) from None
+    if not 1 <= len(prompts) <= MOST_PROMPTS:
+        raise click.ClickException(f"{file} has {len(prompts)} prompts; a set has 1 to {MOST_PROMPTS}.")
+    return prompts
+
+
+def _prompt(decoded: Any) -> BatchPrompt:
+    return BatchPrompt(decoded) if isinstance(decoded, str) else msgspec.convert(decoded, BatchPrompt)
+
+
+def check_files(*files: str | None) -> None:
+    """Refuse a file that cannot be written before anything is asked, and not after all of it was paid for."""
+    for name in filter(None, files):
+        file = pathlib.Path(name)
+        if not os.access(file if file.exists() else file.absolute().parent, os.W_OK):
+            raise click.UsageError(f"{name} is not writable.")
+
+
+async def compare_set(
+    set_file: str | None,
+    resume: str | None,
+    *,
+    models: tuple[str, ...],
+    report: str | None,
+    answers: str | None,
+    as_csv: bool,
+    as_json: bool,
+    url: str | None,
+    data: str | None,
+    config: str | None,
+    **how: Any,
+) -> int:
+    """Ask a set of prompts of several models, follow it to its end, and write down what came of it."""
+    if how["blind"] or how["sequential"]:
+        raise click.UsageError("--blind and --sequential do not work with --set.")
+    body = _body(set_file, models, how) if resume is None else None
+    async with connect(url, data, config) as api:
+        with interruptible() as asked:
+            batch = await (_resumed(api, resume) if resume is not None else _begun(api, body or {}))
+            batch = await _follow(api, batch, asked)
+        told = await api.call("GET", f"/api/batches/{batch['id']}/report")
+        _print(told, as_csv=as_csv, as_json=as_json)
+        await _write(api, told, report, answers)
+    return _code(batch)
+
+
+def _body(set_file: str | None, models: tuple[str, ...], how: dict[str, Any]) -> Object:
+    if not models:
+        raise click.UsageError("No models given. Use -m MODEL -m MODEL; see `holdfast models`.")
+    assert set_file is not None
+    file = pathlib.Path(set_file)
+    body: Object = {"models": list(models), "prompts": msgspec.to_builtins(read_set(file))}
+    body |= {name: how[name] for name in ("match", "concurrency", "system", "timeout") if how[name]}
+    if how["kind"]:
+        body["prompts"] = [{"kind": how["kind"], **prompt} for prompt in body["prompts"]]
+    same = {name: value for name, value in body.items() if name != "concurrency"}
+    digest = hashlib.sha256(msgspec.json.encode(same, order="sorted")).hexdigest()[:8]
+    return {**body, "name": how["name"] or f"{file.name} {digest}"}
+
+
+# Beginning, or going on.
+
+
+async def _begun(api: Api, body: Object) -> Object:
+    """Go on with the unfinished batch of that name, or begin one."""
+    if (known := await _unfinished(api, body["name"])) is not None:
+        show.note(f"Continuing {known['id']}: {known['progress']['done']} answers so far.")
+        return await _resumed(api, known["id"])
+    batch = await api.call("POST", "/api/batches", body)
+    show.note(f"{batch['id']}: {batch['prompts']} prompts, {len(batch['models'])} models.")
+    return batch
+
+
+async def _unfinished(api: Api, name: str) -> Object | None:
+    listed = await api.call("GET", "/api/batches", query={"limit": 200})
+    return next((batch for batch in listed["data"] if batch["name"] == name and batch["status"] != "finished"), None)
+
+
+async def _resumed(api: Api, batch_id: str) -> Object:
+    return await api.call("POST", f"/api/batches/{await whole_id(api, BATCH, batch_id)}/resume", {})
+
+
+# Following.
+
+
+async def _follow(api: Api, batch: Object, asked: asyncio.Event) -> Object:
+    """Show the progress to the end. Ctrl-C stops the batch and keeps what is answered."""
+    stopper = asyncio.create_task(_stop_when(asked, api, batch["id"]))
+    try:
+        with _bar(batch["progress"]) as move:
+            async for progress in _progress(api, batch["id"]):
+                move(progress)
+        return await api.call("GET", f"/api/batches/{batch['id']}")
+    finally:
+        stopper.cancel()
+
+
+async def _progress(api: Api, batch_id: str) -> AsyncGenerator[Object]:
+    """Yield how far it is, and come back where the connection breaks: the batch does not hang on it."""
+    loop = asyncio.get_running_loop()
+    last_heard = loop.time()
+    while True:
+        try:
+            async for name, event in api.stream("GET", f"/api/batches/{batch_id}/events"):
+                last_heard = loop.time()
+                yield event["progress"] if name == "batch.progress" else event["batch"]["progress"]
+                if name == "batch.settled" and event["batch"]["status"] != "running":
+                    return
+        except CallFailed as error:
+            if loop.time() - last_heard > PATIENCE or error.status in (401, 403, 404):
+                raise
+        await asyncio.sleep(0.3)
+
+
+async def _stop_when(asked: asyncio.Event, api: Api, batch_id: str) -> None:
+    await asked.wait()
+    try:
+        await api.call("POST", f"/api/batches/{batch_id}/stop")
+    except CallFailed as error:
+        show.note(f"Could not stop the batch: {error!s}", "red")
+
+
+@contextlib.contextmanager
+def _bar(progress: Object) -> Generator[Any]:
+    """Yield what moves a progress bar; where nobody looks, a line for each tenth."""
+    if not show.err.is_terminal:
+        yield _Lines()
+        return
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("[red]{task.fields[failed]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=show.err) as bar:
+        task = bar.add_task("", total=progress["total"], completed=progress["done"], failed="")
+
+        def move(told: Object) -> None:
+            failed = f"{told['failed']} failed" if told["failed"] else ""
+            bar.update(task, completed=told["done"], failed=failed)
+
+        yield move
+
+
+class _Lines:
+    def __init__(self) -> None:
+        self._tenths = -1
+
+    def __call__(self, told: Object) -> None:
+        tenths = 10 * told["done"] // max(told["total"], 1)
+        if tenths != self._tenths:
+            self._tenths = tenths
+            failed = f", {told['failed']} failed" if told["failed"] else ""
+            show.err.print(f"{told['done']} of {told['total']} answered{failed}")
+
+
+def _code(batch: Object) -> int:
+    """Return the exit code: a batch that was stopped is no success, nor is one with answers that failed."""
+    if batch["status"] != "finished":
+        show.note(f"Stopped. Continue with: holdfast compare --resume {batch['id']}", "yellow")
+        return STOPPED
+    return FAILED if batch["progress"]["failed"] else 0
+
+
+# Writing.
+
+
+async def _write(api: Api, told: Object, report: str | None, answers: str | None) -> None:
+    if report is None and answers is None:
+        return
+    cells = [cell async for cell in _cells(api, told["batch"]["id"])]
+    cells.sort(key=lambda cell: (cell["number"], told["batch"]["models"].index(cell["model"])))
+    if answers is not None:
+        lines = b"".join(msgspec.json.encode(cell) + b"\n" for cell in cells)
+        await asyncio.to_thread(pathlib.Path(answers).write_bytes, lines)
+        show.note(f"{len(cells)} answers written to {answers}")
+    if report is not None:
+        drawn = report_page(told, cells).encode("utf-8", "replace")
+        await asyncio.to_thread(pathlib.Path(report).write_bytes, drawn)
+        show.note(f"Report written to {report}")
+
+
+async def _cells(api: Api, batch_id: str) -> AsyncGenerator[Object]:
+    query: dict[str, str | int] = {"limit": 500}
+    while True:
+        listed = await api.call("GET", f"/api/batches/{batch_id}/cells", query=query)
+        for cell in listed["data"]:
+            yield cell
+        if not listed["has_more"]:
+            return
+        query["before"] = listed["data"][-1]["id"]
+
+
+def _print(told: Object, *, as_csv: bool, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(show.as_json(told))
+    elif as_csv:
+        sys.stdout.write(table_of(told))
+    else:
+        columns = [Column("model"), *(Column(name, can_wait=name not in MAIN) for name in FIGURES)]
+        print_list(columns, [_row(model) for model in told["models"]])
+
+
+def table_of(told: Object) -> str:
+    """Return a report as CSV."""
+    return as_csv(told["models"])
+
+
+def _row(model: Object) -> tuple[str, ...]:
+    outcomes, agreement = model["outcomes"], model["agreement"]
+    others = sum(outcomes.values()) - outcomes["completed"] - outcomes["failed"]
+    right = f"{agreement['right']}/{agreement['asked']}" if agreement["asked"] else ""
+    numbers = (model["ttft_ms_p50"], model["tokens_per_second_p50"], model["cost"])
+    first, speed, cost = ("" if number is None else number for number in numbers)
+    return (
+        model["model"],
+        str(outcomes["completed"]),
+        str(outcomes["failed"]),
+        str(others),
+        right,
+        f"{first:,.0f} ms" if first != "" else "",
+        f"{speed:,.1f}" if speed != "" else "",
+        str(model["output_tokens"]),
+        f"{cost:.4f}" if cost != "" else "",
+    )

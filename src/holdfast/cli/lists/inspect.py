@@ -1,0 +1,267 @@
+"""`holdfast models`, `runs` and `sessions`: list, show, follow, stop, export and delete."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import pathlib
+import signal
+import sys
+from typing import Any
+
+import click
+import msgspec
+
+from ...history import text_of
+from .. import show
+from ..chat.screen import flat
+from ..chat.talk import EXIT, follow
+from ..client import Api, Object, Query, connect
+from ..commands import json_option, settings_options, telling
+from ..completion import complete_runs, complete_sessions
+from .search import search_sessions
+from .short_ids import RUN, SESSION, Kind, whole_id
+from .tables import Column, TableCell, print_list, prose, short_ids, state, when
+
+LEFT = 130
+"""What shells know as the exit code after Ctrl-C."""
+
+
+@click.command()
+@click.option("--all", "is_all", is_flag=True, help="Include the demo models if a provider is set up.")
+@json_option
+@settings_options
+@telling
+def models(**what: Any) -> None:
+    """List the available models."""
+    asyncio.run(_models(**what))
+
+
+async def _models(is_all: bool, as_json: bool, **where: Any) -> None:
+    async with connect(**where) as api:
+        answer = await api.call("GET", "/api/models", query={"all": "true"} if is_all else {})
+    listed = [{**model, "default": model["id"] == answer["default"]} for model in answer["models"]]
+    if not listed:
+        show.note("No models. `holdfast doctor` finds out why.")
+    rows = [
+        (
+            model["id"],
+            TableCell("default" if model["default"] else "", "green"),
+            TableCell("demo" if model["demo"] else "", "dim"),
+        )
+        for model in listed
+    ]
+    print_list((Column("model"), Column("default"), Column("demo")), rows, json=listed if as_json else None)
+
+
+@click.group()
+def runs() -> None:
+    """List, show, follow and stop runs."""
+
+
+@runs.command("ls")
+@click.option("--status", type=click.Choice(["queued", "running", "settled"]), help="Only runs with this status.")
+@click.option("-n", "limit", type=click.IntRange(1, 200), default=20, help="Maximum number of runs (20).")
+@json_option
+@settings_options
+@telling
+def runs_ls(**what: Any) -> None:
+    """List the latest runs with their outcome."""
+    asyncio.run(_runs_ls(**what))
+
+
+RUN_COLUMNS = (
+    Column("run"),
+    Column("state"),
+    Column("started"),
+    Column("model", can_wait=True),
+    Column("text", is_text=True, can_wait=True),
+    Column("reason", is_piped=True),
+)
+
+
+async def _runs_ls(status: str | None, limit: int, as_json: bool, **where: Any) -> None:
+    async with connect(**where) as api:
+        query: Query = {"limit": limit, **({"status": status} if status else {})}
+        listed = (await api.call("GET", "/api/runs", query=query))["runs"]
+    if not listed:
+        show.note("No runs yet. Runs in chats and in the background are listed here.")
+    rows = [
+        (
+            id,
+            state(show.state_of(run)),
+            when(run["created_at"]),
+            run["model"],
+            prose(run["text"], show.why(run)),
+            prose(show.why(run)),
+        )
+        for run, id in zip(listed, short_ids([run["id"] for run in listed]), strict=True)
+    ]
+    print_list(RUN_COLUMNS, rows, json=listed if as_json else None)
+
+
+@runs.command("show")
+@click.argument("run_id", metavar="RUN", shell_complete=complete_runs)
+@settings_options
+@telling
+def runs_show(run_id: str, **where: Any) -> None:
+    """Print a run as JSON."""
+    sys.stdout.write(show.as_json(asyncio.run(_get(RUN, run_id, **where))))
+
+
+async def _get(kind: Kind, given: str, query: str = "", **where: Any) -> Object:
+    async with connect(**where) as api:
+        return await api.call("GET", f"{kind.path}/{await whole_id(api, kind, given)}{query}")
+
+
+@runs.command("tail")
+@click.argument("run_id", metavar="RUN", shell_complete=complete_runs)
+@settings_options
+@telling
+def runs_tail(run_id: str, **where: Any) -> None:
+    """Print a run's output from its start to its end. Ctrl-C leaves; the run continues."""
+    try:
+        sys.exit(asyncio.run(_runs_tail(run_id, **where)))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        show.note(f"\nThe run continues. Stop it with: holdfast runs stop {run_id}")
+        sys.exit(LEFT)
+
+
+async def _runs_tail(run_id: str, **where: Any) -> int:
+    following = asyncio.current_task()
+    assert following is not None
+    with contextlib.suppress(NotImplementedError):  # Windows has no such handlers; a background job ignores Ctrl-C else
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, following.cancel)
+    async with connect(**where) as api:
+        settled = await follow(api, await api.call("GET", f"/api/runs/{await whole_id(api, RUN, run_id)}"))
+        return EXIT[settled["outcome"]]
+
+
+@runs.command("stop")
+@click.argument("run_id", metavar="RUN", shell_complete=complete_runs)
+@settings_options
+@telling
+def runs_stop(run_id: str, **where: Any) -> None:
+    """Stop a run. Its partial answer is saved."""
+    asyncio.run(_runs_stop(run_id, **where))
+
+
+async def _runs_stop(run_id: str, **where: Any) -> None:
+    async with connect(**where) as api:
+        run = await api.call("POST", f"/api/runs/{await whole_id(api, RUN, run_id)}/stop")
+    click.echo(flat(f"{run['id']} {show.state_of(run)} {show.why(run)}").rstrip())
+
+
+@click.group()
+def sessions() -> None:
+    """List, export, import and delete sessions."""
+
+
+@sessions.command("ls")
+@click.option("-q", "--query", default="", help="Only sessions with these words in titles or messages.")
+@click.option("-n", "limit", type=click.IntRange(1, 200), default=20, help="Maximum number of sessions (20).")
+@json_option
+@settings_options
+@telling
+def sessions_ls(**what: Any) -> None:
+    """List the latest sessions, or search them."""
+    asyncio.run(_sessions_ls(**what))
+
+
+SESSION_COLUMNS = (
+    Column("session"),
+    Column("changed"),
+    Column("title", is_text=True, can_wait=True),
+    Column("state", can_wait=True),
+)
+
+
+async def _sessions_ls(query: str, limit: int, as_json: bool, **where: Any) -> None:
+    async with connect(**where) as api:
+        listed = (await api.call("GET", "/api/sessions", query={"query": query, "limit": limit}))["sessions"]
+    if not listed:
+        show.note("No sessions found." if query else "No sessions yet. Start one with: holdfast chat")
+    rows = [
+        (id, when(session["updated_at"]), prose(session["title"]), state("running" if session["active_run"] else ""))
+        for session, id in zip(listed, short_ids([session["id"] for session in listed]), strict=True)
+    ]
+    print_list(SESSION_COLUMNS, rows, json=listed if as_json else None)
+
+
+sessions.add_command(search_sessions)
+
+
+@sessions.command("export")
+@click.argument("session_id", metavar="SESSION", shell_complete=complete_sessions)
+@click.option("--format", "form", type=click.Choice(["json", "markdown"]), default="json", help="Output format (json).")
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Output file (standard output).")
+@settings_options
+@telling
+def sessions_export(session_id: str, form: str, output: str | None, **where: Any) -> None:
+    """Export a session as JSON, which can be imported again, or as Markdown."""
+    session = asyncio.run(_get(SESSION, session_id, "?files=inline", **where))
+    text = markdown(session) if form == "markdown" else show.as_json(session)
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        pathlib.Path(output).write_text(text, encoding="utf-8")
+
+
+def markdown(session: Object) -> str:
+    """Return a session as Markdown."""
+    parts = [f"# {session['title'] or 'Session'}\n"]
+    for message in session["messages"]:
+        ending = f"\n\n*({message['outcome']})*" if message["partial"] else ""
+        parts.append(f"## {message['role']}\n\n{text_of(message['content'])}{ending}\n")
+    return "\n".join(parts)
+
+
+@sessions.command("import")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@settings_options
+@telling
+def sessions_import(file: str, **where: Any) -> None:
+    """Import a session that was exported as JSON."""
+    try:
+        exported = msgspec.json.decode(pathlib.Path(file).read_bytes())
+    except msgspec.DecodeError as error:
+        raise click.ClickException(f"{file} is not JSON: {error}") from None
+    asyncio.run(_sessions_import(exported, **where))
+
+
+async def _sessions_import(exported: Any, **where: Any) -> None:
+    async with connect(**where) as api:
+        session = await api.call("POST", "/api/sessions/import", _importable(exported))
+    click.echo(flat(f"{session['id']}  {session['title']}"))
+
+
+def _importable(exported: Any) -> Object:
+    if not isinstance(exported, dict) or not isinstance(exported.get("messages"), list):
+        raise click.ClickException("Not an exported session: it has no messages.")
+    fields = ("title", "model", "system", "params", "messages")
+    return {field: exported[field] for field in fields if field in exported}
+
+
+@sessions.command("rm")
+@click.argument("session_ids", nargs=-1, required=True, metavar="SESSION...", shell_complete=complete_sessions)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@settings_options
+@telling
+def sessions_rm(session_ids: tuple[str, ...], yes: bool, **where: Any) -> None:
+    """Delete sessions with their messages and runs. Active runs are stopped."""
+    asyncio.run(_sessions_rm(session_ids, yes, **where))
+
+
+async def _sessions_rm(session_ids: tuple[str, ...], yes: bool, **where: Any) -> None:
+    async with connect(**where) as api:
+        meant = [await whole_id(api, SESSION, each) for each in session_ids]
+        if not yes:
+            names = "this session" if len(meant) == 1 else f"these {len(meant)} sessions"
+            click.confirm("\n".join([*meant, f"Permanently delete {names}?"]), abort=True)
+        for session_id in dict.fromkeys(meant):
+            await _remove(api, session_id)
+
+
+async def _remove(api: Api, session_id: str) -> None:
+    await api.call("DELETE", f"/api/sessions/{session_id}")
+    click.echo(f"{session_id} deleted")

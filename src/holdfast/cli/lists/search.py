@@ -1,0 +1,63 @@
+"""`holdfast sessions search`: the chats that have some words, each with the sentence and the message."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import click
+from rich.text import Text
+
+from .. import show
+from ..chat.screen import flat
+from ..client import connect
+from ..commands import settings_options, telling
+
+_HEADER = ("session", "message", "title", "updated_at", "excerpt")
+
+
+@click.command("search")
+@click.argument("words", nargs=-1, required=True)
+@click.option("-n", "limit", type=click.IntRange(1, 200), default=20, help="How many (20).")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@settings_options
+@telling
+def search_sessions(words: tuple[str, ...], **what: Any) -> None:
+    """Find messages by their words, or the beginnings of words."""
+    asyncio.run(_search(" ".join(words), **what))
+
+
+async def _search(query: str, limit: int, as_json: bool, **where: Any) -> None:
+    async with connect(**where) as api:
+        found = (await api.call("GET", "/api/sessions", query={"query": query, "limit": limit}))["sessions"]
+    if as_json:
+        sys.stdout.write(show.as_json(found))
+    elif not found:
+        show.note("No matches.")
+    elif show.is_terminal():
+        for session in found:
+            show.out.print(_for_a_person(session), soft_wrap=False, overflow="fold")
+    else:
+        for row in (_HEADER, *map(_for_a_program, found)):
+            sys.stdout.write("\t".join(flat(cell) for cell in row) + "\n")
+
+
+def _for_a_person(session: dict[str, Any]) -> Text:
+    """Return a session with the sentence that was found in it, its words marked."""
+    title, changed = show.line(session["title"], 60), show.ago(session["updated_at"])
+    shown = Text.assemble((session["id"], "cyan"), "\n  ", (title, "bold"), f"  {changed}")
+    shown.append("\n  " if _pieces(session) else "")
+    for piece in _pieces(session):
+        shown.append(flat(piece["text"]), "bold yellow" if piece["match"] else "dim")
+    return shown
+
+
+def _for_a_program(session: dict[str, Any]) -> tuple[str, ...]:
+    message = session["hit"]["message_id"] if session["hit"] else ""
+    excerpt = "".join(piece["text"] for piece in _pieces(session))
+    return session["id"], message, session["title"], session["updated_at"], excerpt
+
+
+def _pieces(session: dict[str, Any]) -> list[dict[str, Any]]:
+    return session["hit"]["excerpt"] if session["hit"] else []

@@ -1,0 +1,44 @@
+"""A server of our own, for as long as a command needs one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pathlib
+import tempfile
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from ..server.accounts.keys import Keys
+from ..server.app import create_app
+from ..server.config.settings import Settings, data_folder
+from ..server.http.hardening import forbid_inspection
+from ..server.http.local_socket import bind
+from ..server.http.uvicorn_server import serve_in_background
+from ..store.opening import open_store
+from ..store.sqlite import StoreInUse
+from .client import CallFailed
+
+NO_KEYS = Keys(Settings(), {})
+"""Whoever can connect is the user who owns the folder of the socket."""
+
+
+@asynccontextmanager
+async def own_server(settings: Settings, sources: Mapping[str, str]) -> AsyncGenerator[pathlib.Path]:
+    """Run a server with these settings, and yield the folder of the socket by which it alone is reached.
+
+    There is no port: any user of the machine could find it, and would be an admin without a key.
+    """
+    local = msgspec.structs.replace(settings, host="127.0.0.1", api_key="", keys=(), drain=0.0)
+    try:
+        store = await asyncio.to_thread(open_store, f"sqlite:{data_folder(settings)}")
+    except StoreInUse as error:
+        raise CallFailed(f"{error} If that is a server, use it with --url.") from None
+    forbid_inspection()
+    app = await asyncio.to_thread(create_app, local, store, os.environ, keys=NO_KEYS, sources=sources)
+    with tempfile.TemporaryDirectory(prefix="holdfast-") as made:  # with mode 0700
+        folder = pathlib.Path(made)
+        async with serve_in_background(app, bind(folder)):
+            yield folder

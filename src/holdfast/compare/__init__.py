@@ -1,0 +1,1 @@
+"""Compare: one prompt to several models, side by side."""

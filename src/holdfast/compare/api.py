@@ -1,0 +1,408 @@
+"""`/api/comparisons`: one prompt to several models on one connection, blind or not, and votes."""
+
+from __future__ import annotations
+
+import random
+from typing import Annotated, Any, Literal
+
+import msgspec
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ..asgi.event_stream import EventStream
+from ..engine.admission import Places
+from ..errors import HoldfastError
+from ..history import Message, Session, branch
+from ..ids import new_id
+from ..server.api.session_input import check_prompt, one_line
+from ..server.api.session_transfer import copied
+from ..server.caller import owner_of, providers_of
+from ..server.errors import Json, NoContent, json_of
+from ..server.request import (
+    System,
+    check_name,
+    check_params,
+    decode,
+    idempotency,
+    read_body,
+    wants_events,
+    whole_number,
+)
+from ..server.routing import Endpoint
+from ..server.services import Parts
+from ..store import Idempotency
+from ..store.documents import IdempotencyKeys
+from ..store.files import with_pictures
+from ..wires import native, sse
+from ..wires.shapes import ListedComparisonJson
+from . import wire as wire
+from .model import (
+    MOST_PANES,
+    Comparison,
+    Content,
+    Pane,
+    StillBlind,
+    Winner,
+    asked,
+    asked_again,
+    detached,
+    noted_if_blind,
+    panes_to_rerun,
+    revealed,
+    swapped,
+    voted,
+)
+from .runs import Audience, Change, Round, RoundAnswer, RoundFrames
+
+_shuffled = random.SystemRandom().shuffle  # so that the order does not show which model is in which pane
+
+
+class NewComparison(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One prompt for several models."""
+
+    prompt: Content
+    models: Annotated[list[str], msgspec.Meta(min_length=1, max_length=MOST_PANES)]
+    blind: bool = False
+    order: Literal["parallel", "sequential"] = "parallel"
+    system: System | None = None
+    params: dict[str, Any] = {}
+    kind: Annotated[str, msgspec.Meta(max_length=64)] = "general"
+    timeout: Annotated[float, msgspec.Meta(gt=0, le=86_400)] | None = None
+    """Seconds that each pane may take."""
+    lifetime: Literal["attached", "detached"] = "attached"
+
+
+class NextTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One more prompt for every pane."""
+
+    prompt: Content
+
+
+class Reroll(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of a reroll: empty."""
+
+
+class Swap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The new model of a pane."""
+
+    model: str
+
+
+class Ballot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A vote: the number of the preferred pane, `tie`, or `none`."""
+
+    winner: Winner
+
+
+class Continue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The title of the session that continues from a pane."""
+
+    title: str = ""
+
+
+# Panes that answer.
+
+
+async def create_comparison(parts: Parts, request: Request) -> ASGIApp:
+    """Ask several models the same; unless they are detached, the panes live as long as this connection."""
+    raw = await read_body(parts, request)
+    wanted, key = decode(raw, NewComparison), idempotency(request, raw)
+    _check(wanted)
+    if key is None:
+        return await _begin(parts, request, wanted)
+    key_id = IdempotencyKeys.id_of(key)
+    async with parts.rounds.lock(key_id):  # two at once are one
+        if (known := await parts.rounds.made_with(key)) is not None:
+            return await _answering(parts, request, Audience(parts.rounds, known))
+        return await _begin(parts, request, wanted, key_id, key)
+
+
+async def _begin(
+    parts: Parts,
+    request: Request,
+    wanted: NewComparison,
+    key_id: str | None = None,
+    key: Idempotency | None = None,
+) -> ASGIApp:
+    models = [await _model(parts, request, name) for name in wanted.models]
+    if wanted.blind:
+        _shuffled(models)
+    comparison = Comparison(
+        id=new_id("cmp"),
+        owner=owner_of(request),
+        prompts=(wanted.prompt,),
+        panes=tuple(_pane(number, model) for number, model in enumerate(models)),
+        system=wanted.system,
+        params=wanted.params,
+        blind=wanted.blind,
+        order=wanted.order,
+        kind=wanted.kind,
+        timeout=wanted.timeout,
+        lifetime=wanted.lifetime,
+        created_at=parts.engine.now(),
+        key=key_id,
+    )
+    comparison = noted_if_blind(comparison)
+    with _take_starts(parts, comparison, len(models)) as places:
+        if key is not None:
+            await parts.rounds.keep_key(key, comparison)
+        await parts.rounds.add(comparison)
+        going_on = parts.rounds.begin(comparison, range(len(models)), places.handed_over())
+    return await _answering(parts, request, going_on)
+
+
+def _check(wanted: NewComparison) -> None:
+    check_prompt(wanted.prompt, "prompt")
+    check_name(wanted.kind, "kind")
+    check_params(wanted.params)
+
+
+async def _model(parts: Parts, request: Request, name: str) -> str:
+    """Return the full name of a model, so that its scores are counted under one name."""
+    provider, model = await providers_of(parts, request).find(name)
+    full = f"{provider.name}/{model}"
+    parts.agents.require_model(full, "a comparison")
+    return full
+
+
+def _pane(number: int, model: str) -> Pane:
+    return Pane(pane=number, model=model, session_id=new_id("ses"), run_id=new_id("run"))
+
+
+def _take_starts(parts: Parts, comparison: Comparison, runs: int) -> Places:
+    """Reserve the places of all panes, or refuse: either all start or none."""
+    places = parts.engine.reserve(comparison.owner, runs if comparison.order == "parallel" else 1)
+    try:
+        parts.starts.take(comparison.owner, runs)
+    except HoldfastError:
+        with places:
+            raise
+    return places
+
+
+async def next_turn(parts: Parts, request: Request) -> ASGIApp:
+    """Send one more prompt to every pane; each has its own history."""
+    kept = await _own(parts, request)
+    prompt = decode(await read_body(parts, request), NextTurn).prompt
+    check_prompt(prompt, "prompt")
+    return await _next_round(parts, request, kept, range(len(kept.panes)), lambda now: asked(now, prompt))
+
+
+async def reroll(parts: Parts, request: Request) -> ASGIApp:
+    """Regenerate the answer of one pane; the model does not see its earlier answer."""
+    kept = await _own(parts, request)
+    number = kept.pane(request.path_params["n"]).pane
+    decode(await read_body(parts, request) or b"{}", Reroll)
+    return await _next_round(parts, request, kept, [number], lambda now: asked_again(now, number))
+
+
+async def rerun(parts: Parts, request: Request) -> ASGIApp:
+    """Let every pane that did not complete answer the last prompt again."""
+    kept = await _own(parts, request)
+    decode(await read_body(parts, request) or b"{}", Reroll)
+    panes = panes_to_rerun(kept)
+    return await _next_round(parts, request, kept, panes, lambda now: asked_again(now, *panes))
+
+
+async def swap(parts: Parts, request: Request) -> ASGIApp:
+    """Replace the model of a pane; the new one gets the prompts alone."""
+    kept = await _own(parts, request)
+    number = kept.pane(request.path_params["n"]).pane
+    wanted = decode(await read_body(parts, request), Swap)
+    swapped(kept, number, "")  # a refusal comes before any message about models
+    model = await _model(parts, request, wanted.model)
+    return await _next_round(parts, request, kept, [number], lambda now: swapped(now, number, model))
+
+
+async def _next_round(
+    parts: Parts, request: Request, kept: Comparison, panes: range | list[int], change: Change
+) -> ASGIApp:
+    async with parts.rounds.lock(kept.id):
+        change(await parts.rounds.read(kept.id, kept.owner))  # refused before it counts as a start
+        with _take_starts(parts, kept, len(panes)) as places:
+            after = await parts.rounds.change(kept.id, kept.owner, change)
+            going_on = parts.rounds.begin(after, panes, places.handed_over())
+    return await _answering(parts, request, going_on)
+
+
+async def _answering(parts: Parts, request: Request, going_on: Round | Audience) -> ASGIApp:
+    """Answer with the panes' events as they come; or with all of it, at once if they are detached, else in the end."""
+    if wants_events(request):
+        return _events(parts, going_on)
+    if going_on.comparison.lifetime == "attached":
+        return RoundAnswer(going_on, parts.rounds.shown)
+    shown = await parts.rounds.shown(going_on.comparison)
+    return json_of(shown, status_code=202, headers={"location": f"/api/comparisons/{shown['id']}"})
+
+
+def _events(parts: Parts, going_on: Round | Audience) -> ASGIApp:
+    return EventStream(
+        RoundFrames(going_on, parts.rounds.shown),
+        parts.closing,
+        farewell=sse.farewell(1000),
+        on_leave=going_on.left,
+        heartbeat=parts.settings.heartbeat,
+        send_timeout=parts.settings.send_timeout,
+    )
+
+
+async def stop_comparison(parts: Parts, request: Request) -> ASGIApp:
+    """Stop every pane, including those that have not begun."""
+    kept = await _own(parts, request)
+    going_on = parts.rounds.of(kept.id)
+    if going_on is not None:
+        await going_on.stop(by="user")
+        kept = going_on.comparison
+    return json_of(await parts.rounds.shown(kept))
+
+
+async def detach_comparison(parts: Parts, request: Request) -> ASGIApp:
+    """Let the panes continue when their client leaves."""
+    return await _changed(parts, await _own(parts, request), detached)
+
+
+# Reading.
+
+
+async def list_comparisons(parts: Parts, request: Request) -> ASGIApp:
+    """List comparisons without their texts, the newest first."""
+    limit = whole_number(request, "limit", 50, 200)
+    query = request.query_params
+    found: list[ListedComparisonJson] = []
+    last = query.get("before")
+    while len(found) <= limit and (page := await parts.rounds.documents.page(owner=owner_of(request), before=last)):
+        sought = [it.body for it in page if query.get("kind") in (None, it.body.kind)][: limit + 1 - len(found)]
+        found += [wire.listed_comparison(await parts.rounds.as_it_is(kept)) for kept in sought]
+        last = page[-1].id
+    return json_of({"data": found[:limit], "has_more": len(found) > limit})
+
+
+async def get_comparison(parts: Parts, request: Request) -> ASGIApp:
+    """Return a comparison with the texts of its panes so far."""
+    return json_of(await parts.rounds.shown(await _own(parts, request)))
+
+
+async def watch_comparison(parts: Parts, request: Request) -> ASGIApp:
+    """Send the events of the panes that answer now, from their first on, and hold nothing."""
+    kept = await _own(parts, request)
+    if kept.status == "settled" and request.headers.get("last-event-id"):
+        return NoContent()  # at which an EventSource stops asking
+    return _events(parts, Audience(parts.rounds, kept))
+
+
+async def delete_comparison(parts: Parts, request: Request) -> ASGIApp:
+    """Stop a comparison's panes and delete it, its vote included."""
+    kept = await _own(parts, request)
+    async with parts.rounds.lock(kept.id):
+        await parts.rounds.delete(kept)
+    return NoContent()
+
+
+async def _own(parts: Parts, request: Request) -> Comparison:
+    return await parts.rounds.read(request.path_params["comparison_id"], owner_of(request))
+
+
+# Voting.
+
+
+async def vote(parts: Parts, request: Request) -> ASGIApp:
+    """Add the vote, of which there is one, and reveal the models."""
+    kept = await _own(parts, request)
+    winner = decode(await read_body(parts, request), Ballot).winner
+    at = parts.engine.now()
+    return await _changed(parts, kept, lambda now: voted(now, winner, at))
+
+
+async def reveal(parts: Parts, request: Request) -> ASGIApp:
+    """Reveal the models without a vote."""
+    at = parts.engine.now()
+    return await _changed(parts, await _own(parts, request), lambda now: revealed(now, at))
+
+
+async def _changed(parts: Parts, kept: Comparison, change: Change) -> ASGIApp:
+    async with parts.rounds.lock(kept.id):
+        change(await parts.rounds.read(kept.id, kept.owner))  # a running round is newer than its document
+        after = await parts.rounds.change(kept.id, kept.owner, change)
+        if (going_on := parts.rounds.of(kept.id)) is not None:
+            after = going_on.comparison = change(going_on.comparison)
+    return json_of(await parts.rounds.shown(after))
+
+
+async def continue_pane(parts: Parts, request: Request) -> ASGIApp:
+    """Continue a pane in a chat session."""
+    kept = await _own(parts, request)
+    pane = kept.pane(request.path_params["n"])
+    wanted = decode(await read_body(parts, request) or b"{}", Continue)
+    if not kept.is_revealed:
+        raise StillBlind
+    session = await parts.store.get_session(pane.session_id)
+    messages = await parts.store.messages(pane.session_id)
+    path = branch(messages, session.head_id if session else None)
+    shown = await with_pictures(parts.store, pane.session_id, path)
+    copies = copied([_named(said, pane.model) for said in shown])
+    now = parts.engine.now()
+    new = Session(
+        id=new_id("ses"),
+        owner=kept.owner,
+        title=one_line(wanted.title) or (session.title if session else ""),
+        model=pane.model,
+        system=kept.system,
+        params=kept.params,
+        created_at=now,
+        updated_at=now,
+    )
+    new = await parts.store.copy_session(new, copies)
+    return Json(native.session(new), status_code=201, headers={"location": f"/api/sessions/{new.id}"})
+
+
+def _named(said: Message, model: str) -> Message:
+    """Return a message with the name of its model, which a blind pane does not store."""
+    return msgspec.structs.replace(said, model=model) if said.role == "assistant" else said
+
+
+_THERE = {404: "no such comparison or pane"}
+_BAD = {400: "bad input", 413: "too large", **_THERE}
+_ROUND = {
+    200: "the comparison, or its events",
+    202: "the comparison, which is running",
+    409: "not now",
+    429: "too many runs",
+    503: "the server is ending",
+    **_BAD,
+}
+_ONE = "/api/comparisons/{comparison_id}"
+
+ENDPOINTS = [
+    Endpoint("POST", "/api/comparisons", create_comparison, takes=NewComparison, answers=_ROUND, streams=True),
+    Endpoint(
+        "GET",
+        "/api/comparisons",
+        list_comparisons,
+        query={"limit": "1 to 200", "before": "the last id before", "kind": "only those of this kind"},
+        answers={200: "comparisons without their texts", 400: "a bad query"},
+    ),
+    Endpoint("GET", _ONE, get_comparison, answers={200: "the comparison", **_THERE}),
+    Endpoint("DELETE", _ONE, delete_comparison, answers={204: "deleted", **_THERE}),
+    Endpoint("POST", f"{_ONE}/turns", next_turn, takes=NextTurn, answers=_ROUND, streams=True),
+    Endpoint("POST", f"{_ONE}/stop", stop_comparison, answers={200: "the comparison", **_THERE}),
+    Endpoint("POST", f"{_ONE}/detach", detach_comparison, answers={200: "the comparison", **_THERE}),
+    Endpoint("POST", f"{_ONE}/rerun", rerun, takes=Reroll, answers=_ROUND, streams=True),
+    Endpoint(
+        "GET",
+        f"{_ONE}/events",
+        watch_comparison,
+        answers={200: "what its panes say, to their end", 204: "it has settled", **_THERE},
+        streams=True,
+    ),
+    Endpoint("POST", f"{_ONE}/vote", vote, takes=Ballot, answers={200: "the comparison", 409: "not now", **_BAD}),
+    Endpoint("POST", f"{_ONE}/reveal", reveal, answers={200: "the comparison", **_THERE}),
+    Endpoint("POST", f"{_ONE}/panes/{{n}}/reroll", reroll, takes=Reroll, answers=_ROUND, streams=True),
+    Endpoint("POST", f"{_ONE}/panes/{{n}}/swap", swap, takes=Swap, answers=_ROUND, streams=True),
+    Endpoint(
+        "POST",
+        f"{_ONE}/panes/{{n}}/continue",
+        continue_pane,
+        takes=Continue,
+        answers={201: "the session", 409: "still blind", **_BAD},
+    ),
+]

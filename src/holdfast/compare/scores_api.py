@@ -1,0 +1,78 @@
+"""`/api/comparisons/scores` and `/export`: ratings and votes as JSON and CSV."""
+
+from __future__ import annotations
+
+import datetime
+
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ..errors import BadRequest
+from ..server.caller import owner_of
+from ..server.errors import Json
+from ..server.http.csv_responses import csv_answer, wants_csv
+from ..server.routing import Endpoint
+from ..server.services import Parts
+from ..wires import native
+from .model import Comparison
+from .scores import scoreboard, vote_rows, votes
+
+
+async def comparison_scores(parts: Parts, request: Request) -> ASGIApp:
+    """Return the scores of the models: ratings from blind votes, counts, and speed of completed panes."""
+    as_table, chosen = wants_csv(request), await _chosen(parts, request)
+    told = await parts.offload.run(lambda: scoreboard(chosen))  # many votes take a second
+    return csv_answer(told["models"], "scores.csv") if as_table else Json(told)
+
+
+async def export_votes(parts: Parts, request: Request) -> ASGIApp:
+    """Return every vote with its panes."""
+    as_table, told = wants_csv(request), votes(await _chosen(parts, request))
+    for vote in told:
+        vote["at"] = native.moment(vote["at"])
+    return csv_answer(vote_rows(told), "votes.csv") if as_table else Json({"data": told})
+
+
+async def _chosen(parts: Parts, request: Request) -> list[Comparison]:
+    """Return the caller's comparisons that match the query's kind and time, the newest first."""
+    kind, since, until = request.query_params.get("kind"), _moment(request, "since"), _moment(request, "until")
+    chosen: list[Comparison] = []
+    async for stored in parts.rounds.documents.all(owner=owner_of(request)):
+        comparison = stored.body
+        is_in_time = (since or 0.0) <= comparison.created_at < (until or float("inf"))
+        if is_in_time and kind in (None, comparison.kind):
+            chosen.append(comparison)
+    return chosen
+
+
+def _moment(request: Request, name: str) -> float | None:
+    """Return a time of the query as seconds; a day is its beginning, and a time without a zone is UTC."""
+    text = request.query_params.get(name)
+    if not text:
+        return None
+    try:
+        moment = datetime.datetime.fromisoformat(text.replace(" ", "+"))
+        return (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)).timestamp()
+    except (ValueError, OverflowError):
+        raise BadRequest(f"{name} is a day or a time, as 2026-11-16 or 2026-11-16T04:00:00Z.", param=name) from None
+
+
+_QUERY = {"kind": "only comparisons of this kind", "since": "made at or after", "until": "made before"}
+
+# Before the routes with ids: routes are tried in order.
+ENDPOINTS = [
+    Endpoint(
+        "GET",
+        "/api/comparisons/scores",
+        comparison_scores,
+        query={**_QUERY, "format": "json or csv"},
+        answers={200: "the scores", 400: "a bad query"},
+    ),
+    Endpoint(
+        "GET",
+        "/api/comparisons/export",
+        export_votes,
+        query={**_QUERY, "format": "json or csv"},
+        answers={200: "every vote", 400: "a bad query"},
+    ),
+]

@@ -1,0 +1,177 @@
+"""The sources of panes: each asks its model, measures it, and in a blind comparison hides what could identify it.
+
+The source itself hides it: what is not in a run's log, no endpoint can show. What is withheld is stored in the
+comparison's document, which shows it after the reveal.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+
+import msgspec
+
+from ..engine.run import Run
+from ..errors import HoldfastError, SourceFailed
+from ..events import (
+    FAILED,
+    AnswerBegins,
+    ErrorInfo,
+    Failed,
+    Finish,
+    Interrupted,
+    Notice,
+    Outlet,
+    PushSource,
+    Reasoning,
+    Settlement,
+    Stopped,
+    Text,
+    ToolCall,
+    ToolDelta,
+    Usage,
+    Yielded,
+    openai_reason,
+)
+from ..history import estimate_tokens, figures_of
+from ..server.sources.chat import ChatSources
+from ..store import RunRecord
+from .model import PaneAnswer, Price, cost
+
+logger = logging.getLogger("holdfast")
+
+
+class PaneFailed(SourceFailed):
+    """A model of a blind comparison could not answer. The reason is shown after the reveal."""
+
+    code = "pane_failed"
+
+    def __init__(self) -> None:
+        super().__init__("This model could not answer. The reason is shown after the reveal.")
+
+
+class PaneReport:
+    """What was observed of a pane's run, including what its log withholds."""
+
+    def __init__(self, model: str, *, blind: bool) -> None:
+        self.model = model
+        self.blind = blind
+        self.usage: Usage | None = None
+        self.finish_reason: str | None = None
+        self.error: ErrorInfo | None = None
+
+    def note(self, events: Sequence[Yielded]) -> None:
+        """Record the usage and the finish of the model."""
+        for event in events:
+            if isinstance(event, Usage) and event.source == "provider":
+                self.usage = event
+            elif isinstance(event, Finish) and event.choice == 0:
+                self.finish_reason = event.reason
+                self.error = event.error or _ended_badly(event.reason) or self.error
+
+    def answer(self, run: Run, settlement: Settlement, price: Price | None) -> PaneAnswer:
+        """Return the answer of a settled run."""
+        usage = self.usage or settlement.usage
+        figures = figures_of(run.measured, usage)
+        return PaneAnswer(
+            run_id=run.id,
+            status="settled",
+            outcome=settlement.outcome,
+            by=settlement.by if isinstance(settlement, Stopped) else None,
+            finish_reason=self.finish_reason or settlement.finish_reason,
+            error=(self.error or settlement.error) if isinstance(settlement, (Failed, Interrupted)) else None,
+            ttft_ms=figures.ttft_ms,
+            duration_ms=figures.duration_ms,
+            tokens_per_second=figures.tokens_per_second,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            usage_source=usage.source,
+            cost=cost(price, usage),
+        )
+
+
+def _ended_badly(reason: str) -> ErrorInfo | None:
+    if reason not in FAILED:
+        return None
+    return ErrorInfo("source_failed", f"The source ended with {reason!r}.", status=502)
+
+
+class PaneSources:
+    """Asks the model of a pane, without fallbacks: a comparison is of the models that it names."""
+
+    def __init__(self, chats: ChatSources) -> None:
+        self._chats = chats
+
+    def of(self, record: RunRecord, report: PaneReport) -> PushSource:
+        """Return the source of a pane's run, which records in the report."""
+        return partial(self._blind if report.blind else self._answer, record, report)
+
+    async def _blind(self, record: RunRecord, report: PaneReport, out: Outlet) -> None:
+        out.emit([Usage(estimate_tokens(await self._chats.messages(record)), 0, "estimated")])
+        try:
+            await self._answer(record, report, _Neutral(out))
+        except Exception as error:  # noqa: BLE001 - its message may name the model
+            report.error = report.error or _info(error)
+            logger.info("a pane of a blind comparison, run %s, failed: %s", record.id, report.error.message)
+            raise PaneFailed from None
+
+    async def _answer(self, record: RunRecord, report: PaneReport, out: Outlet) -> None:
+        await self._chats.answer(record, report.model, _Reported(out, report), alone=True)
+
+
+class _Reported:
+    """An outlet that records events in a report."""
+
+    def __init__(self, out: Outlet, report: PaneReport) -> None:
+        self._out = out
+        self._report = report
+        self.room = out.room
+
+    def emit(self, events: Sequence[Yielded]) -> bool:
+        self._report.note(events)
+        return self._out.emit(events)
+
+
+class _Neutral:
+    """An outlet that passes on only what does not identify a model."""
+
+    def __init__(self, out: Outlet) -> None:
+        self._out = out
+        self._calls: dict[str, str] = {}
+        self.room = out.room
+
+    def emit(self, events: Sequence[Yielded]) -> bool:
+        shown = [shown for event in events if (shown := self._event(event)) is not None]
+        return self._out.emit(shown) if shown else True
+
+    def _event(self, item: Yielded) -> Yielded | None:
+        match item:
+            case str() | AnswerBegins():
+                return item
+            case Text() | Reasoning():
+                return type(item)(item.text, item.choice)
+            case ToolDelta() | ToolCall():
+                return msgspec.structs.replace(item, id=self._call(item.id))
+            case Finish():
+                return self._finish(item)
+            case Notice(code="retry"):
+                return Notice("retry", "This model is asked again.")
+            case _:  # estimates too: providers make them in different ways, and ours was emitted before
+                return None
+
+    def _call(self, id: str) -> str:
+        return self._calls.setdefault(id, f"call_{len(self._calls) + 1}") if id else ""
+
+    def _finish(self, said: Finish) -> Finish:
+        if said.error is not None or said.reason in FAILED:
+            raise PaneFailed
+        reason = openai_reason(said.reason)  # in one dialect, since the words of others identify them
+        return Finish("tool_calls" if reason == "function_call" else reason, said.choice)
+
+
+def _info(error: Exception) -> ErrorInfo:
+    if isinstance(error, HoldfastError):
+        return error.info()
+    logger.error("the source of a pane raised", exc_info=error)
+    return ErrorInfo("source_failed", f"The source failed with {type(error).__name__}. The server's log has more.")

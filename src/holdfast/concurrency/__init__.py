@@ -1,0 +1,1 @@
+"""Concurrency of the engine and the server: background and owned tasks, retries, watchers."""

@@ -1,0 +1,1 @@
+"""The engine: runs, their logs, and how each is settled."""

@@ -1,0 +1,78 @@
+"""How many runs may go on at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..errors import RunLimitReached, ShuttingDown
+from .run import Limits
+
+
+class Places:
+    """Reserved places of runs that are about to start. Each run gives one back just before it takes its own."""
+
+    def __init__(self, left: int, give_back: Callable[[], None]) -> None:
+        self._left = left
+        self._give_back = give_back
+
+    def __enter__(self) -> Places:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        while self._left:
+            self.give_back()
+
+    def give_back(self) -> None:
+        """Give one place back, if one is left."""
+        if self._left:
+            self._left -= 1
+            self._give_back()
+
+    def handed_over(self) -> Places:
+        """Return the places as an object that gives them back itself; this one has none any more."""
+        left, self._left = self._left, 0
+        return Places(left, self._give_back)
+
+
+class Admission:
+    """The places of an engine, in all and for each owner. One is taken before a start, and given back once."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.closed = False
+        """Nothing new starts."""
+        self._limits = limits
+        self._taken = 0
+        self._of_owner: dict[str, int] = {}
+
+    @property
+    def taken(self) -> int:
+        """The places that are taken."""
+        return self._taken
+
+    def reserve(self, owner: str, runs: int) -> Places:
+        """Take the places of several runs that are about to start: all of them, or none if there is no room."""
+        self.require(owner, runs)
+        self.take(owner, runs)
+        return Places(runs, lambda: self.give_back(owner))
+
+    def require(self, owner: str, runs: int = 1) -> None:
+        """Raise if there is no room for so many runs of an owner."""
+        limits = self._limits
+        if self.closed:
+            raise ShuttingDown
+        if self._taken + runs > limits.runs:
+            raise RunLimitReached(limits.runs)
+        if limits.runs_per_owner is not None and self._of_owner.get(owner, 0) + runs > limits.runs_per_owner:
+            raise RunLimitReached(limits.runs_per_owner)
+
+    def take(self, owner: str, runs: int = 1) -> None:
+        """Take places."""
+        self._taken += runs
+        self._of_owner[owner] = self._of_owner.get(owner, 0) + runs
+
+    def give_back(self, owner: str) -> None:
+        """Give one place back."""
+        self._taken -= 1
+        self._of_owner[owner] -= 1
+        if not self._of_owner[owner]:
+            del self._of_owner[owner]

@@ -1,0 +1,110 @@
+"""Saves the new events of all runs, and then publishes them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from ..errors import StoreFailed
+from ..log.segment import NOTHING
+from ..store import Append
+from .pump import Pump, Shared
+
+logger = logging.getLogger("holdfast")
+
+
+class Committer:
+    """Nothing is shown that is not saved.
+
+    One write carries the new events of all runs. What arrives during a write is in the next one, so the cost of an
+    event falls as the load rises. Its task is supervised by `Background`.
+    """
+
+    def __init__(self, shared: Shared, lose: Callable[[Pump], None]) -> None:
+        # for the life of the engine
+        self._shared = shared
+        self._lose = lose
+        self._is_started = False
+        self._has_failed = False
+        # while there is something to save
+        self._unsaved: dict[Pump, None] = {}
+        self._more = asyncio.Event()
+
+    @property
+    def unsaved(self) -> int:
+        """The runs with events that are not saved."""
+        return len(self._unsaved)
+
+    def changed(self, pump: Pump) -> None:
+        """Save the new events of a run soon."""
+        self._unsaved[pump] = None
+        self._more.set()
+        if not self._is_started:
+            self._is_started = True
+            self._shared.background.every("committer", 0.0, self._serve, longest_pause=1.0)
+
+    def forget(self, pump: Pump) -> None:
+        """Save nothing more of a run: it has ended, or belongs to another process."""
+        self._unsaved.pop(pump, None)
+
+    async def commit(self) -> None:
+        """Save what is new, and publish it. An unexpected error fails the runs that cannot be saved, and is raised."""
+        pumps, self._unsaved = self._unsaved, {}
+        at = self._shared.clock()
+        parts = [
+            (pump, Append(pump.run.id, pump.run.record.epoch, pump.log.seq + 1, segment, at))
+            for pump in pumps
+            if (segment := pump.log.pending()) is not NOTHING
+        ]
+        try:
+            saved = await self._shared.retry(partial(self._shared.store.append, [entry for _, entry in parts]))
+        except Exception:
+            self._has_failed = True
+            await self._save_apart(parts)
+            raise
+        for (pump, entry), is_saved in zip(parts, saved, strict=True):
+            self.publish(pump, entry, is_saved)
+
+    def publish(self, pump: Pump, entry: Append, is_saved: bool) -> None:
+        """Show what is saved. A run that the store refuses belongs to another process."""
+        log, upto = pump.log, entry.first + len(entry.events) - 1
+        if not is_saved:
+            self._lose(pump)
+        elif not log.closed:  # else it was lost during the write, and has dropped what was never shown
+            try:
+                log.publish(upto)
+            except Exception:  # a reader's error ends neither this run nor the others
+                logger.exception("run %s: a reader failed", pump.run.id)
+            if log.appended > upto:
+                self.changed(pump)
+
+    async def _serve(self) -> None:
+        """Commit until a write fails unexpectedly. After a failure return with the first success: it is reported."""
+        if self._has_failed:
+            await self.commit()
+            self._has_failed = False
+        else:
+            await asyncio.create_task(self._commit_forever())  # a task of its own wakes with fewer frames
+
+    async def _commit_forever(self) -> None:
+        while True:
+            await self._more.wait()
+            self._more.clear()
+            await self.commit()
+
+    async def _save_apart(self, parts: list[tuple[Pump, Append]]) -> None:
+        """Save entries one by one, so that one which cannot be saved fails only its own run."""
+        failed: set[Pump] = set()
+        for pump, entry in parts:
+            if pump in failed:
+                continue
+            try:
+                (is_saved,) = await self._shared.retry(partial(self._shared.store.append, [entry]))
+            except Exception:
+                logger.exception("run %s: could not save events", pump.run.id)
+                pump.fail(StoreFailed())
+                failed.add(pump)
+            else:
+                self.publish(pump, entry, is_saved)

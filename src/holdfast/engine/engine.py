@@ -1,0 +1,430 @@
+"""Turns a source into a run: a numbered log that ends in exactly one settlement."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from ..concurrency.tasks import OwnedTasks
+from ..errors import IdempotencyConflict, RunNotFound
+from ..events import Source, StoppedBy
+from ..history import Message
+from ..ids import NewId, new_id
+from ..log.intake import Intake
+from ..log.log import Log
+from ..log.settlement import StopIntent
+from ..store import HEAD, Idempotency, IfBusy, Lifetime, RunRecord, Store, caller_key
+from .admission import Admission, Places
+from .committer import Committer
+from .keeper import Keeper
+from .lease import Again, Lease
+from .pump import Clock, Pump, Shared
+from .recent import Recent
+from .run import Interrupt, Limits, Run, StoredLog
+from .session_queue import Create, SessionQueue
+from .watchdog import Watchdog
+
+_NO_SOURCE = "give the run a source, or the engine a way to make one"
+
+
+class _NoStore:
+    """Stands for the store of an engine that has none."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise TypeError("this engine has no store: give it one to keep runs")
+
+
+def _no_sources(run: Run) -> Source:
+    raise TypeError(_NO_SOURCE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineClasses:
+    """The classes that an engine is made of. A test can replace one by one with a mistake in it."""
+
+    run: type[Run] = Run
+    log: type[Log] = Log
+    intake: type[Intake] = Intake
+    pump: type[Pump] = Pump
+    keeper: type[Keeper] = Keeper
+    committer: type[Committer] = Committer
+    watchdog: type[Watchdog] = Watchdog
+    queue: type[SessionQueue] = SessionQueue
+    lease: type[Lease] = Lease
+    work: type[OwnedTasks] = OwnedTasks
+
+
+class Engine:
+    """Starts runs and sees them settled.
+
+    A `Pump` reads the source of each run, and may be cancelled at any moment. The `Keeper` settles the run when the
+    pump has ended; nothing ever cancels it. One `Committer` saves the new events of all runs together, and only then
+    are they shown. Whatever writes to the store runs in one of the `OwnedTasks`, never in the task of a caller.
+    """
+
+    def __init__(
+        self,
+        store: Store | None = None,
+        *,
+        sources: Callable[[Run], Source] | None = None,
+        again: Again | None = None,
+        limits: Limits | None = None,
+        lease: float = 15.0,
+        clock: Clock = time.time,
+        new_id: NewId = new_id,
+        classes: EngineClasses | None = None,
+    ) -> None:
+        self.store = store
+        self.limits = limits or Limits()
+        self._classes = classes = classes or EngineClasses()
+        self._new_id = new_id
+        self._has_sources = sources is not None
+        self._closed = False
+        self._shared = shared = Shared(
+            store=store if store is not None else cast(Store, _NoStore()),
+            node=new_id("eng"),
+            limits=self.limits,
+            clock=clock,
+            sources=sources or _no_sources,
+            admission=Admission(self.limits),
+            work=classes.work("the engine"),
+        )
+        self._pumps, self._work, self._admission = shared.pumps, shared.work, shared.admission
+        self._recent = Recent(self.limits.recent)
+        self._keyed: WeakValueDictionary[tuple[str, str], Run] = WeakValueDictionary()  # those that are not stored
+        self._watchdog = classes.watchdog(shared.pumps)
+        self._committer = classes.committer(shared, lambda pump: self._keeper.lose(pump))
+        self._keeper = classes.keeper(shared, self._committer, self._recent, lambda session: self._queue.free(session))
+        self._queue = classes.queue(
+            shared, self._keeper, make=self._make, launch=self._launch, find=self._find, open_run=self.open
+        )
+        self._lease = classes.lease(shared, self._keeper, lease, again, self._adopt, self._queue.start_next)
+        shared.changed, shared.ended, shared.resume = self._committer.changed, self._keeper.take, self._lease.resume
+
+    async def __aenter__(self) -> Engine:
+        """Settle what a dead process left, go on with what was queued, and hold the lease."""
+        if self.store is not None:
+            await self._lease.hold()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Stop what still runs and wait for every settlement."""
+        await self.close()
+
+    # starting
+
+    async def start(
+        self,
+        source: Source,
+        *,
+        lifetime: Lifetime = "detached",
+        keep: bool = False,
+        model: str = "",
+        kind: str = "chat",
+        owner: str = "",
+        interrupt: Interrupt | None = None,
+        think: bool = True,
+        key: str | None = None,
+    ) -> Run:
+        """Make a run of a source. `keep` saves its log in the store, so that it outlives the process.
+
+        With `think` a leading `<think>…</think>` of an answer is reasoning; without, such tags are text.
+        A `key` of the caller's own is unique for each owner. If it has started a run that can still be opened, that
+        run is returned, and this source is closed unread. `find` returns the run of a key.
+        """
+        record = RunRecord(id=self._new_id("run"), owner=owner, model=model, kind=kind, lifetime=lifetime)
+        idempotency = None if key is None else caller_key(owner, key)
+        return await self.submit(
+            record, source=source, keep=keep, interrupt=interrupt, think=think, idempotency=idempotency
+        )
+
+    async def submit(
+        self,
+        record: RunRecord,
+        input: Sequence[Message] = (),
+        *,
+        source: Source | None = None,
+        keep: bool = True,
+        parent: str | None = HEAD,
+        expect_head: str | None = HEAD,
+        if_busy: IfBusy = "reject",
+        idempotency: Idempotency | None = None,
+        interrupt: Interrupt | None = None,
+        deadline: float | None = None,
+        think: bool = True,
+    ) -> Run:
+        """Start the run that a record describes, or queue it if its session is busy.
+
+        Without a `source` the engine's `sources` makes one when the run starts, which may be later and in another
+        process. A repeated idempotency key gives the run that it started the first time, and closes the source.
+        `deadline` is the seconds that this run may take, if they are fewer than the limit of all. `think` is for a
+        `source` that is given: one that is made later says it itself, with `AnswerBegins`.
+        """
+        if source is None and not self._has_sources:
+            raise TypeError(_NO_SOURCE)
+        now, owner = self._shared.clock(), record.owner
+        record = msgspec.structs.replace(record, keeper=self.keeper, created_at=now, started_at=now)
+        pump = self._make(record, kept=keep, source=source, interrupt=interrupt, think=think)
+        run = pump.run
+        run.idempotency = idempotency
+        if deadline is not None:
+            run.deadline = min(deadline, run.deadline or deadline)
+        if idempotency is not None and (known := await self._repeated(pump, idempotency)) is not None:
+            return known  # it needs no room
+        if not keep and idempotency is None:
+            self._admission.require(owner)
+            return self._launch(pump)
+        create: Create = partial(self._create_unstored, run)
+        if keep:
+            create = partial(
+                self._shared.store.create_run,
+                record,
+                [msgspec.structs.replace(message, created_at=now) for message in input],
+                parent=parent,
+                expect_head=expect_head,
+                if_busy=if_busy,
+                idempotency=idempotency,
+            )
+        with self._admission.reserve(owner, 1):
+            accepting = self._queue.accept(pump, create, if_busy=if_busy, idempotency=idempotency)
+            return await self._work.run(accepting, if_left=lambda: self.stop_unheld(run))
+
+    def _make(
+        self,
+        record: RunRecord,
+        *,
+        kept: bool = True,
+        source: Source | None = None,
+        interrupt: Interrupt | None = None,
+        think: bool = True,
+        log: Log | None = None,
+    ) -> Pump:
+        """Make a run that is to go on here, or to wait. With a `log` it goes on with what another process left."""
+        classes, resumes = self._classes, log is not None
+        log = log or classes.log(record.id, limit=None if kept else self.limits.log)
+        run = classes.run(self, record, log, self.limits, kept=kept)
+        return classes.pump(
+            run, log, classes.intake(think), self._shared, source=source, interrupt=interrupt, resumes=resumes
+        )
+
+    def _launch(self, pump: Pump) -> Run:
+        """Start a run, in a place of its own."""
+        run = pump.run
+        run.status = "running"
+        self._pumps[run.id] = pump
+        self._admission.take(run.record.owner)
+        pump.start()
+        self._watchdog.watch(pump)
+        if self._admission.closed:
+            pump.end(StopIntent("shutdown", self._shared.clock()))
+        return run
+
+    async def _repeated(self, pump: Pump, key: Idempotency) -> Run | None:
+        """Return the run that a key has started. Then the source of the second one is closed."""
+        try:
+            known = await self._find(key)
+        except BaseException:
+            pump.discard_source()
+            raise
+        if known is not None:
+            pump.discard_source()
+        return known
+
+    async def _create_unstored(self, run: Run) -> RunRecord:
+        """Note the key of a run that is not stored, in place of a store."""
+        if run.idempotency is not None:
+            self._keyed[run.idempotency.owner, run.idempotency.key] = run
+        return run.record
+
+    def _adopt(self, record: RunRecord, log: Log) -> None:
+        """Go on with a run that another process has left."""
+        self._launch(self._make(record, log=log))
+
+    def reserve(self, owner: str, runs: int) -> Places:
+        """Take the places of several runs that are about to start: all of them, or none if there is no room."""
+        return self._admission.reserve(owner, runs)
+
+    # finding
+
+    @property
+    def keeper(self) -> str:
+        """The name of this process in the store."""
+        return self._shared.node
+
+    @property
+    def closing(self) -> bool:
+        """Nothing new is started."""
+        return self._admission.closed
+
+    @property
+    def store_is_away(self) -> bool:
+        """Something waits for the store to come back. An idle engine learns of it with its next heartbeat."""
+        return self._shared.retry.waiting > 0
+
+    @property
+    def failing(self) -> dict[str, str]:
+        """The engine's own tasks that fail and are tried again, by name, with what went wrong."""
+        return self._shared.background.failing
+
+    @property
+    def held(self) -> dict[str, int]:
+        """What the engine works on, by kind: nothing once all runs have ended."""
+        counts = {
+            "runs": len(self._pumps),
+            "places": self._admission.taken,
+            "unsaved": self._committer.unsaved,
+            "work": len(self._work),
+        }
+        return {kind: count for kind, count in counts.items() if count}
+
+    def now(self) -> float:
+        """Return the wall clock's time."""
+        return self._shared.clock()
+
+    async def check_store(self) -> None:
+        """Write to the store now. It raises `StoreUnavailable` if it cannot, because its disk is full for example."""
+        await self._lease.renew()
+
+    def live(self) -> list[Run]:
+        """Return the runs that are going on here."""
+        return [pump.run for pump in self._pumps.running()]
+
+    async def open(self, run_id: str) -> Run:
+        """Return a run, queued, going on or ended. `RunNotFound` if there is none."""
+        if run := self._known(run_id):
+            return run
+        record = await self.store.get_run(run_id) if self.store is not None else None
+        if run := self._known(run_id):  # it started while we looked
+            return run
+        if record is None:
+            raise RunNotFound(run_id)
+        return self._classes.run(self, record, StoredLog(self._shared.store, record), self.limits, kept=True)
+
+    def _known(self, run_id: str) -> Run | None:
+        pump = self._pumps.get(run_id)
+        return pump.run if pump is not None else self._recent.get(run_id)
+
+    async def find(self, key: str, *, owner: str = "") -> Run | None:
+        """Return the run that was started under a key of the caller's own, going on or ended; None if there is none."""
+        return await self._find(caller_key(owner, key))
+
+    async def _find(self, key: Idempotency) -> Run | None:
+        run = self._keyed.get((key.owner, key.key))
+        if run is not None and run.idempotency is not None and self._known(run.id) is run:
+            if run.idempotency.digest != key.digest:
+                raise IdempotencyConflict
+            return run
+        record = await self.store.find_repeated(key) if self.store is not None else None
+        with contextlib.suppress(RunNotFound):  # it may have been deleted since
+            return None if record is None else await self.open(record.id)
+        return None
+
+    async def times_of(self, run_id: str) -> list[tuple[int, float]]:
+        """Return when the events of a stored run came."""
+        return await self._shared.store.read_times(run_id)
+
+    async def learn(self, run: Run) -> None:
+        """Wait for the settlement of a run that goes on in another process."""
+        await self._keeper.learn(run)
+
+    def forget(self, run_id: str) -> None:
+        """Drop an ended run that is not stored, before its time."""
+        self._recent.forget(run_id)
+
+    def forget_all(self) -> None:
+        """Drop all ended runs that are not stored."""
+        self._recent.clear()
+
+    # stopping
+
+    async def stop_run(self, run: Run, by: StoppedBy) -> bool:
+        """Tell a run to end, or take it out of its queue. True if nothing else had told it to end before."""
+        await self._queue.accepted(run.id)
+        pump = self._pumps.get(run.id)
+        if (run if pump is None else pump.run).status == "queued":
+            if await self._work.run(self._queue.stop_queued(run.record, by)):
+                return True
+            pump = self._pumps.get(run.id)  # it may have started instead
+        return pump is not None and pump.end(StopIntent(by, self._shared.clock()))
+
+    def stop_unheld(self, run: Run) -> None:
+        """Stop an attached run whose client never came for its events."""
+        if run.id in self._pumps and run.take_hold():
+            self._shared.tasks.start(run.leave())
+
+    # sessions
+
+    def of_session(self, session_id: str) -> list[Run]:
+        """Return the runs that are going on or queued in a session."""
+        return [pump.run for pump in self._pumps.of_session(session_id)]
+
+    async def stop_session(self, session_id: str, by: StoppedBy = "user") -> list[Run]:
+        """Stop all runs of a session, the queued ones first so that none of them starts in between."""
+        return await self._work.run(self._queue.stop_all(session_id, by))
+
+    async def delete_session(self, session_id: str) -> None:
+        """Stop all runs of a session and delete it. Nothing can start in it in between."""
+        await self._work.run(self._queue.delete(session_id))
+
+    def watch_session(self, session_id: str, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` whenever something happened in a session, until the returned function is called."""
+        return self._queue.watch(session_id, wake)
+
+    def touch(self, session_id: str | None) -> None:
+        """Tell those who watch a session that something happened in it."""
+        self._queue.touch(session_id)
+
+    # the end
+
+    async def close(self, *, drain: float = 0.0, within: float = 10.0) -> None:
+        """Start nothing new, give runs `drain` seconds to end by themselves, stop the rest, see all of them settled.
+
+        What cannot be settled `within` that many seconds (the store is away) is left to the next process, and so
+        is what only waits for a person. Twice is harmless.
+        """
+        if self._closed:
+            return
+        self._admission.closed = True
+        self._leave_waiting()
+        await self._all_settled(drain)
+        self._leave_waiting()
+        for pump in self._pumps.running():
+            pump.end(StopIntent("shutdown", self._shared.clock()))
+        await self._all_settled(within)
+        await self._end_tasks()
+        self._watchdog.close()
+        await self._shared.background.close()
+        if self.store is not None:
+            await self._lease.release()
+        self._closed = True
+
+    def _leave_waiting(self) -> None:
+        """Leave the runs that only wait for a person as they are: the next process goes on waiting."""
+        for pump in self._pumps.running():
+            run = pump.run
+            if run.waits and run.kept and run.record.lifetime == "detached":
+                self._keeper.lose(pump)
+
+    async def _all_settled(self, within: float) -> None:
+        """Wait for what goes on, and for what is about to."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                while len(self._work) or self._pumps.running():
+                    await self._work.wait()
+                    for run in self.live():
+                        await run.settled()
+
+    async def _end_tasks(self) -> None:
+        """Give all tasks the grace period, then cancel the engine's own. Abandoned sources were cancelled before."""
+        groups = self._work, self._shared.tasks, self._shared.abandoned
+        await asyncio.gather(*(group.wait(self.limits.grace) for group in groups))
+        for group in groups[:2]:
+            await group.cancel()

@@ -1,0 +1,170 @@
+"""Settles a run when its pump has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from ..errors import HoldfastError, StaleEpoch, StoreFailed
+from ..events import AnySettlement, Failed, Stopped
+from ..history import Measured, answer_message, figures_of
+from ..log.settlement import judge
+from .committer import Committer
+from .pump import Pump, Shared
+from .recent import Recent
+from .run import LOOK_AGAIN, Run
+
+logger = logging.getLogger("holdfast")
+
+
+class Keeper:
+    """Settles each run once: saved, judged, stored, shown. Nothing ever cancels it.
+
+    It is called when the pump has ended, or has ignored its cancel for the grace period. It never runs in the task
+    that is cancelled.
+    """
+
+    def __init__(
+        self, shared: Shared, committer: Committer, recent: Recent, session_is_free: Callable[[str], None]
+    ) -> None:
+        self._shared = shared
+        self._committer = committer
+        self._recent = recent
+        self._session_is_free = session_is_free
+
+    def take(self, pump: Pump) -> None:
+        """Settle a run whose pump has ended, or is abandoned."""
+        if pump.task is None:
+            return  # it was abandoned, and has ended since
+        pump.stop_timer()
+        if pump.task.done():
+            pump.closed_at = self._shared.clock()
+        if pump.keeping is None and not pump.log.closed:
+            if pump.has_begun and not pump.run.kept:
+                pump.log.seal()  # nothing has to be waited for
+                now = self._shared.clock()
+                self.show(pump, self.judge(pump, now), now)
+            else:
+                pump.keeping = self._shared.tasks.spawn(self.keep(pump))
+
+    async def keep(self, pump: Pump) -> None:
+        """Wait for what is unsaved, judge, store the settlement, show it."""
+        pump.log.seal()
+        if not pump.has_begun and (closing := pump.discard_source()):
+            await asyncio.wait({closing}, timeout=self._shared.limits.grace)
+            pump.closed_at = self._shared.clock() if closing.done() else None
+        await pump.saved()
+        if pump.log.closed:
+            return  # the run was lost to another process
+        now = self._shared.clock()
+        settlement = self.judge(pump, now)
+        standing = await self.save(pump, settlement, now) if pump.run.kept else settlement
+        if standing is None:
+            self.lose(pump)
+        else:
+            self.show(pump, standing, now)
+
+    def judge(self, pump: Pump, now: float) -> AnySettlement:
+        """Decide how a run ended."""
+        try:
+            return judge(
+                pump.log,
+                intake=pump.intake,
+                cause=pump.cause,
+                closed_at=pump.closed_at,
+                now=now,
+                refused=pump.run.refused,
+            )
+        except Exception:
+            logger.exception("run %s: could not determine the outcome", pump.run.id)
+            return Failed(text=pump.log.text, error=HoldfastError("Internal error. See the server's log.").info())
+
+    async def save(self, pump: Pump, settlement: AnySettlement, now: float) -> AnySettlement | None:
+        """Store the settlement, and return the one that stands. None if another process has the run.
+
+        A settlement that the store cannot take is replaced by a plain failure, which is tried until it is stored.
+        """
+        try:
+            return await self._shared.retry(self._writing(pump, settlement, now))
+        except Exception:
+            logger.exception("run %s: could not store the outcome", pump.run.id)
+        failed = Failed(text=pump.log.text, error=StoreFailed().info())
+        return await self._shared.retry.always(self._writing(pump, failed, now))
+
+    def _writing(
+        self, pump: Pump, settlement: AnySettlement, now: float
+    ) -> Callable[[], Awaitable[AnySettlement | None]]:
+        """Return a write that can be repeated: it says the same each time."""
+        record, log = pump.run.record, pump.log
+        message = None
+        if record.session_id is not None and record.message_id is not None:
+            message = answer_message(
+                log,
+                settlement,
+                id=record.message_id,
+                parent_id=record.parent_id,
+                run_id=record.id,
+                model=record.model,
+                at=now,
+                figures=figures_of(measured(pump), settlement.usage),
+            )
+        return lambda: self._shared.store.settle(
+            record.id, record.epoch, seq=log.seq + 1, settlement=settlement, message=message, now=now
+        )
+
+    def show(self, pump: Pump, settlement: AnySettlement, now: float) -> None:
+        """Show the settlement, which is durable by now, and let go of the run."""
+        run = pump.run
+        run.measured = measured(pump)
+        self.let_go(pump)
+        run.settle(settlement, msgspec.structs.replace(run.record, settled_at=now))
+        pump.drop()
+        if not run.kept:
+            self._recent.add(run, pump.log)
+        if run.record.session_id is not None:
+            self._session_is_free(run.record.session_id)
+
+    def lose(self, pump: Pump) -> None:
+        """Another process has the run: send readers to the store, and learn the settlement for those who wait."""
+        if not pump.log.closed:
+            pump.end(StaleEpoch(pump.run.id))
+            if pump.task is not None:
+                self._shared.abandoned.hold(pump.task)
+            pump.log.abandon()
+            self.let_go(pump)
+            self._shared.tasks.start(self.learn(pump.run))
+
+    def let_go(self, pump: Pump) -> None:
+        """Give back what a run has taken, once."""
+        if self._shared.pumps.get(pump.run.id) is not pump:
+            return
+        del self._shared.pumps[pump.run.id]
+        self._committer.forget(pump)
+        if pump.task is not None:
+            self._shared.admission.give_back(pump.run.record.owner)
+        else:
+            pump.discard_source()
+
+    async def learn(self, run: Run) -> None:
+        """Look at a run that goes on in another process until it has ended. A missing one went with its session."""
+        ask = self._shared.retry.always
+        while (record := await ask(lambda: self._shared.store.get_run(run.id))) and record.settlement is None:  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_AGAIN)
+        settlement = record.settlement if record is not None else None
+        run.settle(settlement or Stopped(by="user", text=run.text))
+
+
+def measured(pump: Pump) -> Measured | None:
+    """Return the times of a run until now. If it began in another process, they are not known."""
+    if pump.resumes or not pump.started:
+        return None
+    return Measured(
+        started=pump.started,
+        first=pump.first_at,
+        last=pump.touched,
+        ended=pump.time(),
+        has_pace=pump.log.steps is None,
+    )

@@ -1,0 +1,52 @@
+"""Ended runs that are not stored, in bounded memory."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from ..log.log import Log
+from ..log.storable import characters
+from .run import Run
+
+_EVENTS_OF_A_RUN = 32  # a run without events takes the memory of as many events: 4 kB
+_CHARACTERS_OF_AN_EVENT = 128
+
+
+class Recent:
+    """Keeps ended runs for a while, so that a client can still read one to its end.
+
+    Memory is counted in events. The oldest runs are dropped when all together are over the limit.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._runs: OrderedDict[str, tuple[Run, int]] = OrderedDict()
+        self._weight = 0
+
+    def add(self, run: Run, log: Log) -> None:
+        """Keep an ended run."""
+        weight = _weight(run, log)
+        self._runs[run.id] = run, weight
+        self._weight += weight
+        while self._weight > self._limit and len(self._runs) > 1:
+            self._weight -= self._runs.popitem(last=False)[1][1]
+
+    def get(self, run_id: str) -> Run | None:
+        """Return a run that is still kept."""
+        kept = self._runs.get(run_id)
+        return kept[0] if kept is not None else None
+
+    def forget(self, run_id: str) -> None:
+        """Drop a run before its time."""
+        if (kept := self._runs.pop(run_id, None)) is not None:
+            self._weight -= kept[1]
+
+    def clear(self) -> None:
+        """Drop all runs."""
+        self._runs.clear()
+        self._weight = 0
+
+
+def _weight(run: Run, log: Log) -> int:
+    """Return the memory of an ended run, in events."""
+    return log.seq + _EVENTS_OF_A_RUN + (log.size + characters(run.record.request)) // _CHARACTERS_OF_AN_EVENT

@@ -1,0 +1,244 @@
+"""The runs of a session: one at a time, in the order in which they came."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from weakref import WeakValueDictionary
+
+from ..concurrency.watchers import KeyedWatchers
+from ..errors import HoldfastError, RunLimitReached, ShuttingDown, StoreUnavailable
+from ..events import Failed, Receipt, Stopped, StoppedBy
+from ..log.settlement import StopIntent
+from ..store import Idempotency, IfBusy, RunRecord
+from .keeper import Keeper
+from .pump import Pump, Shared
+from .run import Run
+
+logger = logging.getLogger("holdfast")
+
+Create = Callable[[], Awaitable[RunRecord]]
+"""Adds a run to the store: it starts, waits in its session's queue, or is an earlier one with the same key."""
+
+
+class SessionQueue:
+    """At most one run of a session is running; first come, first served.
+
+    Whatever decides on a session's next run holds the session's lock.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        keeper: Keeper,
+        *,
+        make: Callable[[RunRecord], Pump],
+        launch: Callable[[Pump], Run],
+        find: Callable[[Idempotency], Awaitable[Run | None]],
+        open_run: Callable[[str], Awaitable[Run]],
+    ) -> None:
+        # for the life of the engine
+        self._shared = shared
+        self._store, self._pumps, self._retry = shared.store, shared.pumps, shared.retry
+        self._keeper = keeper
+        self._make = make
+        self._launch = launch
+        self._find = find
+        self._open = open_run
+        # while a run is being accepted
+        self._accepting: dict[str, asyncio.Event] = {}
+        # while somebody holds or waits for it
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        # while somebody watches
+        self._watchers = KeyedWatchers()
+
+    def lock(self, name: str) -> asyncio.Lock:
+        """Return the lock of a session, or of a run without one."""
+        return self._locks.setdefault(name, asyncio.Lock())
+
+    # accepting
+
+    async def accept(self, pump: Pump, create: Create, *, if_busy: IfBusy, idempotency: Idempotency | None) -> Run:
+        """Add a run to the store, and start it unless it has to wait. Return it, or an earlier one with its key."""
+        run = pump.run
+        session_id = run.record.session_id
+        done = self._accepting[run.id] = asyncio.Event()
+        try:
+            async with self.lock(session_id or (idempotency.key if idempotency else run.id)):
+                if self._shared.admission.closed:
+                    raise ShuttingDown
+                if idempotency and (known := await self._find(idempotency)):
+                    return known
+                if session_id:
+                    await self._make_way(session_id, if_busy)
+                made = await self.create(pump, create)
+                if made.id != run.id:
+                    return await self._open(made.id)
+                self._take_on(pump, made)
+        finally:
+            del self._accepting[run.id]
+            done.set()
+            if run.id not in self._pumps:
+                pump.discard_source()
+        self.touch(session_id)
+        return run
+
+    async def accepted(self, run_id: str) -> None:
+        """Wait for a run that is being accepted: others may find it in the store before it has started here."""
+        if (done := self._accepting.get(run_id)) is not None:
+            await done.wait()
+
+    async def _make_way(self, session_id: str, if_busy: IfBusy) -> None:
+        if if_busy == "interrupt":
+            await self.stop_running(session_id, "replaced")
+        elif if_busy == "queue" and len(await self._store.queued(session_id)) >= self._shared.limits.queue:
+            raise RunLimitReached(self._shared.limits.queue)
+
+    async def create(self, pump: Pump, create: Create) -> RunRecord:
+        """Add a run to the store. If the store neither confirms nor refuses it, the run may be there all the same."""
+        try:
+            return await create()
+        except Exception as error:
+            if isinstance(error, StoreUnavailable) or not isinstance(error, HoldfastError):
+                self._shared.work.start(self.disown(pump.run))
+            raise
+
+    def _take_on(self, pump: Pump, record: RunRecord) -> None:
+        """Start a run as the store has it, or let it wait for its turn."""
+        pump.run.record = record
+        self._pumps[record.id] = pump
+        if record.status == "running":
+            self._launch(pump)
+        else:
+            pump.run.status = record.status
+
+    async def disown(self, run: Run) -> None:
+        """Settle a run whose creation failed for the caller but may have reached the store."""
+        session_id, ask = run.record.session_id, self._retry.always
+        failed = Failed(error=StoreUnavailable("The store did not confirm the start of this run.").info())
+        async with self.lock(session_id or run.id):
+            await ask(lambda: self._store.drop_queued(run.id, failed, self._shared.clock()))
+            made = await ask(lambda: self._store.get_run(run.id))
+            if made is None or made.keeper != self._shared.node or made.id in self._pumps:
+                return  # never made, dropped, or started all the same, out of the queue
+            await ask(
+                lambda: self._store.settle(
+                    made.id, made.epoch, seq=1, settlement=failed, message=None, now=self._shared.clock()
+                )
+            )
+        if session_id is not None:
+            await self.start_next(session_id)
+
+    # the next one
+
+    def free(self, session_id: str) -> None:
+        """A run of a session has ended: tell the watchers, and start the next."""
+        self.touch(session_id)
+        self._shared.work.start(self.start_next(session_id))
+
+    async def start_next(self, session_id: str) -> None:
+        """Start the first queued run of a session, if none is running in it."""
+        async with self.lock(session_id):
+            if self._shared.admission.closed:
+                return
+            record = await self.first_queued(session_id)
+            if record is not None:
+                self._take_on(self._pumps.get(record.id) or self._make(record), record)
+            for pump in self._pumps.of_session(session_id):
+                if pump.run.status == "queued":
+                    await self.look_after(pump)
+        self.touch(session_id)
+
+    async def first_queued(self, session_id: str) -> RunRecord | None:
+        """Take the first run from a session's queue.
+
+        If the store's reply was lost, find the run it started: running under our lease, unknown to this process.
+        """
+        store = self._store
+        start = partial(store.start_queued, session_id, keeper=self._shared.node, now=self._shared.clock())
+        try:
+            return await start()
+        except StoreUnavailable:
+            started = await self._retry(start)
+        except Exception:  # a bug of the store, which may have started a run all the same
+            logger.exception("could not start the next run of session %s", session_id)
+            started = None
+        if started is not None:
+            return started
+        before = self._pumps.running()
+        running = await self._retry(lambda: store.list_runs(session_id=session_id, status="running"))
+        here = {pump.run.id for pump in (*before, *self._pumps.running())}  # the list may be older than what runs here
+        ours = [
+            record for record in running if record.keeper == self._shared.node and record.epoch == 1
+        ]  # not inherited
+        return next((record for record in ours if record.id not in here), None)
+
+    # stopping
+
+    async def stop_all(self, session_id: str, by: StoppedBy) -> list[Run]:
+        """Stop all runs of a session, the queued ones first so that none of them starts in between."""
+        async with self.lock(session_id):
+            queued = await self.drop_all(session_id, by)
+            return await self.stop_running(session_id, by) + queued
+
+    async def delete(self, session_id: str) -> None:
+        """Stop all runs of a session and delete it. Nothing can start in it in between."""
+        async with self.lock(session_id):
+            await self.drop_all(session_id, "user")
+            await self.stop_running(session_id, "user")
+            await self._retry(lambda: self._store.delete_session(session_id))
+        self.touch(session_id)
+
+    async def stop_running(self, session_id: str, by: StoppedBy) -> list[Run]:
+        """Stop what is running in a session, and wait for its settlement."""
+        running = [pump for pump in self._pumps.of_session(session_id) if pump.run.status == "running"]
+        for pump in running:
+            pump.end(StopIntent(by, self._shared.clock()))
+        runs = [pump.run for pump in running]
+        for run in runs:
+            await run.settled()
+        return runs
+
+    async def drop_all(self, session_id: str, by: StoppedBy) -> list[Run]:
+        """Settle all queued runs of a session. The store knows those that another process has queued, too."""
+        records = await self._retry(lambda: self._store.queued(session_id))
+        queued = [self._pumps.get(record.id) or self._make(record) for record in records]
+        for pump in queued:
+            await self._drop(pump, by)
+        return [pump.run for pump in queued]
+
+    async def stop_queued(self, record: RunRecord, by: StoppedBy) -> bool:
+        """Settle a queued run. False if it has started in the meantime, or was dropped by another."""
+        async with self.lock(record.session_id or record.id):
+            return await self._drop(self._pumps.get(record.id) or self._make(record), by)
+
+    async def _drop(self, pump: Pump, by: StoppedBy) -> bool:
+        run = pump.run
+        if run.status != "queued" or pump.log.closed:
+            return False
+        self._pumps[run.id] = pump
+        now = self._shared.clock()
+        stopped = Stopped(by=by, receipt=Receipt(now, now, now))
+        if await self._retry(lambda: self._store.drop_queued(run.id, stopped, now)) is not None:
+            self._keeper.show(pump, stopped, now)
+            return True
+        await self.look_after(pump)
+        return False
+
+    async def look_after(self, pump: Pump) -> None:
+        """See that a queued run still waits: another process may have started it, or deleted its session."""
+        record = await self._retry(lambda: self._store.get_run(pump.run.id))
+        if record is None or record.status != "queued":
+            self._keeper.lose(pump)
+
+    # watching
+
+    def watch(self, session_id: str, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` whenever something happened in a session, until the returned function is called."""
+        return self._watchers.watch(session_id, wake)
+
+    def touch(self, session_id: str | None) -> None:
+        """Tell those who watch a session that something happened in it."""
+        self._watchers.notify(session_id or "")

@@ -1,0 +1,64 @@
+"""The idle limit and the deadline of every run."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+from ..errors import DeadlineExceeded, SourceStalled
+from .pump import Pump, Pumps
+
+
+class Watchdog:
+    """One timer for all runs. An event costs nothing here: a pump only notes its time.
+
+    Silence counts only while the source may speak: not while it waits for the store or for a reader, nor while a run is
+    `quiet` for a reason of its source's.
+    """
+
+    def __init__(self, pumps: Pumps) -> None:
+        self._pumps = pumps
+        self._timer: asyncio.TimerHandle | None = None
+        self._looks_at = math.inf
+
+    def watch(self, pump: Pump) -> None:
+        """Watch a pump that has just started. It is rarely the first that may be due."""
+        self._look_by(due(pump))
+
+    def check(self, pump: Pump, now: float) -> None:
+        """End a run that has been silent, or has gone on, for too long."""
+        run = pump.run
+        if pump.is_far_behind or (run.quiet is not None and run.quiet()):
+            pump.touched = now
+        if run.deadline is not None and now >= pump.started + run.deadline:
+            pump.end(DeadlineExceeded(run.deadline))
+        elif run.idle is not None and now >= pump.touched + run.idle:
+            pump.end(SourceStalled(run.idle))
+
+    def close(self) -> None:
+        """Cancel the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look_by(self, time: float) -> None:
+        if time < self._looks_at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._looks_at = time
+            self._timer = asyncio.get_running_loop().call_at(time, self._check_all)
+
+    def _check_all(self) -> None:
+        now, running = asyncio.get_running_loop().time(), self._pumps.running()
+        self._looks_at, self._timer = math.inf, None
+        for pump in running:
+            self.check(pump, now)
+        self._look_by(min(map(due, running), default=math.inf))
+
+
+def due(pump: Pump) -> float:
+    """Return the loop's time at which a run reaches a limit; infinity once it has been told to end."""
+    run = pump.run
+    if pump.log.sealed or not pump.is_reading:
+        return math.inf
+    idle = math.inf if run.idle is None else pump.touched + run.idle
+    return idle if run.deadline is None else min(idle, pump.started + run.deadline)

@@ -1,0 +1,1 @@
+"""Evals: a set of prompts to several models, and a report."""

@@ -1,0 +1,381 @@
+"""`/api/batches`: a set of prompts over several models, answered in the background."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ..asgi.event_stream import EventStream
+from ..errors import BadRequest
+from ..server.api.session_input import check_prompt
+from ..server.caller import owner_of, providers_of
+from ..server.errors import Json, NoContent, json_of
+from ..server.http.csv_responses import csv_answer, wants_csv
+from ..server.request import System, check_params, decode, idempotency, read_body, whole_number
+from ..server.routing import Endpoint
+from ..server.services import Parts
+from ..store.documents import Stored
+from ..wires import native, sse
+from .model import MOST_AT_ONCE, MOST_MODELS, MOST_PROMPTS, Batch, BatchPrompt, BatchReport, Cell, Match, last_number
+from .patterns import LONGEST_PATTERN
+from .runner import BatchNotFound, BatchWork, is_hidden
+
+OFTEN = 0.2
+"""Minimum seconds between two frames of progress."""
+
+
+class NewBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A set of prompts, and the models that answer them."""
+
+    models: list[str]
+    prompts: list[BatchPrompt]
+    name: str = ""
+    system: System | None = None
+    params: dict[str, Any] = {}
+    concurrency: Annotated[int, msgspec.Meta(ge=1, le=MOST_AT_ONCE)] = 4
+    timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    match: Match = "contains"
+
+
+class Resumption(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of a resume."""
+
+    failed: bool = False
+    """Repeat failed cells too."""
+
+
+async def own_batch(parts: Parts, request: Request) -> Stored[Batch]:
+    """Return the batch of the path. That of another owner is not found."""
+    batch_id = request.path_params["batch_id"]
+    stored = await parts.batches.documents.get(batch_id, owner=owner_of(request))
+    if stored is None or is_hidden(stored.body):
+        raise BatchNotFound(batch_id)
+    return stored
+
+
+async def batch_json(parts: Parts, stored: Stored[Batch]) -> dict[str, Any]:
+    """Return a batch as JSON."""
+    batch = stored.body
+    return {
+        "id": stored.id,
+        "name": batch.name,
+        "status": batch.state,
+        "models": batch.models,
+        "prompts": batch.prompts,
+        "system": batch.system,
+        "params": batch.params,
+        "concurrency": batch.concurrency,
+        "timeout": batch.timeout,
+        "match": batch.match,
+        "created_at": native.moment(stored.created_at),
+        "settled_at": native.moment(batch.settled_at),
+        "progress": await parts.batches.counts(stored),
+    }
+
+
+async def create_batch(parts: Parts, request: Request) -> ASGIApp:
+    """Send a set of prompts to several models, in the background. Returns at once."""
+    raw = await read_body(parts, request)
+    new, key = decode(raw, NewBatch), idempotency(request, raw)
+    check_params(new.params)
+    models = await _models(parts, request, new.models)
+    await _check_prompts(parts, new)
+    batch = Batch(
+        name=new.name,
+        models=models,
+        prompts=len(new.prompts),
+        system=new.system,
+        params=new.params,
+        concurrency=new.concurrency,
+        timeout=new.timeout,
+        match=new.match,
+    )
+    stored = await parts.batches.create(owner_of(request), batch, new.prompts, key)
+    headers = {"location": f"/api/batches/{stored.id}"}
+    return Json(await batch_json(parts, stored), status_code=202, headers=headers)
+
+
+async def _models(parts: Parts, request: Request, names: list[str]) -> tuple[str, ...]:
+    """Return the full names of the models, or refuse them."""
+    if not 1 <= len(names) <= MOST_MODELS:
+        raise BadRequest(f"models names 1 to {MOST_MODELS} models.", param="models")
+    providers = providers_of(parts, request)
+    found = [await providers.find(name) for name in names]
+    full = tuple(f"{provider.name}/{model}" for provider, model in found)
+    for name in full:
+        parts.agents.require_model(name, "a batch")
+    if len(set(full)) < len(full):
+        raise BadRequest("Each model may be named once.", param="models")
+    return full
+
+
+async def _check_prompts(parts: Parts, new: NewBatch) -> None:
+    if not 1 <= len(new.prompts) <= MOST_PROMPTS:
+        raise BadRequest(f"prompts has 1 to {MOST_PROMPTS} prompts.", param="prompts")
+    for number, each in enumerate(new.prompts):
+        check_prompt(each.prompt, f"prompts[{number}].prompt")
+        _check_expected(each, new.match, f"prompts[{number}].expected")
+        if len(each.kind) > 64 or len(each.id) > 256:
+            raise BadRequest("A kind has at most 64 characters, an id 256.", param=f"prompts[{number}]")
+    if new.match == "regex":
+        await _check_patterns(parts, [str(each.expected or "") for each in new.prompts])
+
+
+def _check_expected(each: BatchPrompt, match: Match, param: str) -> None:
+    """Refuse an expectation that every answer, or none, would meet."""
+    if each.expected is None:
+        return
+    if match == "number" and last_number(str(each.expected)) is None:
+        raise BadRequest("There is no number in it, so that no answer could be right.", param=param)
+    if match != "exact" and not str(each.expected).strip():
+        raise BadRequest("It is empty, so that every answer would be right. Leave it out.", param=param)
+
+
+async def _check_patterns(parts: Parts, patterns: list[str]) -> None:
+    for number, pattern in enumerate(patterns):
+        if len(pattern) > LONGEST_PATTERN:
+            param = f"prompts[{number}].expected"
+            raise BadRequest(f"A pattern has at most {LONGEST_PATTERN:,} characters.", param=param)
+    if (fault := await parts.batches.pattern_check.fault(patterns)) is not None:
+        param = "prompts" if fault.number is None else f"prompts[{fault.number}].expected"
+        raise BadRequest(fault.message, param=param)
+
+
+async def list_batches(parts: Parts, request: Request) -> ASGIApp:
+    """List batches, the newest first."""
+    limit = whole_number(request, "limit", 50, 200)
+    found: list[Stored[Batch]] = []
+    owner, before = owner_of(request), request.query_params.get("before")
+    while len(found) <= limit and (
+        page := await parts.batches.documents.page(owner=owner, before=before, limit=limit + 1)
+    ):
+        found += [each for each in page if not is_hidden(each.body)]
+        before = page[-1].id
+    data = [_listed(await batch_json(parts, stored)) for stored in found[:limit]]
+    return json_of({"data": data, "has_more": len(found) > limit})
+
+
+def _listed(batch: dict[str, Any]) -> dict[str, Any]:
+    """Return a batch as a list shows it: without its system prompt and its parameters."""
+    return {name: value for name, value in batch.items() if name not in ("system", "params")}
+
+
+async def get_batch(parts: Parts, request: Request) -> ASGIApp:
+    """Return a batch with its progress."""
+    return Json(await batch_json(parts, await own_batch(parts, request)))
+
+
+async def stop_batch(parts: Parts, request: Request) -> ASGIApp:
+    """Stop a batch. Answers are kept; cells in progress stay open."""
+    stored = await parts.batches.stop(await own_batch(parts, request))
+    return Json(await batch_json(parts, stored))
+
+
+async def resume_batch(parts: Parts, request: Request) -> ASGIApp:
+    """Resume a stopped batch; answered cells are not repeated."""
+    stored = await own_batch(parts, request)
+    body = await read_body(parts, request)
+    how = decode(body, Resumption) if body.strip() else Resumption()
+    return Json(await batch_json(parts, await parts.batches.resume(stored, failed=how.failed)))
+
+
+async def delete_batch(parts: Parts, request: Request) -> ASGIApp:
+    """Stop a batch and delete it with all its answers."""
+    await parts.batches.delete(await own_batch(parts, request))
+    return NoContent()
+
+
+# Results.
+
+
+async def batch_report(parts: Parts, request: Request) -> ASGIApp:
+    """Return the figures of each model so far."""
+    stored = await own_batch(parts, request)
+    as_table, kind = wants_csv(request), request.query_params.get("kind")
+    prompts = await parts.batches.prompts(stored.id)
+    if len(prompts) != stored.body.prompts:
+        raise BatchNotFound(stored.id)  # it was deleted while we read
+    report = BatchReport(stored.body.models, prompts)
+    async for cell in parts.batches.cells(stored.id):
+        if kind is None or prompts[cell.prompt].kind == kind:
+            report.add(cell)
+    if as_table:
+        return csv_answer(report.models(), f"{stored.id}.csv")
+    return Json({"batch": await batch_json(parts, stored), "models": report.models()})
+
+
+async def list_cells(parts: Parts, request: Request) -> ASGIApp:
+    """List the answers of a batch, the last first, each with its prompt."""
+    stored = await own_batch(parts, request)
+    limit = whole_number(request, "limit", 100, 1000)
+    kept = parts.batches.cell_documents(stored.id)
+    page = await kept.page(before=request.query_params.get("before"), limit=limit)
+    cells = {each.id: each.body for each in page}
+    prompts = await parts.batches.prompts_named(stored.id, (cell.prompt for cell in cells.values()))
+    if not all(cell.prompt in prompts for cell in cells.values()):
+        raise BatchNotFound(stored.id)  # it was deleted while we read
+    data = [_told(id, cell, prompts[cell.prompt], stored.body.models) for id, cell in cells.items()]
+    more = page and await kept.page(before=page[-1].id, limit=1)
+    return json_of({"data": data, "has_more": bool(more)})
+
+
+def _told(id: str, cell: Cell, asked: BatchPrompt, models: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        **msgspec.structs.asdict(cell),
+        "id": id,
+        "number": cell.prompt + 1,
+        "prompt": asked.prompt,
+        "prompt_id": asked.id or str(cell.prompt + 1),
+        "expected": asked.expected,
+        "kind": asked.kind,
+        "model": models[cell.model],
+        "settled_at": native.moment(cell.settled_at),
+    }
+
+
+async def batch_events(parts: Parts, request: Request) -> ASGIApp:
+    """Send the progress of a batch as it changes, and end when the batch has."""
+    stored = await own_batch(parts, request)
+    return EventStream(
+        _Progress(parts, stored),
+        parts.closing,
+        farewell=sse.farewell(1000),
+        heartbeat=parts.settings.heartbeat,
+        send_timeout=parts.settings.send_timeout,
+    )
+
+
+class _Progress:
+    """One reader of a batch's progress. A slow reader misses steps, never the end."""
+
+    def __init__(self, parts: Parts, stored: Stored[Batch]) -> None:
+        self._parts = parts
+        self._id = stored.id
+        self._work: BatchWork | None = None
+        self._sent = 0
+        self._told: dict[str, int] | None = None
+        self._free_at = 0.0
+        self._wake: Callable[[], None] = lambda: None
+        self._unwatch: Callable[[], None] = lambda: None
+        self._timer: asyncio.TimerHandle | None = None
+        self.is_over = False
+
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` whenever the progress changes."""
+        self._wake = wake
+
+        def stop() -> None:
+            self._unwatch()
+            if self._timer is not None:
+                self._timer.cancel()
+
+        return stop
+
+    async def next(self) -> bytes:
+        """Return the progress if it has changed, at most every `OFTEN` seconds; then the end."""
+        if self.is_over:
+            return b""
+        if (work := self._found()) is not None:
+            return await self._progress(work)
+        stored = await self._parts.batches.documents.get(self._id)
+        if stored is not None and stored.body.state == "running":
+            self._look_at(asyncio.get_running_loop().time() + OFTEN)  # its work is about to start
+            return b""
+        self.is_over = True
+        if stored is None:
+            return b""
+        return self._frame(b"batch.settled", {"batch": await batch_json(self._parts, stored)})
+
+    def _found(self) -> BatchWork | None:
+        """Return the work of the batch, and watch it from now on."""
+        work = self._parts.batches.work(self._id)
+        if work is not self._work:
+            self._unwatch()
+            self._work = work
+            self._unwatch = work.watch(self._wake) if work is not None else lambda: None
+        return work
+
+    async def _progress(self, work: BatchWork) -> bytes:
+        loop = asyncio.get_running_loop()
+        await work.ready.wait()
+        told = {"total": work.batch.total, "done": work.done, "failed": work.failed, "running": work.running}
+        if told == self._told:
+            return b""
+        if loop.time() < self._free_at:
+            self._look_at(self._free_at)
+            return b""
+        self._told, self._free_at = told, loop.time() + OFTEN
+        return self._frame(b"batch.progress", {"batch": self._id, "progress": told})
+
+    def _look_at(self, moment: float) -> None:
+        self._timer = self._timer or asyncio.get_running_loop().call_at(moment, self._look_again)
+
+    def _look_again(self) -> None:
+        self._timer = None
+        self._wake()
+
+    def _frame(self, event: bytes, told: dict[str, Any]) -> bytes:
+        self._sent += 1
+        return sse.frame(str(self._sent).encode(), event, msgspec.json.encode(told))
+
+
+_GONE = {404: "no such batch"}
+
+ENDPOINTS = [
+    Endpoint(
+        "POST",
+        "/api/batches",
+        create_batch,
+        takes=NewBatch,
+        answers={
+            202: "the batch",
+            400: "bad input",
+            404: "no such model",
+            409: "the key was used for another request",
+            413: "too large",
+        },
+    ),
+    Endpoint(
+        "GET",
+        "/api/batches",
+        list_batches,
+        query={"limit": "1 to 200", "before": "the last id of the page before"},
+        answers={200: "batches, and whether there are more", 400: "a bad query"},
+    ),
+    Endpoint("GET", "/api/batches/{batch_id}", get_batch, answers={200: "the batch", **_GONE}),
+    Endpoint(
+        "GET",
+        "/api/batches/{batch_id}/events",
+        batch_events,
+        answers={200: "its progress, to its end", **_GONE},
+        streams=True,
+    ),
+    Endpoint(
+        "GET",
+        "/api/batches/{batch_id}/report",
+        batch_report,
+        query={"format": "json or csv", "kind": "only prompts of this kind"},
+        answers={200: "what each model did", 400: "a bad query", **_GONE},
+    ),
+    Endpoint(
+        "GET",
+        "/api/batches/{batch_id}/cells",
+        list_cells,
+        query={"limit": "1 to 1000", "before": "the last id of the page before"},
+        answers={200: "answers, and whether there are more", 400: "a bad query", **_GONE},
+    ),
+    Endpoint("POST", "/api/batches/{batch_id}/stop", stop_batch, answers={200: "the batch", **_GONE}),
+    Endpoint(
+        "POST",
+        "/api/batches/{batch_id}/resume",
+        resume_batch,
+        takes=Resumption,
+        answers={200: "the batch", 400: "bad input", 413: "too large", **_GONE},
+    ),
+    Endpoint("DELETE", "/api/batches/{batch_id}", delete_batch, answers={204: "deleted", **_GONE}),
+]

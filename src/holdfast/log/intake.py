@@ -1,0 +1,194 @@
+"""What the source of a run says, on its way to the log: checked, and with reasoning apart from text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeGuard, get_args
+
+import msgspec
+
+from ..events import (
+    FAILED,
+    SPOKEN,
+    AnswerBegins,
+    Event,
+    Finish,
+    Reasoning,
+    RunStarted,
+    Settled,
+    Snapshot,
+    Text,
+    Thought,
+    Usage,
+    Yielded,
+)
+from .reasoning import AnswerSplitter
+from .segment import Segment, segment_of
+from .storable import encodable, storable
+
+_FIRST = frozenset({0})
+_MAY_YIELD = frozenset((*get_args(Event), Finish)) - {RunStarted, Snapshot, Settled}
+
+
+class Said(msgspec.Struct):
+    """What a source has said at once: events, how it ends, and what it thinks the last question cost."""
+
+    events: Sequence[Event | AnswerBegins]
+    finish: list[Finish]
+    input_tokens: int | None = None
+    goes_on: bool = False
+    """Part of the answer follows the last `finish`, or there is no `finish` and something of the answer."""
+    open: frozenset[int] = frozenset()
+    """The choices that have spoken since their own `finish`. The one of the first choice is for all of them."""
+
+
+class Intake:
+    """What the source of one run yields, on its way to the log: checked, and with reasoning apart from text.
+
+    It remembers what the source has said of its own end. The last `Finish` of a choice counts, but a failure is never
+    taken back. A source that raises has failed, whatever it said before. What it says after a `Finish` is part of the
+    answer: then it has not ended yet, and whoever stops it there has stopped it. If it ends by itself, its last
+    `Finish` counts.
+    """
+
+    __slots__ = ("_open", "_splitter", "error", "finish", "input_tokens", "is_open", "is_plain")
+
+    def __init__(self, think: bool = True) -> None:
+        self._splitter = AnswerSplitter(think)
+        self.is_plain = False
+        """The answer has begun, and text of its first choice needs no look: it may go to the log as it is."""
+        self.finish: dict[int, Finish] = {}
+        self._open: frozenset[int] = (
+            frozenset()
+        )  # the choices that have spoken since their `Finish`; that of 0 ends all
+        self.is_open = True
+        """More of the answer may come: nothing was said of its end, or something has followed."""
+        self.error: BaseException | None = None
+        """What the source raised of its own accord."""
+        self.input_tokens = 0
+
+    def take(self, yielded: Sequence[Yielded]) -> Segment:
+        """Return what the log gets of it; raise if any of it is not what a source may say."""
+        if self.is_plain and are_texts(yielded):
+            return Segment(Text, tuple(yielded))
+        said = heard(yielded)
+        events = self._splitter.feed([*said.events, *said.finish] if said.finish else said.events)
+        if said.finish:
+            events = [event for event in events if type(event) is not Finish]
+        if said.input_tokens is not None:
+            self.input_tokens = said.input_tokens
+        for finish in said.finish:
+            if (before := self.finish.get(finish.choice)) is None or not is_failure(before):
+                self.finish[finish.choice] = finish
+        ended = {finish.choice for finish in said.finish}
+        self._open = said.open if 0 in ended else (self._open - ended) | said.open
+        self.is_open = bool(self._open) or 0 not in self.finish
+        self.is_plain = said.goes_on and 0 in self._open and self._splitter.is_plain
+        return segment_of(events)
+
+    def end(self) -> Segment:
+        """Note that the source has ended by itself, without an error. Return what was held back."""
+        self.finish.setdefault(0, Finish("stop"))
+        self.is_open = False
+        return segment_of(self._splitter.end())
+
+    def fail(self, error: BaseException) -> Segment:
+        """Note that the source has raised. Return what was held back."""
+        self.error = error
+        return segment_of(self._splitter.end(complete=False))
+
+    @property
+    def last_word(self) -> Mapping[int, Finish] | None:
+        """How the source ended, by its own words; None if they do not tell."""
+        told = 0 in self.finish and (not self.is_open or any(map(is_failure, self.finish.values())))
+        return self.finish if told else None
+
+
+def is_failure(finish: Finish) -> bool:
+    """Tell whether a source says that it failed."""
+    return finish.error is not None or finish.reason in FAILED
+
+
+def are_texts(yielded: Sequence[Yielded]) -> TypeGuard[Sequence[str]]:
+    """Tell whether all of it is text that can be logged as it is. Lists are looked through by C code alone."""
+    if not isinstance(yielded, (list, tuple)) or {*map(type, yielded)} != _STRINGS or "" in yielded:
+        return False
+    text = "".join(yielded)
+    return encodable(text) is text
+
+
+_STRINGS = {str}
+
+
+def heard(yielded: Sequence[Yielded]) -> Said:
+    """Return what a source yielded, or raise where any of it is not what a source may say."""
+    events: list[Event | AnswerBegins] = []
+    said = Said(events, [])
+    for item in yielded if isinstance(yielded, (list, tuple)) else (yielded,):
+        kind = type(item)
+        if kind is Text and type(item.text) is str and item.text.isascii() and item.text and _is_text_alone(item):
+            events.append(item)
+            said.goes_on = True
+            said.open |= _FIRST
+        elif kind is Finish:
+            said.finish.append(_checked(item))
+            said.goes_on = False
+            said.open = said.open - {item.choice} if item.choice else frozenset()
+        elif kind is Usage and item.source == "estimated" and not item.output_tokens:
+            said.input_tokens = _checked(item).input_tokens
+        elif kind is Usage:
+            events.append(_checked(item))
+        elif kind is AnswerBegins:
+            events.append(item if type(item.think) is bool else _converted(item))
+        elif (event := _event(item)) is not None:
+            events.append(event)
+            if type(event) in SPOKEN:
+                said.goes_on = True
+                said.open |= {event.choice}  # type: ignore[union-attr]
+    return said
+
+
+def _event(item: Any) -> Event | None:
+    """Return what is logged of something that a source yielded; None where it is nothing."""
+    if isinstance(item, str):
+        item = Text(item)
+    is_text = isinstance(item, (Text, Reasoning)) and isinstance(item.text, str)
+    if is_text and not item.text:
+        return None
+    if is_text and _is_text_alone(item):
+        event: Event = item if item.text.isascii() else storable(item)
+        return event
+    if type(item) not in _MAY_YIELD and not isinstance(item, Thought):
+        raise TypeError(f"a source may yield events and strings, not {type(item).__name__}")
+    return None if isinstance(item, Thought) else storable(_checked(item))
+
+
+def _is_text_alone(item: Any) -> bool:
+    """Tell that nothing stands beside a text which has to be looked at: what cannot be stored would halt the store."""
+    is_plain = isinstance(item, Reasoning) or (item.logprobs is None and not item.refusal)
+    return type(item.choice) is int and is_plain
+
+
+def _checked(item: Any) -> Any:
+    """Return an event whose fields have the types they should have, or raise: Python itself does not look."""
+    return item if _is_as_usual(item) else _converted(item)
+
+
+def _is_as_usual(item: Any) -> bool:
+    """Tell that the two which end every answer have nothing in them that needs a closer look."""
+    if type(item) is Finish:
+        is_plain = item.error is None and item.stop_sequence is None
+        return is_plain and type(item.reason) is str and type(item.choice) is int
+    if type(item) is not Usage or item.source not in _COUNTED_BY:
+        return False
+    counts = (item.input_tokens, item.output_tokens, item.cached_tokens, item.reasoning_tokens, item.cache_write_tokens)
+    return {*map(type, counts)} == _A_COUNT
+
+
+_COUNTED_BY = ("provider", "estimated")
+_A_COUNT = {int}
+
+
+def _converted(item: Any) -> Any:
+    given = {name: value for name, value in msgspec.structs.asdict(item).items() if value is not msgspec.UNSET}
+    return msgspec.convert(given, type(item))

@@ -1,0 +1,337 @@
+"""The numbered events of one run."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable
+from itertools import accumulate, groupby
+
+from ..errors import ResumeGap, RunSettled
+from ..events import (
+    Notice,
+    Reasoning,
+    RunStarted,
+    Settled,
+    Snapshot,
+    Steered,
+    StepStarted,
+    Text,
+    ToolCall,
+    Usage,
+)
+from .segment import NOTHING, Segment, joined, packed
+from .steps import Steps
+from .storable import characters, encodable
+
+_SLICE = 512  # events handed to a reader at once, so that a long replay never holds the loop
+_TOGETHER = 128  # events whose texts are put together, and which are packed, at once
+_A_FEW = 16  # segments of an ended log that are not worth packing
+_SHORT = frozenset({RunStarted, Usage, Settled})
+"""Events of every run that hold no text of their own: nobody has to look for it."""
+
+
+class Log:
+    """A list of segments, written by the run's pump, read by any number of cursors.
+
+    A reader is only a number, the last `seq` it has seen: there is no queue for each subscriber to fill,
+    drain or forget, and replay and live reading are one loop.
+
+    A segment is *appended* when the source yields it and *published* when the store has it; readers see only
+    what is published. A run that nobody asked to keep publishes at once.
+
+    Older segments are packed, neighbours of one kind together: a quarter of the memory. That shows in the time too. A
+    server that has passed on many tokens would otherwise always write to memory that its processor does not have at
+    hand.
+
+    Beyond its `limit` a log forgets its oldest events. Where one reader is waited for, it keeps all that this one has
+    not seen, and is full when that is more than the limit: then the source has to wait.
+    """
+
+    def __init__(self, run_id: str, *, limit: int | None = None) -> None:
+        self.run_id = run_id
+        self.limit = limit
+        self.appended = 0
+        """The last seq given out, published or not."""
+        self.seq = 0
+        """The last published seq: what a reader can see."""
+        self.newest = NOTHING
+        """What was published last, or the beginning of it: what nearly all readers are about to read."""
+        self.newest_after = 0
+        """The seq before the newest segment."""
+        self.oldest = 1
+        """The first seq that can still be read."""
+        self.closed = False
+        self.is_full = False
+        """The reader that is waited for is further behind than the log may be long."""
+        self.usage: Usage | None = None
+        self.answered_by: str | None = None
+        """The model that answers, where it is not the one that was asked."""
+        self.tool_calls: list[ToolCall] = []
+        self.steps: Steps | None = None
+        """What an agent has done; None for a run that is none."""
+        self.sealed = False
+        self._segments: list[Segment] = []
+        self._starts: list[int] = []  # how many events came before each segment
+        self._packed = 0  # segments
+        self._times: tuple[array[int], array[float]] | None = None
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._folded = 0  # the seq up to which the texts are put together
+        self._size = 0
+        self._place: Callable[[], int] | None = None
+        self._tidied = 0  # the seq up to which all is packed
+        self._due = _TOGETHER if limit is None else min(_TOGETHER, limit + 1)
+        self._watchers: dict[Callable[[], None], None] = {}
+
+    # writing
+
+    def append(self, segment: Segment) -> None:
+        """Add a segment. Its events get the next numbers and stay unseen until `publish`."""
+        if self.sealed:
+            raise RunSettled(self.run_id)
+        self._segments.append(segment)
+        self._starts.append(self.appended)
+        self.appended += len(segment.texts or segment.others)
+
+    def pending(self) -> Segment:
+        """Return what is appended but not yet published."""
+        return self._between(self.seq, self.appended)
+
+    def publish(self, upto: int) -> None:
+        """Let readers see everything up to `upto`, which the store now has."""
+        segment = self._between(self.seq, upto)
+        if segment.kind is None or self.steps is not None:
+            self._take_in(segment)
+        self._show(segment, upto)
+
+    def say(self, segment: Segment, at: float) -> None:
+        """Append a segment of a run that nobody asked to keep, note its time, and show it at once.
+
+        This is `append` and `publish` in one, as it is done for each token. A time is two numbers for each call: a long
+        log stays small.
+        """
+        if self.sealed:
+            raise RunSettled(self.run_id)
+        self._segments.append(segment)
+        self._starts.append(self.appended)
+        self.appended = upto = self.appended + len(segment.texts or segment.others)
+        times = self._times
+        if times is None:
+            times = self._times = array("Q"), array("d")
+        times[0].append(upto)
+        times[1].append(at)
+        if segment.kind is None or self.steps is not None:
+            self._take_in(segment)
+        self._show(segment, upto)
+
+    def _show(self, segment: Segment, upto: int) -> None:
+        self.newest = segment if upto - self.seq <= _SLICE else segment[:_SLICE]
+        self.newest_after, self.seq = self.seq, upto
+        if upto >= self._due:
+            self._tidy()
+        for wake in tuple(self._watchers):
+            wake()
+
+    def _tidy(self) -> None:
+        """Put together what has gathered, and forget what is too much: when it is due, and not for each event."""
+        if self.seq - self._tidied >= _TOGETHER:
+            self._fold()
+            self._pack()
+            self._tidied = self.seq
+        if self.limit is not None and self.seq - self.oldest >= self.limit:
+            self._trim(self.limit)
+        due = self._tidied + _TOGETHER
+        self._due = due if self.limit is None else min(due, self.oldest + self.limit)
+
+    def _pack(self) -> None:
+        """Pack the segments that were published since the last time."""
+        first, stop = self._packed, bisect_right(self._starts, self.seq - 1)
+        if stop and self._end(stop - 1) > self.seq:
+            stop -= 1  # a part of it is not published
+        fresh = self._segments[first:stop]
+        together = [packed(joined([*group])) for _, group in groupby(fresh, lambda segment: segment.kind)]
+        starts = accumulate(map(len, together), initial=self._starts[first]) if fresh else ()
+        self._segments[first:stop], self._starts[first:stop] = together, [*starts][:-1]
+        self._packed = first + len(together)
+
+    def _trim(self, limit: int) -> None:
+        """Forget the older half (one by one would move the rest each time), or what there is of it to forget."""
+        oldest = self.seq - limit // 2
+        seen = oldest if self._place is None else self._place()
+        self.is_full = self.seq - seen > limit
+        self._forget(min(oldest, seen))
+
+    def _forget(self, upto: int) -> None:
+        """Forget the events up to a seq."""
+        if upto < self.oldest:
+            return
+        self._fold()
+        whole = bisect_right(self._starts, upto) - 1
+        del self._segments[:whole], self._starts[:whole]
+        self._packed = max(0, self._packed - whole)
+        self._segments[0] = self._segments[0][upto - self._starts[0] :]
+        self._starts[0], self.oldest = upto, upto + 1
+
+    def _cut(self) -> None:
+        """Forget what was appended and never published."""
+        while self._starts and self._starts[-1] >= self.seq:
+            self._segments.pop()
+            self._starts.pop()
+        if self.appended > self.seq and self._segments:
+            self._segments[-1] = self._segments[-1][: self.seq - self._starts[-1]]
+        self.appended = self.seq
+
+    def seal(self) -> None:
+        """Refuse all further events of the source: only the settlement may still come."""
+        self.sealed = True
+
+    def close(self, settled: Settled) -> None:
+        """Add and publish the last event. Nothing comes after it."""
+        self._segments.append(Segment(None, (), (settled,)))
+        self._starts.append(self.appended)
+        self.appended += 1
+        self.sealed = self.closed = True
+        self.publish(self.appended)
+        if self._folded == self.seq - 1:
+            self._folded = self.seq  # a settlement has no text of its own
+        if len(self._segments) > _A_FEW:
+            self._pack()
+        self._watchers.clear()
+
+    def drop_unpublished(self) -> None:
+        """Drop what was never shown, and refuse more: it cannot be saved."""
+        self.seal()
+        self._cut()
+        self.publish(self.seq)
+
+    def abandon(self) -> None:
+        """Forget what was never shown and send the readers off: another owner writes this log now."""
+        self._cut()
+        self.sealed = self.closed = True
+        self.publish(self.seq)
+        self._watchers.clear()
+
+    def _take_in(self, segment: Segment) -> None:
+        """Note what events tell besides their text."""
+        for event in segment.others or segment:
+            if type(event) is Usage:
+                self.usage = event
+            elif type(event) is ToolCall:
+                self.tool_calls.append(event)
+            elif type(event) is Notice and event.model:
+                self.answered_by = event.model
+            elif self.steps is None and type(event) in (StepStarted, Steered):
+                self.steps = Steps()
+            if self.steps is not None:
+                self.steps.take_in(event)
+
+    def _fold(self) -> None:
+        """Put texts together: many at once, since few ask for them while they grow."""
+        segment, self._folded = self._between(self._folded, self.seq), self.seq
+        texts: list[str] = [*segment.texts] if segment.kind is Text else []
+        thoughts: list[str] = [*segment.texts] if segment.kind is Reasoning else []
+        for event in segment.others:
+            if type(event) is Text and not event.choice:
+                texts.append(event.text)
+                self._size += 0 if event.logprobs is None else characters(event.logprobs)
+            elif type(event) is Reasoning and not event.choice:
+                thoughts.append(event.text)
+            elif type(event) not in _SHORT:
+                self._size += characters(event)
+        for gathered, fresh in ((self._text, texts), (self._reasoning, thoughts)):
+            if fresh:
+                gathered.append(encodable("".join(fresh)))
+                self._size += len(gathered[-1])
+
+    # reading
+
+    @property
+    def text(self) -> str:
+        """All of the visible text so far."""
+        if self._folded < self.seq:
+            self._fold()
+        if len(self._text) != 1:
+            self._text = ["".join(self._text)]
+        return self._text[0]
+
+    @property
+    def reasoning(self) -> str:
+        """All of the reasoning so far."""
+        if self._folded < self.seq:
+            self._fold()
+        if len(self._reasoning) != 1:
+            self._reasoning = ["".join(self._reasoning)]
+        return self._reasoning[0]
+
+    @property
+    def size(self) -> int:
+        """The characters of all that was said so far: text and reasoning of every answer, calls, results."""
+        if self._folded < self.seq:
+            self._fold()
+        return self._size
+
+    def times(self) -> list[tuple[int, float]]:
+        """Return when events came: the last seq of those that came together, and their time."""
+        return [] if self._times is None else list(zip(*self._times, strict=True))
+
+    def snapshot(self) -> tuple[int, Snapshot]:
+        """Return what was visible, and up to which seq: a reader can go on from there."""
+        return self.seq, Snapshot(self.text, self.reasoning)
+
+    def slice(self, after: int) -> Segment:
+        """Return the next published events after `after`, at most a slice of them."""
+        if after == self.newest_after:
+            return self.newest
+        if after < self.oldest - 1:
+            raise ResumeGap(self.oldest)
+        return self._between(after, min(self.seq, after + _SLICE))
+
+    def _between(self, start: int, stop: int) -> Segment:
+        """Return the events after a seq up to another."""
+        if start >= stop:
+            return NOTHING
+        starts = self._starts
+        if start == starts[-1] and stop == self.appended:
+            return self._segments[-1]
+        first, last = bisect_right(starts, start) - 1, bisect_right(starts, stop - 1) - 1
+        segments = self._segments[first : last + 1]
+        if stop < self.appended and stop < self._end(last):
+            segments[-1] = segments[-1][: stop - starts[last]]
+        if start > starts[first]:
+            segments[0] = segments[0][start - starts[first] :]
+        return joined(segments)
+
+    def _end(self, number: int) -> int:
+        """Return the seq of the last event in a segment."""
+        return self._starts[number + 1] if number + 1 < len(self._starts) else self.appended
+
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` whenever there is more to read, until the returned function is called."""
+        self._watchers[wake] = None
+        return lambda: self._watchers.pop(wake, None)
+
+    def wait_for(self, place: Callable[[], int]) -> Callable[[], None]:
+        """Forget nothing after the seq that `place` returns, until the returned function is called."""
+        self._place = place
+
+        def release() -> None:
+            self._place = None  # a source that waits is not woken by that, but by `make_room`
+
+        return release
+
+    def has_room(self) -> bool:
+        """Say whether the source may go on: the reader that is waited for may have come on."""
+        if self.is_full and self.limit is not None:
+            self._trim(self.limit)
+        return not self.is_full
+
+    def make_room(self) -> None:
+        """Tell the source to go on, where the reader that is waited for has read enough."""
+        if self.is_full and self.has_room():
+            for wake in tuple(self._watchers):
+                wake()
+
+    async def batch(self, after: int) -> Segment:
+        """Return what can be read now after `after`; empty where a reader has to wait or has seen the end."""
+        return self.slice(after)

@@ -1,0 +1,302 @@
+"""Tell a model's reasoning from its answer while the text is still arriving.
+
+Many models write `<think>...</think>` in front of what they say. The two become different events here, once, so that
+nothing later has to strip reasoning from an answer.
+
+The rules, for any way the text is cut into deltas:
+
+- Only a leading `<think>` or `<thinking>`, in any case, opens reasoning; several in a row are all reasoning. After the
+  first visible character every tag is text for ever, so code and prose about tags stay whole.
+- The first close tag ends reasoning, whichever of the two names it bears: a model that confuses them would otherwise
+  lose its answer. An open tag inside reasoning is reasoning.
+- Whitespace around the tags is layout and dropped; inside reasoning, and where no tag follows it, it is kept.
+- Inside reasoning a close tag is only *quoted* if a backtick span or fence is open and a quotation mark (one of `"'`
+  or a backtick) follows the tag at once: that is how models write it when they think about tags. Any other close tag
+  counts, in an unclosed fence too: a wrong "quoted" hides the answer, a wrong "close" only shows some reasoning.
+- Should the text end properly although its only close tags were judged quoted, what followed the first of them is
+  given again as text: shown twice, as reasoning and as answer, and not lost.
+- Reasoning that is never closed is reasoning to the end.
+
+Cost: linear in the text. Held back are at most an unfinished tag (12 characters) and, before anything was said,
+`MAX_LEADING_SPACE` whitespace characters. Once an answer has begun, a delta costs one test.
+
+`ThinkSplitter` cuts strings. `AnswerSplitter` does it for what a source yields, and is the only one who uses it: every
+reader of a source (the engine, an agent that asks a model) reads through one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from ..events import (
+    FAILED,
+    TRUNCATED,
+    AnswerBegins,
+    Finish,
+    Notice,
+    Reasoning,
+    Steered,
+    StepFinished,
+    StepStarted,
+    Text,
+    ToolCall,
+    ToolDelta,
+    ToolResult,
+    Usage,
+    Yielded,
+)
+
+__all__ = ["MAX_LEADING_SPACE", "AnswerSplitter", "Piece", "ThinkSplitter"]
+
+Piece = tuple[bool, str]
+"""Some text, and whether it is reasoning."""
+
+MAX_LEADING_SPACE = 256
+"""More leading whitespace than this is an answer: it could not be held back for ever in case a tag follows."""
+
+# ASCII, because without it a dotless i matches an i here but not in `str.lower`, which judges unfinished tags.
+_TAG_FLAGS = re.IGNORECASE | re.ASCII
+_SPACE = re.compile(r"[ \t\r\n]*")
+_OPEN_TAG = re.compile(r"<think(?:ing)?>", _TAG_FLAGS)
+_LANDMARK = re.compile(r"</think(?:ing)?>|`+|\n", _TAG_FLAGS)
+
+# An unfinished `<think>` is an unfinished `<thinking>` too.
+_LONGEST_OPEN = "<thinking>"
+_LONGEST_CLOSE = "</thinking>"
+
+_FENCE = 3
+
+
+class ThinkSplitter:
+    """Cuts the text of one answer into reasoning and visible text.
+
+    `open` is for models whose prompt template already holds the open tag: their text begins inside reasoning.
+    """
+
+    __slots__ = ("_backticks", "_code", "_doubtful", "_held", "_open", "_plain", "_reasoning", "_thought")
+
+    def __init__(self, open: bool = False) -> None:
+        self._plain = False  # visible text has begun: nothing is looked at any more
+        self._reasoning = False  # between an open tag and its close tag
+        self._thought = False  # a block of reasoning was closed: whitespace is layout now
+        self._open = open  # without a tag, the text is reasoning
+        self._held = ""
+        self._code = 0  # length of the backtick run that opened the code we are in
+        self._backticks = 0  # length of a backtick run that may go on in the next delta
+        self._doubtful: list[str] | None = None  # the reasoning since the first close tag judged quoted
+
+    def feed(self, delta: str) -> list[Piece]:
+        """Split one more delta; what cannot be judged yet is held back for the next."""
+        if self._plain:
+            return [(False, delta)] if delta else []
+        if self._reasoning and self._is_uneventful(delta):
+            return [(True, delta)] if delta else []
+        is_first = not (self._reasoning or self._thought or self._open or self._held)
+        if is_first and delta.lstrip(" \t\r\n")[:1] not in ("", "<"):
+            self._plain = True
+            return [(False, delta)]
+        return self._split(self._held + delta, last=False)
+
+    def finish(self, *, complete: bool = True) -> list[Piece]:
+        """Give what was held back.
+
+        `complete` says that the model ended of its own accord. If it was cut off, by a length limit or a broken
+        connection, then reasoning that is still open is no surprise, and no answer is looked for in it.
+        """
+        pieces = self._split(self._held, last=True)
+        if complete and self._reasoning and self._doubtful is not None:
+            answer = "".join(self._doubtful).lstrip(" \t\r\n")
+            return [*pieces, (False, answer)] if answer else pieces
+        return pieces
+
+    def _split(self, data: str, last: bool) -> list[Piece]:
+        self._held = ""
+        thoughts: list[str] = []
+        at = 0
+        while at < len(data) and not self._plain:
+            at = self._read_reasoning(data, at, last, thoughts) if self._reasoning else self._read_start(data, at, last)
+        pieces = [(True, "".join(thoughts)), (False, data[at:])]
+        return [piece for piece in pieces if piece[1]]
+
+    def _is_uneventful(self, delta: str) -> bool:
+        """Whether nothing in this delta can change how we read: most deltas of reasoning are a few plain words."""
+        pending = self._held or self._code or self._backticks or self._doubtful is not None
+        return not pending and "<" not in delta and "`" not in delta
+
+    def _read_start(self, data: str, at: int, last: bool) -> int:
+        """Read up to the end of an open tag, or find that none comes; return where to go on."""
+        tag_at = _skip_space(data, at)
+        kept_from = tag_at if self._thought else at
+        if tag_at - kept_from <= MAX_LEADING_SPACE:
+            if tag := _OPEN_TAG.match(data, tag_at):
+                self._reasoning = True
+                return tag.end()
+            if not last and len(data) - tag_at < len(_LONGEST_OPEN) and _LONGEST_OPEN.startswith(data[tag_at:].lower()):
+                self._held = data[kept_from:]
+                return len(data)
+        self._reasoning = self._open and not self._thought
+        self._plain = not self._reasoning and kept_from < len(data)
+        return kept_from
+
+    def _read_reasoning(self, data: str, at: int, last: bool, thoughts: list[str]) -> int:
+        """Read up to the end of the close tag, or of the data; return where to go on."""
+        begin = at
+        if self._backticks and data[at] != "`":
+            self._end_backticks()
+        for landmark in _LANDMARK.finditer(data, at):
+            start, at = landmark.span()
+            if data[start] != "<":
+                self._follow_code(data, start, at)
+            elif self._code and at == len(data) and not last:
+                self._hold(data, begin, start, thoughts)
+                return at
+            elif not (self._code and data.startswith(("`", '"', "'"), at)):
+                self._think(data[begin:start], thoughts)
+                self._close()
+                return at
+            elif self._doubtful is None:
+                self._think(data[begin:at], thoughts)
+                self._doubtful = []
+                begin = at
+        self._hold(data, begin, len(data) if last else _unfinished_close_tag(data, at), thoughts)
+        return len(data)
+
+    def _hold(self, data: str, begin: int, held_from: int, thoughts: list[str]) -> None:
+        self._think(data[begin:held_from], thoughts)
+        self._held = data[held_from:]
+
+    def _think(self, text: str, thoughts: list[str]) -> None:
+        thoughts.append(text)
+        if self._doubtful is not None:
+            self._doubtful.append(text)
+
+    def _close(self) -> None:
+        self._reasoning = False
+        self._thought = True
+        self._code = self._backticks = 0
+        self._doubtful = None
+
+    def _follow_code(self, data: str, start: int, end: int) -> None:
+        """Keep track of code over a run of backticks or a line end, which ends any code but a fence."""
+        if data[start] == "`":
+            self._backticks += end - start
+            if end < len(data):
+                self._end_backticks()
+        elif self._code < _FENCE:
+            self._code = 0
+
+    def _end_backticks(self) -> None:
+        """Open code, or close it with as many backticks as opened it; a fence may close with more (CommonMark)."""
+        run, self._backticks = self._backticks, 0
+        if not self._code:
+            self._code = run
+        elif run == self._code or run > self._code >= _FENCE:
+            self._code = 0
+
+
+_NEXT_ANSWER = (StepStarted, StepFinished, ToolResult, Steered)
+"""Events that stand between two answers of a model."""
+
+_PLAIN = frozenset({Reasoning, Usage, Notice, ToolDelta})
+"""Events that leave an answer as it is, and come with every one."""
+
+
+class AnswerSplitter:
+    """Tells reasoning from text in what a source yields, for each choice and each answer of a model.
+
+    An answer begins with the source, and again with `AnswerBegins`, a step, or after a tool's result. What is held back
+    of one is given before the event that ends it. Costs one test for each event once an answer is visible text.
+    """
+
+    __slots__ = ("_splitters", "_think", "is_plain")
+
+    def __init__(self, think: bool = True) -> None:
+        self._think = think
+        self._splitters: dict[int, ThinkSplitter | None] = {}
+        self.is_plain = not think
+        """Whether text of the first choice is visible text from here on."""
+
+    def feed(self, items: Sequence[Yielded]) -> list[Any]:
+        """Return what was yielded, with reasoning apart from text; what cannot be judged yet is held back."""
+        told: list[Any] = []
+        for item in items:
+            kind = type(item)
+            if kind is Text:
+                self._take_text(item, told)  # type: ignore[arg-type]
+            elif kind in _PLAIN:
+                told.append(item)
+            elif isinstance(item, str):
+                self._take_text(Text(item), told)
+            else:
+                self._take_mark(item, told)
+        return told
+
+    def end(self, *, complete: bool = True) -> list[Any]:
+        """Return what was held back of every choice. `complete` says that the source ended of its own accord."""
+        told: list[Any] = []
+        for choice in tuple(self._splitters):
+            self._give_held(choice, told, complete=complete)
+        return told
+
+    def _take_text(self, said: Text, told: list[Any]) -> None:
+        if said.refusal:  # why the model does not answer: no thought, whatever it begins with
+            self._give_held(said.choice, told, complete=False)
+        if not self._think or said.refusal:
+            told.append(said)
+            return
+        if said.choice not in self._splitters:
+            self._splitters[said.choice] = ThinkSplitter()
+        splitter = self._splitters[said.choice]
+        if splitter is None:
+            told.append(said)
+        else:
+            self._give(splitter.feed(said.text), told, said.choice, said.logprobs)
+
+    def _take_mark(self, item: Yielded, told: list[Any]) -> None:
+        """Take what is no text, and may end an answer or stand between two."""
+        if isinstance(item, AnswerBegins):
+            self._next_answer(item.think, told)
+            return
+        if isinstance(item, Finish):
+            self._give_held(item.choice, told, complete=_is_whole(item))
+        elif isinstance(item, ToolCall):
+            self._give_held(item.choice, told, complete=False)
+        elif isinstance(item, _NEXT_ANSWER):
+            self._next_answer(self._think, told)
+        told.append(item)
+
+    def _next_answer(self, think: bool, told: list[Any]) -> None:
+        told += self.end()
+        self._splitters.clear()
+        self._think, self.is_plain = think, not think
+
+    def _give_held(self, choice: int, told: list[Any], *, complete: bool) -> None:
+        if (splitter := self._splitters.get(choice)) is not None:
+            self._give(splitter.finish(complete=complete), told, choice)
+
+    def _give(self, pieces: Sequence[Piece], told: list[Any], choice: int, logprobs: Any = None) -> None:
+        for is_reasoning, text in pieces:
+            if is_reasoning:
+                told.append(Reasoning(text, choice))
+                continue
+            self._splitters[choice] = None  # visible text has begun: whatever follows is text
+            self.is_plain = self.is_plain or not choice
+            told.append(Text(text, choice, logprobs))
+            logprobs = None
+
+
+def _is_whole(finish: Finish) -> bool:
+    return finish.error is None and finish.reason not in TRUNCATED and finish.reason not in FAILED
+
+
+def _skip_space(data: str, at: int) -> int:
+    space = _SPACE.match(data, at)
+    return space.end() if space else at
+
+
+def _unfinished_close_tag(data: str, at: int) -> int:
+    """Where a close tag begins that the end of the data cuts off; the end of the data if there is none."""
+    start = data.rfind("<", max(at, len(data) - len(_LONGEST_CLOSE) + 1))
+    return start if start >= 0 and _LONGEST_CLOSE.startswith(data[start:].lower()) else len(data)

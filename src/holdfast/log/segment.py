@@ -1,0 +1,146 @@
+"""What arrived together stays together: the unit in which a log, a store and every wire handle events."""
+
+from __future__ import annotations
+
+from abc import ABCMeta
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
+from typing import TypeAlias, overload
+
+import msgspec
+
+from ..events import Event, Reasoning, Text, encode_event
+
+PlainKind: TypeAlias = type[Text] | type[Reasoning]
+"""The two kinds of events that are often nothing but a text of the first choice."""
+
+
+class _StructSequence(msgspec.StructMeta, ABCMeta):
+    """Makes a struct, whose constructor is no Python call, of a `Sequence`: one is made for each token."""
+
+
+class Segment(Sequence[Event], msgspec.Struct, metaclass=_StructSequence, frozen=True, gc=False, eq=False):
+    """Events that arrived together, in order. Immutable.
+
+    Most segments are *plain*: events of one kind, text or reasoning of the first choice, and nothing beside it. They
+    are held as their texts alone, and become events for those who look at them one by one.
+    """
+
+    kind: PlainKind | None = None
+    """What all events of a plain segment are; None for others."""
+    texts: Sequence[str] = ()
+    """The texts of a plain segment; empty for others."""
+    others: Sequence[Event] = ()
+    """The events of a segment that is not plain."""
+
+    def __len__(self) -> int:
+        return len(self.texts or self.others)
+
+    @overload
+    def __getitem__(self, place: int) -> Event: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Segment: ...
+
+    def __getitem__(self, place: int | slice) -> Event | Segment:
+        if isinstance(place, slice):
+            return Segment(self.kind, self.texts[place], self.others[place])
+        return self.others[place] if self.kind is None else self.kind(self.texts[place])
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self.others) if self.kind is None else map(self.kind, self.texts)
+
+
+NOTHING = Segment()
+
+
+def segment_of(events: Sequence[Event]) -> Segment:
+    """Return events as a segment, a plain one if they are."""
+    if not events:
+        return NOTHING
+    if isinstance(events, Segment):
+        return events
+    kinds = {*map(type, events)}
+    if kinds == _TEXT and not [True for said in events if said.choice or said.logprobs is not None or said.refusal]:  # type: ignore[union-attr]
+        return Segment(Text, [said.text for said in events])  # type: ignore[union-attr]
+    if kinds == _REASONING and not [True for said in events if said.choice]:  # type: ignore[union-attr]
+        return Segment(Reasoning, [said.text for said in events])  # type: ignore[union-attr]
+    return Segment(None, (), tuple(events))
+
+
+_TEXT, _REASONING = {Text}, {Reasoning}
+
+
+def joined(segments: Sequence[Segment]) -> Segment:
+    """Return one segment with the events of several."""
+    if len(segments) == 1:
+        return segments[0]
+    kind = segments[0].kind
+    if kind is not None and not [True for segment in segments if segment.kind is not kind]:
+        return Segment(kind, [text for segment in segments for text in segment.texts])
+    events: list[Event] = []
+    for segment in segments:
+        events += segment.others if segment.kind is None else map(segment.kind, segment.texts)
+    return Segment(None, (), events)
+
+
+def packed(segment: Segment) -> Segment:
+    """Return a segment in as little memory as may be. A plain one takes a quarter of what it took."""
+    if segment.kind is None or isinstance(segment.texts, _Packed):
+        return segment
+    return Segment(segment.kind, _Packed(segment.texts))
+
+
+class _Packed(Sequence[str]):
+    """Texts as one string, and where it is cut."""
+
+    __slots__ = ("_ends", "_text")
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._text = "".join(texts)
+        self._ends = array("I", accumulate(map(len, texts), initial=0))
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        if not isinstance(place, slice):
+            return self[:][place]
+        first, last, _ = place.indices(len(self))
+        return [self._text[start:stop] for start, stop in pairwise(self._ends[first : last + 1])]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self[:])
+
+
+# How a store keeps a segment.
+
+
+def needs_no_escape(text: str) -> bool:
+    """Tell whether a text stands in JSON as it is, between two quotation marks."""
+    return len(encode_event(text)) == len(text.encode()) + 2
+
+
+def encode_segment(segment: Segment) -> bytes:
+    """Return a segment as a JSON array: of strings if it is plain text, else of objects."""
+    if segment.kind is not Text:
+        return encode_event([*segment])
+    if len(segment.texts) > 1 and needs_no_escape("".join(segment.texts)):
+        return b'["%b"]' % '","'.join(segment.texts).encode()
+    return encode_event(segment.texts if type(segment.texts) is list else [*segment.texts])
+
+
+def decode_segment(body: bytes) -> Segment:
+    """Return the segment that was encoded."""
+    return Segment(Text, _decode_texts(body)) if body.startswith(b'["') else segment_of(_decode_events(body))
+
+
+_decode_events = msgspec.json.Decoder(list[Event]).decode
+_decode_texts = msgspec.json.Decoder(list[str]).decode

@@ -1,0 +1,1 @@
+"""Authentication and rights: API keys, wrong keys, and who may use which agent."""

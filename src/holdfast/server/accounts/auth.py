@@ -1,0 +1,234 @@
+"""Checks of each request: Host, Origin and API key. The first two stop web pages from calling a local server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ...access import ACCESS, Access
+from ...events import ErrorInfo
+from ..config.settings import Settings, SettingsError
+from ..errors import error_answer, in_words_of
+from ..http.loopback import is_loopback
+from ..web import is_of_the_page
+from .keys import SHORTEST, Keys, KeysUnavailable, short_keys
+from .wrong_keys import WrongKeys
+
+HEADERS = "holdfast.headers"
+"""The key of a request's headers in its scope, as a dict. Of several with one name the first counts."""
+ALLOWED_HEADERS = (
+    "authorization",
+    "content-type",
+    "idempotency-key",
+    "last-event-id",
+    "x-session-id",
+    "x-api-key",
+    "anthropic-version",
+    "anthropic-beta",
+    "anthropic-dangerous-direct-browser-access",
+)
+"""Headers that an allowed page of another origin may send."""
+AUTHORIZATION, API_KEY = b"authorization", b"x-api-key"
+NOBODY = Access("")
+"""The access of paths that need no key."""
+_HOW = "send it as Authorization: Bearer <key>, or as x-api-key: <key>."
+NO_KEY = ErrorInfo("unauthorized", f"This server needs a key: {_HOW}", "authentication_error", status=401)
+WRONG_KEY = ErrorInfo("unauthorized", f"This server needs another key: {_HOW}", "authentication_error", status=401)
+
+NOT_LOCAL = ErrorInfo(
+    "unauthorized",
+    "This server has no keys, so it answers on a loopback address only. Give it a key, and the address as its host.",
+    "authentication_error",
+    status=401,
+)
+"""The refusal of an app that another server serves: it learns its address from each request."""
+
+
+def check_bind(settings: Settings, keys: Keys, environ: Mapping[str, str]) -> None:
+    """Refuse to listen beyond loopback without a key, or with a key that can be guessed."""
+    if is_loopback(settings.host):
+        return
+    if short := short_keys(settings, environ):
+        raise SettingsError(
+            f"Listening on {settings.host} needs keys that cannot be guessed, and that of {', '.join(short)} has fewer "
+            f"than {SHORTEST} characters. `openssl rand -hex 32` makes a longer one; so does `holdfast key new NAME`."
+        )
+    if not keys.is_needed:
+        raise SettingsError(
+            f"Listening on {settings.host} without an API key would let anyone use your models. "
+            "Create one with `holdfast key new NAME` (or set HOLDFAST_API_KEY), or listen on 127.0.0.1."
+        )
+
+
+class Gate:
+    """Passes a request on, or answers it with an error: Host and Origin are checked first, then the key.
+
+    A page on any site can make a browser call 127.0.0.1; a name that an attacker owns can point there too. So the
+    Host must be one of ours, and a request that comes from a page must come from one of ours.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Settings, keys: Keys, open_paths: Iterable[str]) -> None:
+        """`open_paths` are what anyone may ask for, besides the page."""
+        self._app = app
+        self._open = frozenset(open_paths)
+        self._keys = keys
+        self._wrong_keys = WrongKeys()
+        self._local = is_loopback(settings.host)
+        self._hosts = {host.lower() for host in settings.allowed_hosts}
+        self._origins = {origin.lower().rstrip("/") for origin in settings.allowed_origins}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if scope.get("root_path"):
+            scope = _own_paths(scope)
+        headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
+        scope[HEADERS] = headers
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        if self._keys.is_stale and not self._is_open(scope):
+            await self._keys.catch_up()
+        refusal = self._refuse(scope, headers, origin)
+        if refusal is WRONG_KEY:
+            await self._wrong_keys.seen((scope.get("client") or ("",))[0])
+        app: ASGIApp = (
+            self._app if refusal is None else error_answer(refusal, extra=in_words_of(scope["path"], refusal))
+        )
+        if self._is_foreign_but_allowed(origin):
+            app = _preflight if refusal is None and scope["method"] == "OPTIONS" else app
+            await _share(app, scope, receive, send, origin)
+        else:
+            await app(scope, receive, send)
+
+    def _refuse(self, scope: Scope, headers: dict[bytes, bytes], origin: str) -> ErrorInfo | None:
+        host = headers.get(b"host", b"").decode("latin-1").lower()
+        if not self._is_our_host(host):
+            return _refusal("host_not_allowed", f"The Host {host!r} is not a name of this server. Set allowed_hosts.")
+        if origin and not self._is_our_origin(origin, host) and not self._is_link(scope):
+            return _refusal("origin_not_allowed", f"Pages from {origin} may not call this server. Set allowed_origins.")
+        if b"sec-fetch-site" in headers and not origin and self._is_from_elsewhere(scope):
+            return _refusal("origin_not_allowed", "Pages from elsewhere may not call this server.")
+        if self._local and not self._keys.is_needed and not _is_local_server(scope):
+            return NOT_LOCAL
+        return self._identify(scope, headers)
+
+    def _identify(self, scope: Scope, headers: dict[bytes, bytes]) -> ErrorInfo | None:
+        try:
+            access = NOBODY if self._is_open(scope) else self._access(headers)
+        except KeysUnavailable as error:
+            return error.info()
+        if access is None:
+            return WRONG_KEY if AUTHORIZATION in headers or API_KEY in headers else NO_KEY
+        scope[ACCESS] = access
+        return None
+
+    def _access(self, headers: dict[bytes, bytes]) -> Access | None:
+        """Return the access of a request. Anthropic's clients send their key in `x-api-key`."""
+        keys = self._keys
+        if not keys.is_needed:
+            if keys.is_stale:
+                raise KeysUnavailable  # a key may have been added
+            return keys.everyone
+        scheme, _, key = headers.get(AUTHORIZATION, b"").partition(b" ")
+        access = keys.find(key.strip()) if key and scheme.lower() == b"bearer" else None
+        if access is None and (key := headers.get(API_KEY, b"").strip()):
+            return keys.find(key)
+        return access
+
+    def _is_open(self, scope: Scope) -> bool:
+        """Return whether a path needs no key: only listed paths are open, so a new route never is by mistake."""
+        return scope["path"] in self._open or is_of_the_page(scope["path"]) or scope["method"] == "OPTIONS"
+
+    def _is_our_host(self, host: str) -> bool:
+        name = _hostname(host)
+        if host in self._hosts or name in self._hosts:
+            return True
+        # With a key any Host is allowed: a page of another site does not know the key.
+        return is_loopback(name) or (self._keys.is_needed and not self._local and bool(name))
+
+    def _is_our_origin(self, origin: str, host: str) -> bool:
+        lowered = origin.lower().rstrip("/")
+        scheme, _, place = lowered.partition("://")
+        return lowered in self._origins or (scheme in ("http", "https") and place == host)
+
+    def _is_from_elsewhere(self, scope: Scope) -> bool:
+        """Return whether a browser marks the request as another site's. Such a site may link to our page only.
+
+        It could not read a response of the API, but it could measure its time and size.
+        """
+        sites = {value.strip().lower() for name, value in scope["headers"] if name == b"sec-fetch-site"}
+        return not sites <= _OWN_SITES and not self._is_link(scope)
+
+    def _is_link(self, scope: Scope) -> bool:
+        """Return whether a request loads the page or its files, which are public and hold no secret.
+
+        Browsers send an Origin with module scripts, and a proxy may have changed the Host that it is compared with.
+        """
+        return scope["method"] in ("GET", "HEAD") and self._is_open(scope)
+
+    def _is_foreign_but_allowed(self, origin: str) -> bool:
+        return bool(origin) and origin.lower().rstrip("/") in self._origins
+
+
+async def _share(app: ASGIApp, scope: Scope, receive: Receive, send: Send, origin: str) -> None:
+    """Add the CORS headers that let an allowed origin read the response: event streams and errors too."""
+    allowed = [
+        (b"access-control-allow-origin", origin.encode("latin-1")),
+        (b"access-control-expose-headers", b"x-run-id, x-request-id, location, retry-after, x-should-retry"),
+        (b"vary", b"origin"),
+    ]
+
+    async def sharing(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", []), *allowed]
+        await send(message)
+
+    await app(scope, receive, sharing)
+
+
+async def _preflight(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a CORS preflight request."""
+    headers = [
+        (b"access-control-allow-methods", b"GET, POST, PATCH, PUT, DELETE"),
+        (b"access-control-allow-headers", ", ".join(ALLOWED_HEADERS).encode()),
+        (b"access-control-max-age", b"600"),
+    ]
+    await send({"type": "http.response.start", "status": 204, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _is_local_server(scope: Scope) -> bool:
+    """Return whether a request came to a loopback address or a Unix socket."""
+    server = scope.get("server")
+    return server is None or server[1] is None or is_loopback(server[0])
+
+
+def _own_paths(scope: Scope) -> Scope:
+    """Return the scope of an app that is mounted under a prefix, with paths as they are without it.
+
+    All checks below depend on the path. With the prefix `/assets` all of the API would be open.
+    """
+    path, prefix = scope["path"], scope["root_path"].rstrip("/")
+    own = path.removeprefix(prefix) if path.startswith(f"{prefix}/") else "/" if path == prefix else path
+    return {**scope, "path": own, "root_path": ""}
+
+
+_OWN_SITES = {b"same-origin", b"none"}
+_HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::([0-9]{1,5}))?", re.ASCII)
+
+
+@lru_cache(256)
+def _hostname(host: str) -> str:
+    """Return the name in a Host header, in lower case and without its port; nothing if it is no such header."""
+    match = _HOST.fullmatch(host.lower())
+    if match is None or int(match[3] or 0) > 65535:
+        return ""
+    return match[1] or match[2]
+
+
+def _refusal(code: str, message: str) -> ErrorInfo:
+    return ErrorInfo(code, message, "permission_error", status=403)

@@ -1,0 +1,177 @@
+"""The API keys of a server: those of the settings, and those that `holdfast key new` has added to the store.
+
+Another process may add and revoke keys in the store at any time, so the server looks for changes twice a second. Once a
+key was needed, one is needed until the process ends. If the store cannot be read for a while, its keys are
+refused: they may have been revoked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import math
+import time
+from collections.abc import Iterable, Mapping
+
+from ...access import Access
+from ...errors import HoldfastError, KeyExists
+from ...store import KeyRecord, Store
+from ..config.settings import Settings, SettingsError
+from .made_keys import LOCAL, NAME_RULE, KeyFile, digest, is_name
+
+logger = logging.getLogger("holdfast")
+
+PATIENCE = 10.0
+"""Seconds for which the keys last read from the store are valid."""
+LOOK_EVERY = 0.5
+"""Seconds between two checks for keys that were added or revoked."""
+TRY_AGAIN = 1.0
+"""Seconds between two tries to read outdated keys, however many requests wait; also the timeout of one try."""
+SHORTEST = 16
+"""Minimum length of a key, in characters, for a server that listens beyond loopback."""
+
+
+class KeysUnavailable(HoldfastError):
+    """The store's keys cannot be read, so that revoked ones are unknown."""
+
+    code = "keys_unavailable"
+    status = 503
+    retry_after = 2.0
+
+    def __init__(self) -> None:
+        super().__init__("The server cannot read its API keys. See its log.")
+
+
+class Keys:
+    """All valid API keys. A request costs one digest and one look-up."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        environ: Mapping[str, str],
+        store: Store | None = None,
+        file: KeyFile | None = None,
+        *,
+        patience: float = PATIENCE,
+    ) -> None:
+        """Take the keys of the settings. Those of the `store` are read by `load`, or for the first request.
+
+        `file` holds the keys of an earlier version: they are moved into the store.
+        """
+        self._store = store
+        self._file = file
+        self._patience = patience
+        self._fixed = _fixed(settings, environ)
+        self._made: dict[str, Access] = {}
+        self._changes = -1
+        self._read_at = self._tried_at = -math.inf
+        self._reading = asyncio.Lock()
+        self.is_needed = bool(self._fixed)
+        """Whether requests need a key. Never becomes false again."""
+        self.everyone = Access(LOCAL, admin=True)
+        """The access of all requests while no key is needed."""
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the keys last read from the store are no longer valid."""
+        return self._store is not None and time.monotonic() - self._read_at > self._patience
+
+    def find(self, key: bytes) -> Access | None:
+        """Return the access that a key gives; None if the key is unknown."""
+        hashed = hashlib.sha256(key).hexdigest()
+        if (access := self._fixed.get(hashed)) is not None:
+            return access
+        if self.is_stale:
+            raise KeysUnavailable
+        return self._made.get(hashed)
+
+    def rights(self, owner: str) -> Access | None:
+        """Return an owner's rights without a request: those that each of its keys has. None if it has no key."""
+        if not self.is_needed:
+            return self.everyone if owner == LOCAL else None
+        if self.is_stale:
+            raise KeysUnavailable  # one of the keys may have been revoked
+        found = [access for access in (*self._fixed.values(), *self._made.values()) if access.owner == owner]
+        return Access(owner, admin=all(access.admin for access in found)) if found else None
+
+    # the keys of the store
+
+    async def load(self) -> None:
+        """Read the store's keys for the first time, and move those of an earlier version's file into the store."""
+        if self._file is not None and self._store is not None:
+            await _move(self._file, self._store)
+            self._file = None
+        await self.refresh()
+
+    async def refresh(self) -> None:
+        """Read the keys that any process has added or revoked since the last call."""
+        if self._store is None:
+            return
+        began = time.monotonic()
+        changes = await self._store.key_changes()
+        if changes != self._changes:
+            self._take(await self._store.list_keys())
+            self._changes = changes
+        self._read_at = began
+
+    async def catch_up(self) -> None:
+        """Try to read outdated keys again. If that fails, `find` raises the error."""
+        async with self._reading:
+            if not self.is_stale or time.monotonic() - self._tried_at < TRY_AGAIN:
+                return
+            try:
+                async with asyncio.timeout(TRY_AGAIN):
+                    await self.load()
+            except (HoldfastError, OSError) as error:  # a timeout is an OSError
+                logger.error("cannot read the keys, so none of them is accepted: %r", error)
+            self._tried_at = time.monotonic()
+
+    def _take(self, records: Iterable[KeyRecord]) -> None:
+        """Use the keys that are in force, and revoke the access of all others."""
+        before = self._made
+        self._made = {
+            record.sha256: before.get(record.sha256) or Access(record.name, admin=record.admin)
+            for record in records
+            if record.revoked_at is None
+        }
+        if self._made:
+            self._need()
+        for gone in before.keys() - self._made.keys():
+            ended = before[gone].revoke()
+            logger.warning("key of %s revoked; ended %d open responses", before[gone].owner, ended)
+
+    def _need(self) -> None:
+        if not self.is_needed:
+            self.is_needed = True
+            self.everyone.revoke()
+
+
+async def _move(file: KeyFile, store: Store) -> None:
+    """Add the keys of a file to the store. A key that the store knows, revoked or not, is left as it is."""
+    for record in await asyncio.to_thread(file.read):
+        try:
+            await store.add_key(record)
+        except KeyExists as error:
+            raise file.is_in_the_way(error) from None
+    await asyncio.to_thread(file.put_away)
+
+
+def _fixed(settings: Settings, environ: Mapping[str, str]) -> dict[str, Access]:
+    """Return the keys of the settings by their digests."""
+    keys = {digest(settings.api_key): Access(LOCAL, admin=True)} if settings.api_key else {}
+    for key in settings.keys:
+        if not is_name(key.name):
+            raise SettingsError(f"In keys: {key.name!r} is not a valid name. It must have {NAME_RULE}.")
+        value = environ.get(key.key_env, "") if key.key_env else ""
+        hashed = key.sha256.lower() or (digest(value) if value else "")
+        if not hashed:
+            raise SettingsError(f"Key {key.name!r}: neither sha256 nor {key.key_env or 'key_env'} is set.")
+        keys[hashed] = Access(key.name, admin=key.admin)
+    return keys
+
+
+def short_keys(settings: Settings, environ: Mapping[str, str]) -> list[str]:
+    """Return the names of the keys in the settings that are too short."""
+    given = [(LOCAL, settings.api_key), *((key.name, environ.get(key.key_env, "")) for key in settings.keys)]
+    return [name for name, key in given if key and len(key) < SHORTEST]

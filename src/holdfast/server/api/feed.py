@@ -1,0 +1,226 @@
+"""A session's feed: everything that two tabs need to show the same, the user's message included.
+
+Entries are numbered 1, 2, ... The events of a running run are sent between them. These, and the entries before its end,
+have the id `n:seq`: the last entry, and the run's last event. So one cursor marks the place of a reader, even in the
+middle of an answer.
+
+Several feeds can be read through one connection: a browser allows six connections to a server, and may have more tabs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ...asgi.cursor import as_many_as_fit
+from ...asgi.event_stream import EventStream, Frames
+from ...engine.run import Run
+from ...errors import BadRequest, RunNotFound
+from ...events import Settled
+from ...store import FeedEntry
+from ...wires import native, sse
+from ..caller import own_session, owner_of
+from ..routing import Endpoint
+from ..services import Parts
+
+Cursor = tuple[int, int]
+
+MOST_FEEDS = 50
+"""Maximum number of feeds on one connection."""
+
+
+async def read_feed(parts: Parts, request: Request) -> ASGIApp:
+    """Send the events of a session after a cursor, then live ones, without end."""
+    session = await own_session(parts, request)
+    asked = request.headers.get("last-event-id") or request.query_params.get("after", "0")
+    return _stream(parts, _Feed(parts, session.id, _parse(asked)))
+
+
+async def read_feeds(parts: Parts, request: Request) -> ASGIApp:
+    """Send the events of several sessions, each after its cursor, through one connection."""
+    asked = request.query_params.getlist("session")
+    if not 1 <= len(asked) <= MOST_FEEDS:
+        raise BadRequest(f"Name 1 to {MOST_FEEDS} sessions, each as session=ID or session=ID@CURSOR.", param="session")
+    feeds: dict[str, _Feed | None] = {}
+    for session_id, _, cursor in (item.partition("@") for item in asked):
+        session = await parts.store.get_session(session_id)
+        is_own = session is not None and session.owner == owner_of(request) and session.kind == "chat"
+        feeds[session_id] = _Feed(parts, session_id, _parse(cursor), named=True) if is_own else None
+    return _stream(parts, _Feeds(feeds))
+
+
+def _stream(parts: Parts, frames: Frames) -> ASGIApp:
+    return EventStream(
+        frames,
+        parts.closing,
+        opening=sse.HEARTBEAT,
+        farewell=sse.farewell(1000),
+        heartbeat=parts.settings.heartbeat,
+        send_timeout=parts.settings.send_timeout,
+    )
+
+
+def _parse(text: str) -> Cursor:
+    """Return a cursor; an invalid one is the start."""
+    n, _, seq = text.strip().partition(":")
+    return (_number(n), _number(seq))
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
+
+
+class _Feed:
+    """One reader's place in a session's feed."""
+
+    def __init__(self, parts: Parts, session_id: str, cursor: Cursor, *, named: bool = False) -> None:
+        self._parts = parts
+        self._session_id = session_id
+        self._name = session_id if named else ""
+        self._n, self._seq = cursor
+        self._run: Run | None = None
+        self._unwatch_run: Callable[[], None] | None = None
+        self._wake: Callable[[], None] = lambda: None
+        self._is_placed = cursor == (0, 0)
+        self.is_over = False
+
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` at every change of the session or its active run."""
+        self._wake = wake
+        unwatch = self._parts.engine.watch_session(self._session_id, wake)
+
+        def stop() -> None:
+            unwatch()
+            self._leave_run()
+
+        return stop
+
+    async def next(self) -> bytes:
+        """Return the frames of what can be read now."""
+        if not self._is_placed:
+            await self._find_place()
+        if frames := await self._run_frames():
+            return frames
+        entries = await self._parts.store.read_feed(self._session_id, self._n, limit=1)
+        if entries and (frames := await self._run_frames()):
+            return frames  # emitted during the read, and before the entry: the entry is read again
+        if entries:
+            self._n = entries[0].n
+            await self._enter(entries[0])
+            return native.feed_frame(entries[0], self._seq, await self._told(entries[0]), self._name)
+        self.is_over = await self._parts.store.get_session(self._session_id) is None
+        return b""
+
+    async def _find_place(self) -> None:
+        """Resume in the run of the cursor. A cursor beyond the end begins at the start."""
+        self._is_placed = True
+        entries: list[FeedEntry] = []
+        while page := await self._parts.store.read_feed(self._session_id, entries[-1].n if entries else 0):
+            entries += page
+        seq, self._seq = self._seq, 0
+        if self._n > len(entries):
+            self._n = 0
+        started = [entry for entry in entries[: self._n] if entry.type == "run.started"]
+        ended = {entry.data.get("run_id") for entry in entries[: self._n] if entry.type == "run.settled"}
+        if started and started[-1].data.get("run_id") not in ended:
+            await self._enter_run(started[-1].data["run_id"], seq)
+
+    async def _enter(self, entry: FeedEntry) -> None:
+        if entry.type == "run.started":
+            await self._enter_run(entry.data["run_id"], 0)
+        elif entry.type == "run.settled" and self._run is not None and self._run.id == entry.data["run_id"]:
+            self._leave_run()  # a queued run that was dropped settles while another runs
+
+    async def _told(self, entry: FeedEntry) -> dict[str, Any]:
+        """Return the data of an entry; for the end of a run with its settlement."""
+        told = native.told_in_feed(entry, self._parts.prices)
+        if entry.type == "run.settled":
+            with contextlib.suppress(RunNotFound):
+                run = await self._parts.engine.open(entry.data["run_id"])
+                told["settlement"] = native.settlement(await run.settled())  # the store has it a moment before the run
+        return told
+
+    async def _enter_run(self, run_id: str, seq: int) -> None:
+        self._leave_run()
+        try:
+            self._run = await self._parts.engine.open(run_id)
+        except RunNotFound:
+            return  # deleted with its session
+        self._seq = max(seq if seq <= self._run.seq else 0, self._run.log.oldest - 1)
+        self._unwatch_run = self._run.log.watch(self._wake)
+
+    def _leave_run(self) -> None:
+        if self._unwatch_run is not None:
+            self._unwatch_run()
+        self._run = self._unwatch_run = None
+        self._seq = 0
+
+    async def _run_frames(self) -> bytes:
+        """Return the next events of the active run. Its settlement is an entry of the feed."""
+        run = self._run
+        if run is None:
+            return b""
+        batch = as_many_as_fit(await run.log.batch(self._seq))
+        events = [event for event in batch if not isinstance(event, Settled)]
+        first, self._seq = self._seq + 1, self._seq + len(events)
+        return b"".join(
+            native.feed_run_frame(self._n, run.id, seq, event, self._name) for seq, event in enumerate(events, first)
+        )
+
+
+class _Feeds:
+    """Several feeds on one connection, read in turn.
+
+    A session that does not exist is reported as deleted; the others continue.
+    """
+
+    def __init__(self, feeds: dict[str, _Feed | None]) -> None:
+        self._feeds = feeds
+        self.is_over = False
+
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` at every change of one of the sessions."""
+        unwatches = [feed.watch(wake) for feed in self._feeds.values() if feed is not None]
+
+        def stop() -> None:
+            for unwatch in unwatches:
+                unwatch()
+
+        return stop
+
+    async def next(self) -> bytes:
+        """Return the frames of what can be read now, in each of them."""
+        said = [await self._next_of(session_id, feed) for session_id, feed in tuple(self._feeds.items())]
+        self.is_over = not self._feeds
+        return b"".join(said)
+
+    async def _next_of(self, session_id: str, feed: _Feed | None) -> bytes:
+        frames = await feed.next() if feed is not None else b""
+        if feed is None or feed.is_over:
+            del self._feeds[session_id]
+            return native.feed_gone_frame(session_id)
+        return frames
+
+
+ENDPOINTS = [
+    Endpoint(
+        "GET",
+        "/api/events",
+        read_feeds,
+        query={"session": "a session's id, or ID@CURSOR; once for each session"},
+        answers={200: "what happens in all of them", 400: "no session is named, or too many"},
+        streams=True,
+    ),
+    Endpoint(
+        "GET",
+        "/api/sessions/{session_id}/events",
+        read_feed,
+        query={"after": "the last id seen"},
+        answers={200: "what happened, then what happens", 404: "no such session"},
+        streams=True,
+    ),
+]

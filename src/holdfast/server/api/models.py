@@ -1,0 +1,106 @@
+"""`/v1/models`, `/api/models` and `/api/me`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ...errors import ModelNotFound
+from ...ids import new_id
+from ...upstreams import ProviderState
+from ..accounts.made_keys import LOCAL
+from ..caller import default_model, is_admin, owner_of, providers_of
+from ..config.settings import AGENT
+from ..errors import Json
+from ..routing import Endpoint
+from ..services import Parts
+
+
+async def openai_models(parts: Parts, request: Request) -> ASGIApp:
+    """List the models in OpenAI's shape, or in Anthropic's for its clients."""
+    listed = _listed(await providers_of(parts, request).states(), await default_model(parts, request), _is_all(request))
+    if "anthropic-version" in request.headers:
+        return Json(_anthropic_list(listed), headers={"x-request-id": new_id("req")})
+    data = [_openai(model.id, demo=model.demo) for model in listed]
+    data += [_openai(alias, owned_by=model) for alias, model in providers_of(parts, request).aliases.items()]
+    return Json({"object": "list", "data": data}, headers={"x-request-id": new_id("req")})
+
+
+async def openai_model(parts: Parts, request: Request) -> ASGIApp:
+    """Return one model in OpenAI's shape, or in Anthropic's for its clients."""
+    name = request.path_params["model"]
+    provider, model = await providers_of(parts, request).find(name)
+    if model not in await provider.list_models():
+        raise ModelNotFound(f"Unknown model {name!r}.")
+    found = Listed(f"{provider.name}/{model}", provider.name, model, provider.demo)
+    is_anthropic = "anthropic-version" in request.headers
+    if name in providers_of(parts, request).aliases:
+        found = msgspec.structs.replace(found, id=name)
+    shown = _anthropic(found) if is_anthropic else _openai(found.id, demo=found.demo)
+    return Json(shown, headers={"x-request-id": new_id("req")})
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """A model of the list. A demo model is for trying things out: scripted answers, a tiny embedded model."""
+
+    id: str
+    provider: str
+    name: str
+    demo: bool
+
+
+def _listed(states: Sequence[ProviderState], default: str | None, is_all: bool) -> list[Listed]:
+    """Return the models. Those of demo providers are left out if there is a real one, unless all are asked for.
+
+    The default model is always included.
+    """
+    every = [Listed(f"{state.name}/{name}", state.name, name, state.demo) for state in states for name in state.models]
+    hides = not is_all and any(not state.demo and state.name != AGENT for state in states)
+    return [model for model in every if not (hides and model.demo) or model.id == default]
+
+
+def _is_all(request: Request) -> bool:
+    return request.query_params.get("all") == "true"
+
+
+def _openai(name: str, *, demo: bool = False, owned_by: str = "") -> dict[str, object]:
+    mark = {"holdfast": {"demo": True}} if demo else {}
+    return {"id": name, "object": "model", "created": 0, "owned_by": (owned_by or name).partition("/")[0], **mark}
+
+
+def _anthropic_list(models: Sequence[Listed]) -> dict[str, object]:
+    """Return all models as one page."""
+    first, last = (models[0].id, models[-1].id) if models else (None, None)
+    return {"data": [_anthropic(model) for model in models], "has_more": False, "first_id": first, "last_id": last}
+
+
+def _anthropic(model: Listed) -> dict[str, object]:
+    name = f"{model.id} (demo)" if model.demo else model.id
+    return {"type": "model", "id": model.id, "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
+
+
+async def get_models(parts: Parts, request: Request) -> ASGIApp:
+    """List the models, the default model, the state of the providers, and the currency of the prices."""
+    states = await providers_of(parts, request).states()
+    default = await default_model(parts, request)
+    listed = _listed(states, default, _is_all(request))
+    return Json({"models": listed, "default": default, "providers": states, "currency": parts.currency})
+
+
+async def me(parts: Parts, request: Request) -> ASGIApp:
+    """Return the caller: owner and rights."""
+    owner = owner_of(request)
+    return Json({"owner": owner, "local": owner == LOCAL, "admin": is_admin(request)})
+
+
+ALL = {"all": "true for the demo models too, if a real provider is set up"}
+
+ENDPOINTS = [
+    Endpoint("GET", "/v1/models", openai_models, query=ALL, answers={200: "the models"}),
+    Endpoint("GET", "/v1/models/{model:path}", openai_model, answers={200: "the model", 404: "no such model"}),
+    Endpoint("GET", "/api/models", get_models, query=ALL, answers={200: "the models, the default, and the providers"}),
+    Endpoint("GET", "/api/me", me, answers={200: "who is asking"}),
+]

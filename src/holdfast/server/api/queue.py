@@ -1,0 +1,81 @@
+"""The messages that wait in a session's queue."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ...errors import NotFound, StaleView
+from ...store import RunRecord
+from ...wires import native
+from ..caller import own_session
+from ..errors import NoContent, json_of
+from ..request import decode, read_body
+from ..routing import Endpoint
+from ..services import Parts
+from .runs import stop_within
+from .session_input import Content, user_message
+
+
+class QueuedInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The new text of a queued message."""
+
+    input: Content
+
+
+async def get_queued(parts: Parts, request: Request) -> ASGIApp:
+    """Return a queued message."""
+    return json_of(native.queued(await _queued(parts, request)))
+
+
+async def change_queued(parts: Parts, request: Request) -> ASGIApp:
+    """Change a queued message."""
+    record = await _queued(parts, request)
+    said = user_message(decode(await read_body(parts, request), QueuedInput).input)
+    said = msgspec.structs.replace(said, created_at=parts.engine.now())
+    changed = await parts.store.change_queued(record.id, [*record.input[:-1], said])
+    if changed is None:
+        raise StaleView("The message has started in the meantime.")
+    parts.engine.touch(record.session_id)
+    return json_of(native.queued(changed))
+
+
+async def drop_queued(parts: Parts, request: Request) -> ASGIApp:
+    """Remove a message from the queue before it runs."""
+    record = await _queued(parts, request)
+    run = await parts.engine.open(record.id)
+    if run.status != "queued":
+        raise StaleView("The message has started in the meantime.")
+    await stop_within(run)
+    return NoContent()
+
+
+async def _queued(parts: Parts, request: Request) -> RunRecord:
+    session = await own_session(parts, request)
+    asked = request.path_params["n"]
+    for record in await parts.store.queued(session.id):
+        if asked in (str(record.queue_number), record.id):
+            return record
+    raise NotFound(f"No message {asked!r} is queued in this session. It may have started.")
+
+
+_BAD = {400: "bad input", 404: "no such session", 413: "too large"}
+
+
+ENDPOINTS = [
+    Endpoint("GET", "/api/sessions/{session_id}/queue/{n}", get_queued, answers={200: "it", 404: "not queued"}),
+    Endpoint(
+        "PATCH",
+        "/api/sessions/{session_id}/queue/{n}",
+        change_queued,
+        takes=QueuedInput,
+        answers={200: "the message", 409: "it has started", **_BAD},
+    ),
+    Endpoint(
+        "DELETE",
+        "/api/sessions/{session_id}/queue/{n}",
+        drop_queued,
+        answers={204: "dropped", 404: "not queued", 409: "it has started"},
+    ),
+]

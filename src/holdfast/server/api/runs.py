@@ -1,0 +1,223 @@
+"""`/api/runs`: list, read, stop, steer, approve."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Literal
+
+import msgspec
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ...agents import approvals as desks
+from ...asgi import events
+from ...engine.run import Run
+from ...errors import BadRequest, CannotSteer, NotFound, StaleApproval, StoreUnavailable
+from ...events import ApprovalRequested, StoppedBy
+from ...wires import native
+from ...wires.shapes import RunJson
+from ..caller import caller_of, own_run, owner_of
+from ..errors import Json, json_of
+from ..request import decode, read_body, whole_number
+from ..routing import Endpoint
+from ..run_json import revealed_run_json, run_headers
+from ..services import Parts
+
+STOP_PATIENCE = 8.0  # seconds that a stop waits for the settlement while the store is away
+
+
+class ApprovalDecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A decision on a tool approval."""
+
+    decision: Literal["allow", "deny"]
+    note: str = ""
+    scope: Literal["once", "session", "always"] = "once"
+
+
+class Steering(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A message for a running agent."""
+
+    input: str
+
+
+async def list_runs(parts: Parts, request: Request) -> ASGIApp:
+    """List stored runs, the newest first."""
+    status = request.query_params.get("status")
+    if status not in (None, "queued", "running", "settled"):
+        raise BadRequest("status is queued, running or settled.", param="status")
+    limit = whole_number(request, "limit", 50, 200)
+    before, session_id = request.query_params.get("before"), request.query_params.get("session_id")
+    runs: list[RunJson] = []
+    while len(runs) < limit and (
+        page := await parts.store.list_runs(
+            owner=owner_of(request),
+            session_id=session_id,
+            status=status,  # type: ignore[arg-type]
+            prefix=request.query_params.get("prefix", ""),
+            before=before,
+            limit=limit - len(runs),
+        )
+    ):
+        runs += [
+            native.listed_run(await revealed_run_json(parts, await parts.engine.open(record.id))) for record in page
+        ]
+        before = page[-1].id
+    return json_of({"runs": runs, "next": runs[-1]["id"] if len(runs) == limit else None})
+
+
+async def get_run(parts: Parts, request: Request) -> ASGIApp:
+    """Return a run, while it runs and after."""
+    run = await own_run(parts, request)
+    return json_of(await revealed_run_json(parts, run), run.text, headers=run_headers(run))
+
+
+async def read_events(parts: Parts, request: Request) -> ASGIApp:
+    """Send every event after a cursor, then live ones, to the settlement."""
+    return events_of(parts, await own_run(parts, request), request)
+
+
+async def read_timeline(parts: Parts, request: Request) -> ASGIApp:
+    """Return the times of the events, to replay a run at its pace."""
+    run = await own_run(parts, request)
+    times = [[seq, native.moment(at)] for seq, at in await run.times() if at]
+    return json_of({"run": run.id, "times": times}, headers=run_headers(run))
+
+
+def events_of(parts: Parts, run: Run, request: Request) -> ASGIApp:
+    """Return a run's events as a stream."""
+    settings = parts.settings
+    return events(run, request, parts.closing, heartbeat=settings.heartbeat, send_timeout=settings.send_timeout)
+
+
+async def stop_run(parts: Parts, request: Request) -> ASGIApp:
+    """Stop a run and return it settled. The first ending stands."""
+    run = await own_run(parts, request)
+    await stop_within(run)
+    return json_of(await revealed_run_json(parts, run), run.text, headers=run_headers(run))
+
+
+async def stop_within(run: Run, by: StoppedBy = "user") -> None:
+    """Stop a run; raise an error if its settlement cannot be saved in time."""
+    try:
+        async with asyncio.timeout(STOP_PATIENCE):
+            await run.stop(by=by)
+    except TimeoutError:
+        raise StoreUnavailable(
+            f"Run {run.id} was told to stop, but its settlement cannot be saved yet. It will be when the store is back."
+        ) from None
+
+
+async def steer_run(parts: Parts, request: Request) -> ASGIApp:
+    """Send a message to a running agent: its model gets it before its next step."""
+    run = await own_run(parts, request)
+    wanted = decode(await read_body(parts, request), Steering)
+    return await steer(parts, request, run, wanted.input)
+
+
+async def steer(parts: Parts, request: Request, run: Run, text: str) -> ASGIApp:
+    """Add a message to a run, and return when it is saved."""
+    if not text.strip():
+        raise BadRequest("The input is empty.", param="input")
+    await parts.agents.desk(run, caller_of(request)).steer(text)
+    return Json(
+        await revealed_run_json(parts, run),
+        status_code=202,
+        headers={**run_headers(run), "location": f"/api/runs/{run.id}"},
+    )
+
+
+async def decide(parts: Parts, request: Request) -> ASGIApp:
+    """Decide a tool approval: once, for the session, or always."""
+    run = await own_run(parts, request)
+    wanted = decode(await read_body(parts, request), ApprovalDecision)
+    _check_scope(run, wanted)
+    approval_id = request.path_params["approval_id"]
+    if not await _has_asked(run, approval_id):
+        raise NotFound(f"Run {run.id} has not asked for an approval {approval_id!r}.")
+    try:
+        desk = parts.agents.desk(run, caller_of(request))
+    except CannotSteer:
+        raise StaleApproval(approval_id) from None
+    await desk.decide(approval_id, desks.Decision(wanted.decision, wanted.note, wanted.scope))
+    return json_of(await revealed_run_json(parts, run), run.text, headers=run_headers(run))
+
+
+def _check_scope(run: Run, wanted: ApprovalDecision) -> None:
+    if wanted.scope != "once" and wanted.decision == "deny":
+        raise BadRequest("Only an allow can be for longer than once.", param="scope")
+    if wanted.scope == "session" and run.record.session_id is None:
+        raise BadRequest("This run is in no session: allow it once, or always.", param="scope")
+
+
+async def _has_asked(run: Run, approval_id: str) -> bool:
+    after = run.log.oldest - 1
+    while events := await run.log.batch(after):
+        if any(isinstance(event, ApprovalRequested) and event.id == approval_id for event in events):
+            return True
+        after += len(events)
+        await asyncio.sleep(0)
+    return False
+
+
+ENDPOINTS = [
+    Endpoint(
+        "GET",
+        "/api/runs",
+        list_runs,
+        query={
+            "status": "queued, running or settled",
+            "session_id": "",
+            "prefix": "the beginning of the id",
+            "before": "",
+            "limit": "1 to 200",
+        },
+        answers={200: "runs, and the id to go on from", 400: "a bad query"},
+    ),
+    Endpoint("GET", "/api/runs/{run_id}", get_run, answers={200: "the run", 404: "no such run"}),
+    Endpoint(
+        "GET",
+        "/api/runs/{run_id}/events",
+        read_events,
+        query={"after": "the last seq seen, or snapshot"},
+        answers={
+            200: "events, live to the settlement",
+            204: "all were seen",
+            404: "no such run",
+            410: "the log was trimmed",
+        },
+        streams=True,
+    ),
+    Endpoint(
+        "GET",
+        "/api/runs/{run_id}/timeline",
+        read_timeline,
+        answers={200: "when its events came", 404: "no such run"},
+    ),
+    Endpoint("POST", "/api/runs/{run_id}/stop", stop_run, answers={200: "the settled run", 404: "no such run"}),
+    Endpoint(
+        "POST",
+        "/api/runs/{run_id}/steer",
+        steer_run,
+        takes=Steering,
+        answers={
+            202: "the run; it has the message",
+            400: "bad input",
+            404: "no such run",
+            409: "it cannot be steered, and why",
+            413: "too large",
+        },
+    ),
+    Endpoint(
+        "POST",
+        "/api/runs/{run_id}/approvals/{approval_id}",
+        decide,
+        takes=ApprovalDecision,
+        answers={
+            200: "the run; the answer is saved",
+            400: "bad input",
+            404: "no such run or approval",
+            409: "it waits for no answer any more",
+            413: "too large",
+        },
+    ),
+]

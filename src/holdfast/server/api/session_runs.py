@@ -1,0 +1,269 @@
+"""Runs in a session: send a message, answer again, edit, continue."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Literal, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ...agents.loop import GO_ON
+from ...engine.run import Run
+from ...errors import BadRequest, Conflict, MessageNotFound, StaleView
+from ...history import Message, Session, branch
+from ...ids import new_id
+from ...store import HEAD, RunRecord
+from ..caller import caller_of, model_of, own_session, providers_of
+from ..errors import Json
+from ..request import decode, idempotency, read_body, wants_events
+from ..routing import Endpoint
+from ..run_json import run_headers, run_json
+from ..services import Parts
+from ..sources.agents import STREAM
+from .runs import events_of, steer
+from .session_input import Content, user_message
+
+CLIENT_PATIENCE = 10.0  # seconds for the client of an attached run to open its event stream
+
+
+Busy = Literal["reject", "queue", "interrupt", "steer"]
+
+
+class NewRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A message to a session."""
+
+    input: Content
+    model: str | None = None
+    kind: Literal["chat", "agent"] = "chat"
+    lifetime: Literal["detached", "attached"] = "detached"
+    if_busy: Busy = "reject"
+    params: dict[str, Any] = {}
+
+
+class Regenerate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Answer again. `last_message_id` is the last message that the caller sees."""
+
+    message_id: str
+    last_message_id: str | None = None
+    model: str | None = None
+    kind: Literal["chat", "agent"] = "chat"
+    lifetime: Literal["detached", "attached"] = "detached"
+    if_busy: Busy = "reject"
+    params: dict[str, Any] = {}
+
+
+class Edit(Regenerate, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An edit of a message, on a new branch."""
+
+    input: Content
+
+
+Wanted = TypeVar("Wanted", NewRun, Regenerate, Edit)
+
+
+@dataclass(frozen=True)
+class _Ask(Generic[Wanted]):
+    """A request for a run in a session."""
+
+    parts: Parts
+    request: Request
+    session: Session
+    body: bytes
+    wanted: Wanted
+
+    async def model(self) -> str:
+        """Return the model that answers."""
+        return await model_of(self.parts, self.request, self.wanted.model or self.session.model)
+
+    async def submit(
+        self, input: list[Message], *, parent: str | None = HEAD, continues: Message | None = None, notice: str = ""
+    ) -> Run:
+        """Start the run, or queue it."""
+        _check_busy(self.wanted, parent)
+        self.parts.starts.take(self.session.owner)
+        record = self._record(await self.model(), continues, notice)
+        # The partial answer of an interrupted run moves the head, which the caller has not seen.
+        is_fixed = continues is not None or (parent != HEAD and self.wanted.if_busy == "reject")
+        await self.parts.agents.check(record)
+        return await self.parts.engine.submit(
+            record,
+            input,
+            parent=parent,
+            expect_head=self.session.head_id if is_fixed else HEAD,
+            if_busy="reject" if self.wanted.if_busy == "steer" else self.wanted.if_busy,
+            idempotency=idempotency(self.request, self.body),
+        )
+
+    def _record(self, model: str, continues: Message | None, notice: str) -> RunRecord:
+        parts, session, wanted = self.parts, self.session, self.wanted
+        return RunRecord(
+            id=new_id("run"),
+            owner=session.owner,
+            session_id=session.id,
+            message_id=continues.id if continues else new_id("msg"),
+            model=model,
+            kind=parts.agents.kind_of(model, wanted.kind),
+            lifetime=wanted.lifetime,
+            request={
+                "params": {**session.params, **wanted.params},
+                STREAM: wants_events(self.request),
+                **({"notice": notice} if notice else {}),
+                **parts.agents.default_for(caller_of(self.request), wanted.kind, model),
+            },
+        )
+
+    def response(self, run: Run) -> ASGIApp:
+        """Respond with the run at once, or with its events if the client asks for them."""
+        parts = self.parts
+        if wants_events(self.request):
+            return events_of(parts, run, self.request)
+        if run.record.lifetime == "attached":
+            asyncio.get_running_loop().call_later(CLIENT_PATIENCE, parts.engine.stop_unheld, run)
+        return Json(
+            run_json(parts, run), status_code=202, headers={**run_headers(run), "location": f"/api/runs/{run.id}"}
+        )
+
+
+def _check_busy(wanted: NewRun | Regenerate, parent: str | None) -> None:
+    if wanted.if_busy == "steer" and not isinstance(wanted, NewRun):
+        raise BadRequest("Only a new message can steer a run: wait, or interrupt.", param="if_busy")
+    if wanted.if_busy == "queue" and parent != HEAD:
+        raise BadRequest("An edit or a new answer cannot be queued: wait, or interrupt.", param="if_busy")
+
+
+async def _read(parts: Parts, request: Request, kind: type[Wanted]) -> _Ask[Wanted]:
+    session = await own_session(parts, request)
+    body = await read_body(parts, request)
+    return _Ask(parts, request, session, body, decode(body, kind))
+
+
+# A new message.
+
+
+async def start_run(parts: Parts, request: Request) -> ASGIApp:
+    """Send a message and start the run that answers it."""
+    ask = await _read(parts, request, NewRun)
+    message = user_message(ask.wanted.input)
+    if ask.wanted.if_busy == "steer" and (active := _active(parts, ask.session)):
+        return await _steered(parts, request, active, ask.wanted.input)
+    return ask.response(await ask.submit([message]))
+
+
+def _active(parts: Parts, session: Session) -> Run | None:
+    return next((run for run in parts.engine.of_session(session.id) if run.status == "running"), None)
+
+
+async def _steered(parts: Parts, request: Request, active: Run, input: Content) -> ASGIApp:
+    """Add the message to the active run, or raise the reason why it accepts none."""
+    if not isinstance(input, str):
+        raise BadRequest("A running agent takes text only.", param="input")
+    return await steer(parts, request, active, input)
+
+
+# An existing message.
+
+
+async def regenerate(parts: Parts, request: Request) -> ASGIApp:
+    """Regenerate the answer to a message; the old answer becomes a sibling."""
+    return await _about_message(await _read(parts, request, Regenerate), _regenerate)
+
+
+async def _regenerate(ask: _Ask[Regenerate], message: Message) -> Run:
+    parent = message.parent_id if message.role == "assistant" else message.id
+    if parent is None:
+        raise BadRequest("There is nothing before this message that could be answered again.", param="message_id")
+    return await ask.submit([], parent=parent)
+
+
+async def edit(parts: Parts, request: Request) -> ASGIApp:
+    """Edit a user's message, and answer it."""
+    return await _about_message(await _read(parts, request, Edit), _edit)
+
+
+async def _edit(ask: _Ask[Edit], message: Message) -> Run:
+    if message.role != "user":
+        raise BadRequest("Only a user's message can be edited.", param="message_id")
+    return await ask.submit([user_message(ask.wanted.input)], parent=message.parent_id)
+
+
+async def continue_answer(parts: Parts, request: Request) -> ASGIApp:
+    """Continue an answer that was cut off: in the same message if the model can, else in a new turn."""
+    return await _about_message(await _read(parts, request, Regenerate), _continue)
+
+
+async def _continue(ask: _Ask[Regenerate], message: Message) -> Run:
+    _check_can_continue(ask.session, message)
+    provider, _ = await providers_of(ask.parts, ask.request).find(await ask.model())
+    if message.steps or ask.wanted.kind == "agent":
+        agent = replace(ask, wanted=msgspec.structs.replace(ask.wanted, kind="agent"))
+        return await agent.submit([_automatic(GO_ON_WORKING)], notice=NEXT_TURN)
+    if provider.prefills:
+        return await ask.submit([], continues=message)
+    return await ask.submit([_automatic(GO_ON)], notice=NEW_TURN)
+
+
+GO_ON_WORKING = "Go on with the task from where you are, without doing again what you have done."
+NEXT_TURN = "The agent goes on in a turn of its own."
+NEW_TURN = "This model cannot go on with its own message, so it was asked to, in a turn of its own."
+
+
+def _automatic(text: str) -> Message:
+    """Return a message that the server writes: clients show it as a note, not as the user's words."""
+    return msgspec.structs.replace(user_message(text), automatic=True)
+
+
+def _check_can_continue(session: Session, message: Message) -> None:
+    if message.id != session.head_id:
+        raise StaleView("Only the last answer can be continued. Load the session again.")
+    if message.role != "assistant" or not message.partial or not isinstance(message.content, str):
+        raise Conflict("This message is no answer that was cut off: there is nothing to continue.")
+
+
+async def _about_message(ask: _Ask[Wanted], begin: Callable[[_Ask[Wanted], Message], Awaitable[Run]]) -> ASGIApp:
+    """Start a run for a message of the branch. A repeated request returns the run of the first one."""
+    try:
+        return ask.response(await begin(ask, await _on_branch(ask)))
+    except StaleView as stale:
+        return ask.response(await _repeated(ask, stale))
+
+
+async def _on_branch(ask: _Ask[Wanted]) -> Message:
+    """Return the message; 409 if the caller sees another branch than the current one."""
+    wanted, session = ask.wanted, ask.session
+    assert isinstance(wanted, Regenerate)
+    messages = await ask.parts.store.messages(session.id)
+    if wanted.last_message_id is not None and wanted.last_message_id != session.head_id:
+        raise StaleView
+    for message in branch(messages, session.head_id):
+        if message.id == wanted.message_id:
+            return message
+    if any(message.id == wanted.message_id for message in messages):
+        raise StaleView("This message is on another branch than the one the session shows now. Load it again.")
+    raise MessageNotFound(wanted.message_id)
+
+
+async def _repeated(ask: _Ask[Wanted], stale: StaleView) -> Run:
+    """Return the run that the same request has started before: it made the caller's view stale."""
+    key = idempotency(ask.request, ask.body)
+    known = await ask.parts.store.find_repeated(key) if key is not None else None
+    if known is None:
+        raise stale
+    return await ask.parts.engine.open(known.id)
+
+
+_BAD = {400: "bad input", 404: "no such session", 413: "too large"}
+
+
+_START = {202: "the run", 409: "busy, or a stale view", 429: "too many runs", 503: "the server is ending", **_BAD}
+
+
+ENDPOINTS = [
+    Endpoint("POST", "/api/sessions/{session_id}/runs", start_run, takes=NewRun, answers=_START),
+    Endpoint("POST", "/api/sessions/{session_id}/regenerate", regenerate, takes=Regenerate, answers=_START),
+    Endpoint("POST", "/api/sessions/{session_id}/continue", continue_answer, takes=Regenerate, answers=_START),
+    Endpoint("POST", "/api/sessions/{session_id}/edit", edit, takes=Edit, answers=_START),
+]

@@ -1,0 +1,171 @@
+"""Copies of sessions: fork one, import one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ...errors import BadRequest, MessageNotFound
+from ...events import CallKind, ToolCall
+from ...history import Message, Role, Session, branch, title_from
+from ...ids import new_id
+from ...log.steps import Answered, Step
+from ...store.files import with_pictures
+from ...wires import native
+from ..caller import own_session, owner_of
+from ..errors import Json
+from ..request import System, check_size, decode, read_body
+from ..routing import Endpoint
+from ..services import Parts
+from .session_input import Content, one_line
+
+
+class Fork(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Copy a session up to a message."""
+
+    message_id: str
+    title: str = ""
+
+
+async def fork(parts: Parts, request: Request) -> ASGIApp:
+    """Copy the branch up to a message into a new session."""
+    session = await own_session(parts, request)
+    wanted = decode(await read_body(parts, request), Fork)
+    messages = await parts.store.messages(session.id)
+    if all(said.id != wanted.message_id for said in messages):
+        raise MessageNotFound(wanted.message_id)
+    copies = copied(await with_pictures(parts.store, session.id, branch(messages, wanted.message_id)))
+    now = parts.engine.now()
+    forked = msgspec.structs.replace(
+        session,
+        id=new_id("ses"),
+        title=one_line(wanted.title) or f"{session.title} (fork)",
+        head_id=copies[-1].id,
+        pinned=False,
+        created_at=now,
+        updated_at=now,
+    )
+    forked = await parts.store.copy_session(forked, copies)
+    return Json(native.session(forked), status_code=201, headers={"location": f"/api/sessions/{forked.id}"})
+
+
+def copied(messages: list[Message]) -> list[Message]:
+    """Return the messages under new ids, each after the one before."""
+    copies: list[Message] = []
+    for said in messages:
+        parent = copies[-1].id if copies else None
+        copies.append(msgspec.structs.replace(said, id=new_id("msg"), parent_id=parent))
+    return copies
+
+
+class ImportedCall(msgspec.Struct, frozen=True):
+    """A tool call of an exported session."""
+
+    id: str
+    name: str
+    arguments: str = ""
+    kind: CallKind = "function"
+
+
+class ImportedResult(ImportedCall, frozen=True):
+    """A tool call of an agent, with its result."""
+
+    output: str | None = None
+    is_error: bool = False
+
+
+class ImportedStep(msgspec.Struct, frozen=True):
+    """A step of an agent's answer."""
+
+    text: str = ""
+    tool_calls: list[ImportedResult] = []
+    inputs: list[str] = []
+
+    def step(self) -> Step:
+        """Return the step, with a result for every call."""
+        step = Step(
+            text=self.text,
+            calls=tuple(ToolCall(call.id, call.name, call.arguments, own=True) for call in self.tool_calls),
+            results=tuple(
+                Answered(call.id, call.output, call.is_error) for call in self.tool_calls if call.output is not None
+            ),
+            inputs=tuple(self.inputs),
+        )
+        return step.settled("What came of this call is not known.")
+
+
+class ImportedMessage(msgspec.Struct, frozen=True):
+    """A message of an exported session."""
+
+    role: Role
+    content: Content | None
+    model: str | None = None
+    partial: bool = False
+    outcome: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[ImportedCall] = []
+    tool_call_id: str | None = None
+    steps: list[ImportedStep] = []
+
+
+class ImportedSession(msgspec.Struct, frozen=True):
+    """An exported session. Unknown fields are left out."""
+
+    messages: list[ImportedMessage]
+    title: str = ""
+    model: str | None = None
+    system: System | None = None
+    params: dict[str, Any] = {}
+
+
+async def import_session(parts: Parts, request: Request) -> ASGIApp:
+    """Import an exported session, with new ids."""
+    brought = decode(await read_body(parts, request), ImportedSession)
+    check_size(brought.params)
+    if not brought.messages:
+        raise BadRequest("There are no messages in it.", param="messages")
+    now = parts.engine.now()
+    messages = copied([_imported(said, now) for said in brought.messages])
+    session = Session(
+        id=new_id("ses"),
+        owner=owner_of(request),
+        title=one_line(brought.title) or title_from(messages[0].content),
+        model=brought.model,
+        system=brought.system,
+        params=brought.params,
+        head_id=messages[-1].id,
+        created_at=now,
+        updated_at=now,
+    )
+    session = await parts.store.copy_session(session, messages)
+    return Json(native.session(session), status_code=201, headers={"location": f"/api/sessions/{session.id}"})
+
+
+def _imported(said: ImportedMessage, now: float) -> Message:
+    return Message(
+        id="",
+        role=said.role,
+        content=said.content,
+        model=said.model,
+        partial=said.partial,
+        outcome=said.outcome,
+        reasoning=said.reasoning,
+        tool_calls=tuple(ToolCall(call.id, call.name, call.arguments, kind=call.kind) for call in said.tool_calls),
+        tool_call_id=said.tool_call_id,
+        steps=tuple(step.step() for step in said.steps),
+        created_at=now,
+    )
+
+
+_BAD = {400: "bad input", 404: "no such session", 413: "too large"}
+
+
+ENDPOINTS = [
+    Endpoint(
+        "POST", "/api/sessions/import", import_session, takes=ImportedSession, answers={201: "the session", **_BAD}
+    ),
+    Endpoint("POST", "/api/sessions/{session_id}/fork", fork, takes=Fork, answers={201: "the new session", **_BAD}),
+]

@@ -1,0 +1,253 @@
+"""Sessions: list, search, open, change, stop, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from ...compare.model import Price
+from ...engine.run import Run
+from ...errors import BadRequest, Conflict, MessageNotFound, NotFound, RunNotFound, SessionNotFound, StaleView
+from ...history import Message, Session, branch
+from ...ids import new_id
+from ...store import SearchHit
+from ...store.files import with_pictures
+from ...wires import native
+from ...wires.shapes import ListedSessionJson, MessageJson, OpenSessionJson
+from ..caller import own_session, owner_of, providers_of
+from ..errors import PRIVATE, Json, NoContent, json_of
+from ..request import System, check_size, decode, read_body, whole_number
+from ..routing import Endpoint
+from ..run_json import run_json
+from ..services import Parts
+from ..sources.agents import forget_grants
+from .session_input import one_line
+
+
+class NewSession(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The fields of a new session."""
+
+    title: str = ""
+    model: str | None = None
+    system: System | None = None
+    params: dict[str, Any] = {}
+
+
+class SessionChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The fields of a session that can be changed."""
+
+    title: str | msgspec.UnsetType = msgspec.UNSET
+    pinned: bool | msgspec.UnsetType = msgspec.UNSET
+    model: str | msgspec.UnsetType | None = msgspec.UNSET
+    system: System | msgspec.UnsetType | None = msgspec.UNSET
+    params: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    head_id: str | msgspec.UnsetType = msgspec.UNSET
+
+
+async def create_session(parts: Parts, request: Request) -> ASGIApp:
+    """Start an empty session."""
+    wanted = decode(await read_body(parts, request) or b"{}", NewSession)
+    check_size(wanted.params)
+    if wanted.model:
+        await providers_of(parts, request).find(wanted.model)
+    now = parts.engine.now()
+    session = Session(
+        id=new_id("ses"),
+        owner=owner_of(request),
+        title=one_line(wanted.title),
+        model=wanted.model,
+        system=wanted.system,
+        params=wanted.params,
+        created_at=now,
+        updated_at=now,
+    )
+    session = await parts.store.create_session(session)
+    return Json(native.session(session), status_code=201, headers={"location": f"/api/sessions/{session.id}"})
+
+
+async def list_sessions(parts: Parts, request: Request) -> ASGIApp:
+    """List or search sessions: pinned ones first, then the ones changed last."""
+    limit = whole_number(request, "limit", 50, 200)
+    query = request.query_params
+    words = query.get("query", "")
+    sessions = await parts.store.list_sessions(
+        owner_of(request), query=words, prefix=query.get("prefix", ""), limit=limit, before=query.get("before")
+    )
+    hits = await parts.store.find_messages([session.id for session in sessions], words) if words else {}
+    running = {run.record.session_id: run for run in parts.engine.live()}
+    listed = [_listed(session, running.get(session.id), hits.get(session.id)) for session in sessions]
+    return Json({"sessions": listed, "next": sessions[-1].id if len(sessions) == limit else None})
+
+
+def _listed(session: Session, run: Run | None, hit: SearchHit | None) -> ListedSessionJson:
+    return {
+        **native.listed_session(session),
+        "active_run": run.id if run else None,
+        "needs_approval": run is not None and run.waits,
+        "hit": native.search_hit(hit) if hit else None,
+    }
+
+
+async def get_session(parts: Parts, request: Request) -> ASGIApp:
+    """Return a session with the branch of its messages that is shown, its active run, and its queue."""
+    session = await own_session(parts, request)
+    opened = await parts.store.open_session(session.id)
+    if opened is None:
+        raise SessionNotFound(session.id)
+    active = await _active_run(parts, opened.running)
+    path = branch(opened.messages, opened.session.head_id)
+    if _wants_pictures_inline(request):
+        path = await with_pictures(parts.store, session.id, path)
+    view: OpenSessionJson = {
+        **native.session(opened.session),
+        "messages": _shown_with_siblings(path, opened.messages, parts.prices),
+        "active_run": run_json(parts, active) if active else None,
+        "queued": [native.queued(record) for record in opened.queued],
+        "feed": str(opened.feed_end),
+    }
+    return json_of(view)
+
+
+def _wants_pictures_inline(request: Request) -> bool:
+    """Return whether the query asks for pictures as data URLs, as an export has them."""
+    form = request.query_params.get("files", "references")
+    if form not in ("references", "inline"):
+        raise BadRequest("files is references or inline.", param="files")
+    return form == "inline"
+
+
+async def read_picture(parts: Parts, request: Request) -> ASGIApp:
+    """Return a picture of a session, which a browser may keep: under its hash it never changes."""
+    session = await own_session(parts, request)
+    sha256 = request.path_params["sha256"]
+    found = (await parts.store.read_files(session.id, [sha256])).get(sha256)
+    if found is None:
+        raise NotFound(f"The chat has no picture {sha256[:64]!r}.")
+    return Response(found.data, headers={**PICTURE_HEADERS, "content-type": found.type})
+
+
+PICTURE_HEADERS = {
+    **PRIVATE,
+    "cache-control": "private, max-age=31536000, immutable",
+    "content-security-policy": "default-src 'none'; sandbox",
+    "vary": "authorization",
+}
+"""It is one person's, stays the same, and is nothing but a picture, even if it is opened as a page."""
+
+
+async def _active_run(parts: Parts, run_id: str | None) -> Run | None:
+    """Return the run that the snapshot shows as running. If it has ended since, the feed reports that."""
+    if run_id is None:
+        return None
+    try:
+        run = await parts.engine.open(run_id)
+    except RunNotFound:
+        return None
+    return run if run.status == "running" else None
+
+
+def _shown_with_siblings(
+    path: list[Message], messages: list[Message], prices: Mapping[str, Price]
+) -> list[MessageJson]:
+    """Return each message with the ids of its siblings, itself among them: other answers, or other wordings."""
+    by_parent: dict[tuple[str | None, str], list[str]] = {}
+    for said in messages:
+        by_parent.setdefault((said.parent_id, said.role), []).append(said.id)
+    return [{**native.message(said, prices), "siblings": by_parent[said.parent_id, said.role]} for said in path]
+
+
+async def change_session(parts: Parts, request: Request) -> ASGIApp:
+    """Rename, pin, change the model or the system prompt, or show another branch."""
+    session = await own_session(parts, request)
+    wanted = decode(await read_body(parts, request), SessionChanges)
+    changes = {name: value for name, value in msgspec.structs.asdict(wanted).items() if value is not msgspec.UNSET}
+    check_size(changes.get("params", {}))
+    if isinstance(changes.get("model"), str):
+        await providers_of(parts, request).find(changes["model"])
+    if "title" in changes:
+        changes["title"] = one_line(changes["title"])
+    if "head_id" in changes:
+        changes["head_id"] = await _leaf(parts, session, changes["head_id"])
+    changed = await parts.store.update_session(session.id, changes, parts.engine.now()) if changes else session
+    if changed is None:
+        raise StaleView("The session was deleted in the meantime.")
+    parts.engine.touch(session.id)
+    return Json(native.session(changed))
+
+
+async def _leaf(parts: Parts, session: Session, message_id: str) -> str:
+    """Return the last message of the newest branch through a message."""
+    if any(run.status == "running" for run in parts.engine.of_session(session.id)):
+        raise Conflict("Wait for the run to end, or stop it, before you show another branch.")
+    messages = await parts.store.messages(session.id)
+    if all(said.id != message_id for said in messages):
+        raise MessageNotFound(message_id)
+    newest_child = {said.parent_id: said.id for said in messages}
+    while message_id in newest_child:
+        message_id = newest_child[message_id]
+    return message_id
+
+
+async def delete_session(parts: Parts, request: Request) -> ASGIApp:
+    """Stop a session's runs and delete it with everything that belongs to it."""
+    session = await own_session(parts, request)
+    await parts.engine.delete_session(session.id)
+    await forget_grants(parts.store, session.owner, session.id)
+    return NoContent()
+
+
+async def stop_session(parts: Parts, request: Request) -> ASGIApp:
+    """Stop all of a session's runs, queued ones too."""
+    session = await own_session(parts, request)
+    stopped = await parts.engine.stop_session(session.id)
+    return json_of({"stopped": [run_json(parts, run) for run in stopped]})
+
+
+_BAD = {400: "bad input", 404: "no such session", 413: "too large"}
+
+
+ENDPOINTS = [
+    Endpoint("POST", "/api/sessions", create_session, takes=NewSession, answers={201: "the session", **_BAD}),
+    Endpoint(
+        "GET",
+        "/api/sessions",
+        list_sessions,
+        query={
+            "query": "words in titles and messages",
+            "prefix": "the beginning of the id",
+            "limit": "1 to 200",
+            "before": "the last id before",
+        },
+        answers={200: "sessions, and the id to go on from", 400: "a bad query"},
+    ),
+    Endpoint(
+        "GET",
+        "/api/sessions/{session_id}",
+        get_session,
+        query={"files": "references, or inline: pictures as data URLs"},
+        answers={200: "the session", 400: "a bad query", 404: "no such session"},
+    ),
+    Endpoint(
+        "GET",
+        "/api/sessions/{session_id}/files/{sha256}",
+        read_picture,
+        answers={200: "the picture", 404: "no such session, or no such picture in it"},
+        pictures=True,
+    ),
+    Endpoint(
+        "PATCH",
+        "/api/sessions/{session_id}",
+        change_session,
+        takes=SessionChanges,
+        answers={200: "the session", 409: "busy or gone", **_BAD},
+    ),
+    Endpoint("DELETE", "/api/sessions/{session_id}", delete_session, answers={204: "deleted", 404: "no such session"}),
+    Endpoint(
+        "POST", "/api/sessions/{session_id}/stop", stop_session, answers={200: "what stopped", 404: "no such session"}
+    ),
+]

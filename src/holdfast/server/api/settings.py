@@ -1,0 +1,72 @@
+"""`/api/settings`: read and change the settings of the UI."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ..caller import is_admin, set_default
+from ..config.live_settings import Change, ProviderChange
+from ..errors import Json
+from ..request import decode, read_body
+from ..routing import Endpoint
+from ..services import Parts
+
+
+async def get_settings(parts: Parts, request: Request) -> ASGIApp:
+    """Return the default model, the providers and the fallbacks, with their sources."""
+    return Json(_shown(parts, request))
+
+
+async def put_settings(parts: Parts, request: Request) -> ASGIApp:
+    """Change the settings of the UI. They apply to every run that starts from then on."""
+    await parts.configured.change(decode(await read_body(parts, request), Change))
+    return Json(_shown(parts, request))
+
+
+async def test_provider(parts: Parts, request: Request) -> ASGIApp:
+    """Ask a provider for its models, and save nothing."""
+    return Json(await parts.configured.test(decode(await read_body(parts, request), ProviderChange)))
+
+
+def _shown(parts: Parts, request: Request) -> dict[str, Any]:
+    """Return the settings as JSON, without a default model that this caller may not use."""
+    shown = parts.configured.shown(to_admin=is_admin(request))
+    return {**shown, "default_model": set_default(parts, request) or None}
+
+
+ENDPOINTS = [
+    Endpoint("GET", "/api/settings", get_settings, answers={200: "the settings"}),
+    Endpoint(
+        "PUT",
+        "/api/settings",
+        put_settings,
+        who="admin",
+        takes=Change,
+        answers={
+            200: "the settings as they are now",
+            400: "a value makes no sense",
+            403: "not an admin's key",
+            404: "no such model",
+            409: "a value is set elsewhere",
+            413: "too large",
+            503: "the settings could not be saved",
+        },
+    ),
+    Endpoint(
+        "POST",
+        "/api/settings/test",
+        test_provider,
+        who="admin",
+        takes=ProviderChange,
+        answers={
+            200: "whether it answers, and its models",
+            400: "a value makes no sense",
+            403: "not an admin's key",
+            409: "a value is set elsewhere",
+            413: "too large",
+        },
+    ),
+]

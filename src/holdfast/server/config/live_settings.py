@@ -1,0 +1,474 @@
+"""What is set, where it was set, and how it is changed while the server runs.
+
+A flag beats the environment, which beats the file, which beats the UI. The settings of the UI are saved in a file of
+the data folder that only its owner can read, since it holds keys. Keys leave this module only to their providers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import pathlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import msgspec
+from msgspec.structs import replace
+
+from ...errors import BadRequest, HoldfastError, ModelNotFound
+from ...upstreams import Provider, Providers, ProviderState, provider_state
+from ...upstreams.kinds import KindError, kind_names, kind_of
+from ...upstreams.profiles import ProfileName
+from .discovery import PLACES, Around, around
+from .provider_factory import NEAR, Provided, proxy_name
+from .settings import DISCOVERED, PREFIX, ProviderSettings, Settings, SettingsError, data_folder, source_name
+from .settings_errors import suggestion
+
+logger = logging.getLogger("holdfast")
+
+Source = Literal["flag", "env", "file", "ui", "found", "default"]
+
+BUILT_IN = ("local", "scripted")
+MOST_PROVIDERS = 100
+MOST_NAMED = 10
+"""Models that an error names."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class SettingPinned(HoldfastError):
+    """A value is set in a place that the UI cannot change."""
+
+    code = "setting_pinned"
+    status = 409
+    type = "invalid_request_error"
+
+    def __init__(self, what: str, where: str, param: str) -> None:
+        super().__init__(f"{what} is set by {where}. Change it there.")
+        self.param = param
+
+
+class SettingsNotSaved(HoldfastError):
+    """The file of the UI's settings could not be written."""
+
+    code = "settings_not_saved"
+    status = 503
+
+
+class ProviderChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A provider as the UI describes it."""
+
+    name: str
+    dialect: str = "openai"
+    """Any but the built-in ones."""
+    profile: ProfileName | None = None
+    base_url: str = ""
+    api_key: str | msgspec.UnsetType | None = msgspec.UNSET
+    """Left out: the present key stays, if the address does. Null: no key."""
+    models: tuple[str, ...] | None = None
+    max_runs: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The settings of the UI. A field that is left out stays; a given one replaces all that the UI had set there."""
+
+    default_model: str | msgspec.UnsetType | None = msgspec.UNSET
+    providers: tuple[ProviderChange, ...] | msgspec.UnsetType = msgspec.UNSET
+    fallbacks: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+
+
+class Saved(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of the UI, as they are saved."""
+
+    default_model: str = ""
+    providers: tuple[ProviderSettings, ...] = ()
+    fallbacks: dict[str, str] = {}
+
+
+class SavedFile:
+    """The file for the settings of the UI. Without a folder they last as long as the process."""
+
+    def __init__(self, folder: pathlib.Path | None) -> None:
+        self.path = None if folder is None else folder / "settings.json"
+
+    def read(self) -> Saved:
+        """Return the saved settings. Blocks on the disk."""
+        if self.path is None:
+            return Saved()
+        try:
+            return msgspec.json.decode(self.path.read_bytes(), type=Saved)
+        except FileNotFoundError:
+            return Saved()
+        except (OSError, msgspec.DecodeError) as error:
+            raise SettingsError(
+                f"{self.path} cannot be read: {error}. Delete it to start with empty settings."
+            ) from None
+
+    def write(self, saved: Saved) -> None:
+        """Replace the file atomically; only its owner can read it. Blocks on the disk."""
+        if self.path is None:
+            return
+        new = self.path.with_suffix(".new")
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            new.unlink(missing_ok=True)  # a leftover file may be readable by others
+            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(msgspec.json.encode(saved))
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(self.path)
+        except OSError as error:
+            raise SettingsNotSaved(f"The settings could not be saved: {error.strerror}.") from None
+
+
+class Configured:
+    """The settings as they are now, and the providers that follow from them.
+
+    `sources` says where each of the given settings comes from, as `load_with_sources` does. `look_every` is how many
+    seconds the result of a discovery is valid.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        sources: Mapping[str, str],
+        environ: Mapping[str, str],
+        file: SavedFile,
+        *,
+        look_every: float = NEAR,
+        has_keys: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.look_every = look_every
+        self.has_keys = has_keys
+        """Returns whether the server needs a key now: then it has other users than the one that started it."""
+        self.version = 0
+        """A number that grows with each change of the settings."""
+        self._given = settings
+        self._sources = sources
+        self._environ = environ
+        self._file = file
+        self._changing = asyncio.Lock()
+        self._saved = file.read()
+        self._found: tuple[ProviderSettings, ...] = ()
+        self._provided = Provided(settings, environ, look_every)
+        self._strangers: dict[str, int] = {}
+        self._names_none = sources.get("providers") == DISCOVERED  # the settings name no providers
+        self.providers = Providers(self._provided.keep(self._provided.made(self.provider_settings())))
+        check_fallbacks(settings.fallbacks, self._names())
+        check_aliases(settings.aliases)
+        self.providers.aliases = settings.aliases
+
+    # what is set
+
+    @property
+    def looks(self) -> bool:
+        """Whether model servers on this machine are discovered and used."""
+        if self._given.discover == "auto":
+            return self._names_none and not self.has_keys()
+        return self._given.discover
+
+    @property
+    def default_model(self) -> str:
+        """The model of a session that names none; nothing if none is set."""
+        return self._given.default_model or self._saved.default_model
+
+    @property
+    def fallbacks(self) -> Mapping[str, str]:
+        """The fallback of each model."""
+        return self._given.fallbacks or self._saved.fallbacks
+
+    def provider_settings(self, saved: Saved | None = None) -> tuple[ProviderSettings, ...]:
+        """Return every provider; those of the settings come first."""
+        given, found = self._given.providers, self._found if self.looks else ()
+        set_here = _without((saved or self._saved).providers, given)
+        built_in = tuple(each for each in given if self._is_added(each) and each.dialect in BUILT_IN)
+        named = _without(given, built_in)
+        return (*named, *set_here, *_without(_without(found, given), set_here), *built_in)
+
+    def found_names(self) -> frozenset[str]:
+        """Return the names of the providers that come from discovery alone."""
+        return frozenset(each.name for each in self.provider_settings() if self._source_of(each) == "found")
+
+    def profile(self, provider: str) -> str | None:
+        """Return what kind of upstream a provider is."""
+        return next((described.profile for described in self.provider_settings() if described.name == provider), None)
+
+    def dialect(self, provider: str) -> str | None:
+        """Return the dialect of a provider's upstream."""
+        return next((told.dialect for told in self.provider_settings() if told.name == provider), None)
+
+    def _names(self) -> set[str]:
+        """Return the names of all providers, those that may yet be discovered included."""
+        names = {described.name for described in self.provider_settings()}
+        return names | {place.name for place in PLACES} if self.looks else names
+
+    def shown(self, *, to_admin: bool) -> dict[str, Any]:
+        """Return the settings as JSON: never a key, and the addresses of upstreams for admins only."""
+        return {
+            "default_model": self.default_model or None,
+            "fallbacks": dict(self.fallbacks),
+            "providers": [self._shown(described, to_admin) for described in self.provider_settings()],
+            "sources": {name: self.source(name) for name in ("default_model", "fallbacks")},
+            "editable": to_admin,
+        }
+
+    def _shown(self, described: ProviderSettings, to_admin: bool) -> dict[str, Any]:
+        source = self._source_of(described)
+        return {
+            "name": described.name,
+            "dialect": described.dialect,
+            "profile": described.profile,
+            "base_url": without_secrets(described.address()) if to_admin else None,
+            "proxy": proxy_name(described, self._environ) if to_admin else None,
+            "models": described.models,
+            "max_runs": described.max_runs,
+            "key_set": described.key(self._environ) is not None,
+            "source": source,
+            "editable": to_admin and source == "ui",
+        }
+
+    def source(self, name: str) -> Source:
+        """Return where a setting comes from."""
+        if getattr(self._given, name):
+            return _kind(self._sources.get(name, "settings"))
+        return "ui" if getattr(self._saved, name) else "default"
+
+    def _source_of(self, described: ProviderSettings) -> Source:
+        if described in self._given.providers:
+            return _discovered(described) if self._is_added(described) else self._kind_of_providers()
+        return "ui" if described in self._saved.providers else "found"
+
+    def _is_added(self, described: ProviderSettings) -> bool:
+        """Tell whether the settings do not name a provider: it is built in, or there is an API key for it."""
+        return self._sources.get(source_name(described)) == DISCOVERED
+
+    def _kind_of_providers(self) -> Source:
+        return _kind(self._sources.get("providers", "settings"))
+
+    # discovery
+
+    async def look(self) -> None:
+        """Run the discovery. A server that has gone stays a provider, and is reported as away until it returns.
+
+        One whose port another user of the machine has taken is dropped.
+        """
+        if not self.looks and not self._found:
+            return
+        nothing = Around((), {})
+        found, strangers = await asyncio.to_thread(around, self._environ, self._found) if self.looks else nothing
+        known = {each.name: each for each in (*self._found, *found) if self.looks and each.name not in strangers}
+        async with self._changing:
+            self._found = tuple(known[place.name] for place in PLACES if place.name in known)
+            self.providers.change(self._provided.keep(self._provided.made(self.provider_settings())))
+        self._warn_of(strangers)
+        for provider in self.providers.all:
+            if provider.name in known:
+                await provider.list_models()  # asks again when that is due
+
+    def _warn_of(self, strangers: dict[str, int]) -> None:
+        for name, uid in strangers.items() - self._strangers.items():
+            logger.warning(
+                "The server on the port of %s belongs to the user %d and is not used: only servers of root, of the "
+                "user ollama and of this user are taken in. Set it up as a provider if you trust it.",
+                name,
+                uid,
+            )
+        self._strangers = strangers
+
+    # changing
+
+    async def change(self, wanted: Change) -> None:
+        """Change the settings: check them as a whole, save them, and use them for every new run."""
+        await asyncio.to_thread(_check_dialects, wanted)
+        async with self._changing:
+            saved = self._changed(wanted)
+            made = self._made(saved)
+            try:
+                await self._check(saved, Providers([provider for _, provider in made]))
+                await asyncio.to_thread(self._file.write, saved)
+            except BaseException:
+                await self._forget(provider for _, provider in made)
+                raise
+            self._saved = saved
+            self.version += 1
+            self.providers.change(self._provided.keep(made))
+
+    async def test(self, wanted: ProviderChange) -> ProviderState:
+        """Ask a provider for its models without saving it. Models that are listed by hand are asked for too."""
+        await asyncio.to_thread(_check_dialects, Change(providers=(wanted,)))
+        (described,) = self._changed_providers((msgspec.structs.replace(wanted, models=None),))
+        ((_, provider),) = self._made_of((described,))
+        try:
+            return await provider_state(provider)
+        finally:
+            await self._forget([provider])
+
+    def _changed(self, wanted: Change) -> Saved:
+        saved = self._saved
+        if not isinstance(wanted.default_model, msgspec.UnsetType):
+            self._refuse_pinned("default_model")
+            saved = replace(saved, default_model=wanted.default_model or "")
+        if not isinstance(wanted.fallbacks, msgspec.UnsetType):
+            self._refuse_pinned("fallbacks")
+            saved = replace(saved, fallbacks=wanted.fallbacks)
+        if not isinstance(wanted.providers, msgspec.UnsetType):
+            saved = replace(saved, providers=self._changed_providers(wanted.providers))
+        return saved
+
+    def _changed_providers(self, wanted: Sequence[ProviderChange]) -> tuple[ProviderSettings, ...]:
+        names = [each.name for each in wanted]
+        if len(set(names)) < len(names):
+            raise BadRequest("Two providers have the same name.", param="providers")
+        if len(names) > MOST_PROVIDERS:
+            raise BadRequest(f"At most {MOST_PROVIDERS} providers can be set up.", param="providers")
+        pinned = {described.name: described for described in self._given.providers}
+        for name in names:
+            if not _NAME.fullmatch(name):
+                raise BadRequest(
+                    "A provider name must have 1 to 64 letters, digits, dots, dashes and underscores.",
+                    param="providers",
+                )
+            if name in pinned:
+                raise SettingPinned(f"The provider {name!r}", self._where_is(pinned[name]), "providers")
+        return tuple(self._changed_provider(each) for each in wanted)
+
+    def _changed_provider(self, wanted: ProviderChange) -> ProviderSettings:
+        described = ProviderSettings(
+            wanted.name,
+            dialect=wanted.dialect,
+            profile=wanted.profile if wanted.dialect == "openai" else None,
+            base_url=wanted.base_url.strip(),
+            models=wanted.models,
+            max_runs=wanted.max_runs,
+        )
+        if not isinstance(wanted.api_key, msgspec.UnsetType):
+            return replace(described, api_key=(wanted.api_key or "").strip())
+        before = next((each for each in self._saved.providers if each.name == wanted.name), None)
+        if before is None or not before.api_key:
+            return described
+        if _address(before) != _address(described):
+            raise BadRequest(
+                f"Give the api_key of {wanted.name!r} again, or null for none: the stored key belongs to another "
+                "address.",
+                param="providers",
+            )
+        return replace(described, api_key=before.api_key)
+
+    def _made(self, saved: Saved) -> list[tuple[ProviderSettings, Provider]]:
+        return self._made_of(self.provider_settings(saved))
+
+    def _made_of(self, described: Sequence[ProviderSettings]) -> list[tuple[ProviderSettings, Provider]]:
+        try:
+            return self._provided.made(described)
+        except SettingsError as error:
+            raise BadRequest(str(error), param="providers") from None
+
+    async def _check(self, saved: Saved, providers: Providers) -> None:
+        names = {provider.name for provider in providers.all} | (self._names() if self.looks else set())
+        try:
+            check_fallbacks(saved.fallbacks, names)
+        except SettingsError as error:
+            raise BadRequest(str(error), param="fallbacks") from None
+        if saved.default_model and saved.default_model != self._saved.default_model:
+            await self._check_default(saved.default_model, providers.with_added(self.providers.added))
+
+    async def _check_default(self, wanted: str, providers: Providers) -> None:
+        """Refuse a default model that does not exist. An upstream without a list of models may have any."""
+        provider, model = await providers.find(wanted)
+        if provider.demo or model in (listed := await provider.list_models()):
+            return
+        if listed:
+            raise ModelNotFound(f"{provider.name} has no model {model!r}. It has {', '.join(listed[:MOST_NAMED])}.")
+        if not (await provider_state(provider)).ok:
+            raise ModelNotFound(
+                f"{provider.name} is unreachable, so {model!r} cannot be checked. Try again when it "
+                "answers, or list its models in the provider's settings."
+            )
+
+    async def _forget(self, made: Any) -> None:
+        """Close the providers that were made for a change that failed."""
+        for provider in made:
+            if provider not in self.providers.all:
+                await provider.close()
+
+    def _refuse_pinned(self, name: str) -> None:
+        if getattr(self._given, name):
+            raise SettingPinned(name, _where(name, self._sources.get(name, "settings")), name)
+
+    def _where_is(self, described: ProviderSettings) -> str:
+        if self._is_added(described):
+            return f"the variable {described.key_env()}" if described.key_env() else "Holdfast itself: it is built in"
+        return _where("providers", self._sources.get("providers", "settings"))
+
+
+def with_saved(settings: Settings, sources: Mapping[str, str]) -> tuple[Settings, dict[str, str]]:
+    """Return the settings that a server would use, those of the UI included, and their sources."""
+    configured = Configured(settings, sources, os.environ, SavedFile(data_folder(settings)))
+    changed = {"default_model": configured.default_model, "fallbacks": dict(configured.fallbacks)}
+    saved = {name: "ui" for name in changed if configured.source(name) == "ui"}
+    described = configured.provider_settings()
+    saved |= {"providers": f"{sources['providers']}, ui"} if described != settings.providers else {}
+    return replace(settings, providers=described, **changed), {**sources, **saved}
+
+
+def check_fallbacks(fallbacks: Mapping[str, str], names: set[str]) -> None:
+    """Refuse a name of a model that has no provider."""
+    for pair in fallbacks.items():
+        for model in pair:
+            provider, slash, rest = model.partition("/")
+            if not slash or not rest:
+                raise SettingsError(f"In fallbacks: {model!r} is not PROVIDER/MODEL.")
+            if provider not in names:
+                raise SettingsError(f"In fallbacks: no provider named {provider!r}.{suggestion(provider, names)}")
+
+
+def check_aliases(aliases: Mapping[str, str]) -> None:
+    """Refuse an alias that leads to another, or nowhere."""
+    for alias, model in aliases.items():
+        if not alias or not model or model in aliases:
+            raise SettingsError(f"In aliases: {alias!r} = {model!r} must name a model, not another alias.")
+
+
+def _check_dialects(wanted: Change) -> None:
+    """Refuse a dialect that is not installed, or has no upstream to set up. This waits for the disk."""
+    for dialect in {each.dialect for each in wanted.providers or ()}:
+        offered = [name for name in kind_names() if name not in BUILT_IN]
+        if dialect not in offered:
+            raise BadRequest(f"The dialect of a provider must be one of {', '.join(offered)}.", param="providers")
+        try:
+            kind_of(dialect)
+        except KindError as error:
+            raise BadRequest(f"A provider cannot be added: {error}.", param="providers") from None
+
+
+def _without(described: Sequence[ProviderSettings], others: Sequence[ProviderSettings]) -> tuple[ProviderSettings, ...]:
+    names = {other.name for other in others}
+    return tuple(each for each in described if each.name not in names)
+
+
+def _address(described: ProviderSettings) -> tuple[str, str]:
+    return described.dialect, described.address()
+
+
+def _kind(source: str) -> Source:
+    return "env" if source == "environment" else "flag" if source == "flag" else "file"
+
+
+def _where(name: str, source: str) -> str:
+    if source == "environment":
+        return f"the variable {PREFIX}{name.upper()}"
+    return "a flag of the command line" if source == "flag" else f"the settings file {source}".removesuffix(" settings")
+
+
+def _discovered(described: ProviderSettings) -> Source:
+    return "default" if described.dialect in BUILT_IN else "env"
+
+
+def without_secrets(base_url: str) -> str:
+    """Return a URL without its query and user, either of which may be a key."""
+    parts = urlsplit(base_url)
+    hidden = urlencode([(name, "hidden") for name, _ in parse_qsl(parts.query, keep_blank_values=True)])
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, hidden, parts.fragment))

@@ -1,0 +1,492 @@
+"""What can be set, and where each value comes from: a flag, the environment, the file, or the default."""
+
+from __future__ import annotations
+
+import math
+import os
+import pathlib
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from ...compare.model import Price
+from ...errors import HoldfastError
+from ...upstreams.kinds import KindError, ProviderKind, kind_names, kind_of
+from ...upstreams.profiles import PROFILES, Profile, ProfileName, profile_of
+from .settings_errors import explain, suggestion
+from .settings_file import choose, user_folder
+
+PREFIX = "HOLDFAST_"
+AGENT = "agent"
+"""The name before the slash of an agent's model."""
+USUAL = ("openai", "local", "scripted")
+"""Dialects that are known without a look at what is installed."""
+KEYED_KINDS = ("anthropic", "gemini")
+"""Services with a dialect of their own, found by their key in the environment."""
+
+
+class SettingsError(HoldfastError):
+    """A setting has an invalid value."""
+
+    code = "bad_settings"
+
+
+class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[providers]]` table."""
+
+    name: str
+    dialect: str = "openai"
+    """The kind of provider: how the upstream is spoken to."""
+    profile: ProfileName | None = None
+    """The kind of upstream, which gives the defaults of the fields below."""
+    base_url: str = ""
+    api_key_env: str = ""
+    api_key: str = ""
+    models: tuple[str, ...] | None = None
+    headers: dict[str, str] = {}
+    query: dict[str, str] = {}
+    """Parameters in the URL of each request, such as `api-version`."""
+    key_header: str | None = None
+    """The header that holds the key, if it is not the dialect's own: `api-key`."""
+    options: dict[str, Any] = {}
+    """Settings of its dialect alone."""
+    max_runs: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Answers at once; further ones wait their turn. 0 for no such limit."""
+    alternate: bool | None = None
+    """Join neighbouring messages of one role, for upstreams that require user and assistant to alternate."""
+    prefills: bool | None = None
+    """It continues the assistant's last message (llama-server, Ollama and others do; OpenAI does not)."""
+    think: bool | None = None
+    """Take a leading <think>…</think> for reasoning."""
+    usage: bool | None = None
+    """Ask for a count of the tokens with `stream_options`."""
+    attaches: bool | None = None
+    """Writes an answer with an `X-Conversation-Id` to its end, and tells it again (llama-server does)."""
+    proxy: str | None = None
+    """The proxy that leads to it, as `http://user:password@host:port`; empty for none. Left out: as `HTTPS_PROXY`,
+    `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` say."""
+    ca_file: str = ""
+    """A PEM file with the only CAs that its certificate may be signed by. Empty: those of the system."""
+    cert: str = ""
+    """A PEM file with the client certificate that it asks for."""
+    cert_key: str = ""
+    """A PEM file with the private key of `cert`, if that is not in the same file."""
+    tools: bool | None = None
+    """Its models can call tools. If not, an agent with tools refuses to start."""
+
+    def key_env(self) -> str:
+        """Return the variable that holds the key. A service's own is for its own address only: no key goes astray."""
+        if self.api_key_env or self.base_url or self.api_key:
+            return self.api_key_env
+        return profile_of(self.profile).key_env or self.kind().key_env
+
+    def key(self, environ: Mapping[str, str]) -> str | None:
+        """Return the key to call the upstream with."""
+        return environ.get(self.key_env()) or self.api_key or None
+
+    def kind(self) -> ProviderKind:
+        """Return the kind of provider. Raises `SettingsError` if there is none of that name."""
+        try:
+            return kind_of(self.dialect)
+        except KindError as error:
+            raise SettingsError(f"Provider {self.name!r}: {error}.") from error
+
+    def address(self) -> str:
+        """Return where the upstream is."""
+        return self.base_url or profile_of(self.profile).base_url or self.kind().base_url
+
+    def behaviour(self) -> Profile:
+        """Return the profile of the upstream, with the fields of the table in place of its own."""
+        named = ("alternate", "prefills", "think", "usage", "attaches", "tools")
+        said = {name: getattr(self, name) for name in named}
+        given = {name: value for name, value in said.items() if value is not None}
+        known = profile_of(self.profile)
+        return msgspec.structs.replace(known, base_url=self.base_url or known.base_url, **given)
+
+
+class KeySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[keys]]` table: an API key. Each name is an owner with its own sessions."""
+
+    name: str
+    key_env: str = ""
+    sha256: str = ""
+    """The key's SHA-256 in hexadecimal, in place of the key itself."""
+    admin: bool = False
+    """May change the settings."""
+
+
+class WebhookSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[webhooks]]` table: an address that is called when a response in the background has ended."""
+
+    url: str
+    secret_env: str
+    events: tuple[
+        Literal["response.completed", "response.incomplete", "response.failed", "response.cancelled"], ...
+    ] = (
+        "response.completed",
+        "response.incomplete",
+        "response.failed",
+        "response.cancelled",
+    )
+
+
+class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[agents]]` table: a model with tools, which is a model `agent/<name>` for every client."""
+
+    name: str
+    model: str
+    """Its model: `provider/model`, one that can call tools if the agent has any."""
+    system: str = ""
+    """Its system prompt, unless the session has one."""
+    users: tuple[str, ...] | None = None
+    """Names of the keys that may use it, besides those with admin rights: `["*"]` for all, `[]` for no others. Default:
+    all, and no others if one of its tools could write or run something."""
+    tools: tuple[str, ...] = ()
+    """`files`, `shell`, `mcp:name` for those of an `[[mcp]]` server, or `module:name` for a tool, or a list of them, in
+    Python."""
+    modules: str = ""
+    """The folder that is searched for the Python modules of `tools`, besides the installed packages. Default: the
+    folder of the settings file."""
+    folder: str = ""
+    """The folder of `files` and `shell`, which all owners share. Default: one for each owner, in the data folder."""
+    env_from: tuple[str, ...] = ()
+    """Names of Holdfast's own variables that its tools' processes have too, besides harmless ones such as `PATH`."""
+    approvals: dict[str, Literal["allow", "ask", "deny"]] = {}
+    """Approvals in place of a tool's default: `shell = "allow"`."""
+    max_steps: Annotated[int, msgspec.Meta(ge=1)] = 25
+    """Model calls in one run; then the run is truncated, and can be continued."""
+    max_seconds: Annotated[float, msgspec.Meta(ge=0)] = 3600.0
+    """Seconds of one run, without the time that it waits for a person; 0 for no limit."""
+    max_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Tokens of one run, in and out; 0 for no limit."""
+    max_cost: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    """Cost of one run by the model's `prices`; 0 for no limit."""
+    approval_timeout: Annotated[float, msgspec.Meta(ge=0)] = 86_400.0
+    """Seconds that a person has to allow or deny a call; 0 for no limit."""
+    params: dict[str, Any] = {}
+    """Parameters for the model: `temperature = 0`."""
+    on_restart: Literal["settle", "continue"] = "settle"
+    """A run whose server was killed is interrupted, or continued after its last finished step."""
+
+
+class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[mcp]]` table: an MCP server, whose tools an agent has that names `mcp:<name>` among its `tools`."""
+
+    name: str
+    """Letters, digits and `-`, at most 24. Its tools are called `name__tool`."""
+    command: str = ""
+    """A program that speaks MCP on its input and output; `python` is the interpreter of the server. Or use `url`."""
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    """Variables for the program. Of Holdfast's own it has only harmless ones, such as `PATH` and `HOME`."""
+    env_from: tuple[str, ...] = ()
+    """Names of Holdfast's own variables that the program has too: keys need not stand in the file."""
+    folder: str = ""
+    """The folder in which the program is started. Default: the folder of the settings file."""
+    url: str = ""
+    """An address that speaks MCP's streamable HTTP, in place of `command`."""
+    headers: dict[str, str] = {}
+    api_key_env: str = ""
+    """The variable whose value goes to the address as `Authorization: Bearer`."""
+    tools: tuple[str, ...] | None = None
+    """The tools that agents may have, by the server's own names. Left out: all."""
+    approval: Literal["allow", "ask", "deny"] = "ask"
+    """Whether its tools may be called. An agent's `approvals` can say otherwise for one of them."""
+    timeout: Annotated[float, msgspec.Meta(ge=0)] = 60.0
+    """Seconds that a call may take; 0 for no limit."""
+    shared: bool = False
+    """One connection for all owners, who can then see of each other what the server stores. Default: one for each."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Every setting. A scalar one named `x_y` can also be given as `HOLDFAST_X_Y`."""
+
+    host: str = "127.0.0.1"
+    """The address to listen on. Any other than loopback needs a key."""
+    port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 8787
+    """The port to listen on; 0 picks a free one."""
+    data: str = ""
+    """The data folder. Default: your user's folder for such data."""
+    api_key: str = ""
+    """A key that clients must send as `Authorization: Bearer …`."""
+    model: str = ""
+    """A GGUF file that takes the place of the embedded model."""
+    offline: bool = False
+    """Never fetch the embedded model's weights."""
+    default_model: str = ""
+    """The model of a request or session that names none. Default: the first of a provider that was set up, else the
+    only agent, else the first of a local server that was found, else a demo model."""
+    discover: bool | Literal["auto"] = "auto"
+    """Look for model servers on this machine (Ollama, llama-server, LM Studio). `auto`: only if the settings name no
+    providers and the server needs no key."""
+    default_providers: bool = True
+    """Also offer the providers of API keys in the environment, the embedded model and the scripted models if the
+    settings name providers."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Host names of this server, besides its own address: the Host header is checked."""
+    allowed_origins: tuple[str, ...] = ()
+    """Origins of web pages that may call this server, as `https://example.com`."""
+    idle_limit: float = 120.0
+    """Seconds of silence after which a run has failed."""
+    deadline: float = 3600.0
+    """Seconds that a run may take in all."""
+    grace: float = 1.0
+    """Seconds that a stopped run may take to close its upstream before it is abandoned."""
+    drain: float = 2.0
+    """Seconds that runs may continue when the server is asked to end."""
+    max_runs: int = 2000
+    """Runs at once."""
+    max_runs_per_owner: int = 1000
+    """Runs of one owner at once."""
+    max_queue: int = 32
+    """Messages waiting in one session."""
+    starts_per_minute: int = 0
+    """Runs that one owner may start in a minute; 0 for no such limit."""
+    body_limit: int = 20 * 1024 * 1024
+    """Bytes of a request's body."""
+    head_timeout: Annotated[float, msgspec.Meta(ge=0)] = 30.0
+    """Seconds for a request's head to arrive; 0 for no limit."""
+    body_timeout: Annotated[float, msgspec.Meta(ge=0)] = 30.0
+    """Seconds in each of which 1 kB of a request's body must arrive; 0 for no limit."""
+    max_connections: Annotated[int, msgspec.Meta(ge=0)] = 10_000
+    """Open connections of all clients; 0 for no limit."""
+    max_connections_per_address: Annotated[int, msgspec.Meta(ge=0)] = 1_000
+    """Open connections of one address; loopback has no limit of its own. 0 for no limit."""
+    heartbeat: float = 10.0
+    """Seconds of silence after which an event stream sends a heartbeat."""
+    send_timeout: float = 30.0
+    """Seconds after which a client that does not read is cut off."""
+    retry_patience: float = 30.0
+    """Seconds that a detached run may spend on retries before its first word."""
+    log_days: Annotated[float, msgspec.Meta(ge=0)] = 30.0
+    """Days after which the events of an ended run are deleted; its text stays. `inf` keeps them."""
+    retention_days: Annotated[float, msgspec.Meta(ge=0)] = math.inf
+    """Days after which an ended run outside of a session, such as a stored response, is deleted. `inf` keeps it."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """The level of the log."""
+    currency: Annotated[str, msgspec.Meta(pattern="^[A-Z]{3}$")] = "USD"
+    """Currency of all `prices`, as its ISO 4217 code. The page and reports show costs in it."""
+    providers: tuple[ProviderSettings, ...] = ()
+    keys: tuple[KeySettings, ...] = ()
+    webhooks: tuple[WebhookSettings, ...] = ()
+    agents: tuple[AgentSettings, ...] = ()
+    mcp: tuple[McpSettings, ...] = ()
+    agent_users: dict[str, tuple[str, ...]] = {}
+    """The `users` of agents that are published with `--agent` or `create_app(agents=...)`. Default: all."""
+    agent_think: dict[str, bool] = {}
+    """Whether a leading `<think>…</think>` of a published agent is reasoning. Default: yes."""
+    fallbacks: dict[str, str] = {}
+    """The model that answers if another one cannot: `"up/m" = "other/m"`."""
+    aliases: dict[str, str] = {}
+    """Other names of models: `gpt-4o = "local/smollm2"`."""
+    prices: dict[str, Price] = {}
+    """What a model costs for each million tokens: `"up/m" = {input = 0.5, output = 1.5}`."""
+
+
+TABLES = (
+    "providers",
+    "keys",
+    "webhooks",
+    "agents",
+    "mcp",
+    "agent_users",
+    "agent_think",
+    "fallbacks",
+    "aliases",
+    "prices",
+)
+SCALARS = tuple(field for field in msgspec.structs.fields(Settings) if field.name not in TABLES)
+
+
+def load(
+    flags: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] = os.environ,
+    file: str | os.PathLike[str] | None = None,
+) -> Settings:
+    """Return the settings: a flag beats the environment, which beats the file, which beats the default."""
+    return load_with_sources(flags, environ, file)[0]
+
+
+def load_with_sources(
+    flags: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] = os.environ,
+    file: str | os.PathLike[str] | None = None,
+    *,
+    here: bool = False,
+) -> tuple[Settings, dict[str, str]]:
+    """Return the settings, and for each that was given where it comes from.
+
+    `here` lets the file of the current folder count if no other is named or found.
+    """
+    path = choose(environ, file, here=here).path
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for found, where in (
+        (_from_file(path) if path else {}, str(path)),
+        (_from_environment(environ), "environment"),
+        ({name: value for name, value in (flags or {}).items() if value is not None}, "flag"),
+    ):
+        values |= found
+        sources |= dict.fromkeys(found, where)
+    settings = _convert(values, sources)
+    _check_dialects(settings.providers, sources.get("providers", ""))
+    _check_variables(environ, settings)
+    if not settings.providers:
+        sources["providers"] = DISCOVERED
+    return _with_default_providers(settings, sources, environ)
+
+
+DISCOVERED = "discovered"
+"""The source of providers that no settings name."""
+
+
+def _with_default_providers(
+    settings: Settings, sources: dict[str, str], environ: Mapping[str, str]
+) -> tuple[Settings, dict[str, str]]:
+    """Add the providers that the settings do not name, each with its own source."""
+    if settings.providers and not settings.default_providers:
+        return settings, sources
+    named = {provider.name for provider in settings.providers}
+    added = tuple(provider for provider in discovered(environ) if provider.name not in named)
+    sources |= {source_name(provider): DISCOVERED for provider in added}
+    return msgspec.structs.replace(settings, providers=(*settings.providers, *added)), sources
+
+
+def source_name(provider: ProviderSettings) -> str:
+    """Return under which name the sources of the settings have a single provider."""
+    return f"providers.{provider.name}"
+
+
+def _from_file(path: pathlib.Path) -> dict[str, Any]:
+    """Return the values of a settings file. A relative path in it is meant from the folder of the file."""
+    values = _read(path)
+    _make_absolute(values, ("data",), path)
+    for provider in _tables(values, "providers"):
+        _make_absolute(provider, ("ca_file", "cert", "cert_key"), path)
+    for agent in _tables(values, "agents"):
+        agent.setdefault("modules", ".")
+        _make_absolute(agent, ("folder", "modules"), path)
+    for server in _tables(values, "mcp"):
+        if server.get("command"):
+            server.setdefault("folder", ".")
+        _make_absolute(server, ("folder",), path)
+    return values
+
+
+def _tables(values: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """Return the values of a name that are tables. Other values are refused later."""
+    found = values.get(name)
+    return [table for table in found if isinstance(table, dict)] if isinstance(found, list) else []
+
+
+def _make_absolute(values: dict[str, Any], names: tuple[str, ...], file: pathlib.Path) -> None:
+    for name in names:
+        if isinstance(value := values.get(name), str) and value:
+            values[name] = str(file.absolute().parent / pathlib.Path(value).expanduser())
+
+
+def _read(path: pathlib.Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise SettingsError(f"Settings file not found: {path}") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"Cannot read the settings file {path}: {error}") from error
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for field in SCALARS:
+        value = environ.get(PREFIX + field.name.upper())
+        if value is not None:
+            found[field.name] = tuple(value.split(",")) if field.name.startswith("allowed_") else value
+    return found
+
+
+def _convert(values: dict[str, Any], sources: Mapping[str, str]) -> Settings:
+    try:
+        return msgspec.convert(values, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise SettingsError(explain(error, Settings, sources, PREFIX)) from error
+
+
+def _check_variables(environ: Mapping[str, str], settings: Settings) -> None:
+    """Refuse a variable that is nearly the name of a setting: it was misspelt, and would be ignored."""
+    for variable in unknown_variables(environ, settings):
+        name = variable.removeprefix(PREFIX).lower()
+        if name in TABLES:
+            raise SettingsError(f"{variable} cannot be set by a variable. Set {name!r} in the settings file.")
+        if hint := suggestion(variable, (PREFIX + field.name.upper() for field in SCALARS)):
+            raise SettingsError(f"Unknown variable {variable}.{hint}")
+
+
+def unknown_variables(environ: Mapping[str, str], settings: Settings) -> list[str]:
+    """Return the `HOLDFAST_…` variables that are no setting, and that no table of the settings names."""
+    known = {PREFIX + field.name.upper() for field in SCALARS} | OTHER_VARIABLES | set(_named_variables(settings))
+    return sorted(
+        name for name in environ if name.startswith(PREFIX) and name not in known and not name.startswith(OF_TESTS)
+    )
+
+
+OTHER_VARIABLES = {"HOLDFAST_CONFIG", "HOLDFAST_URL", "HOLDFAST_LAB_KEY", "HOLDFAST_CALL"}
+"""Variables that are no settings: of the command line, of the fault lab, and of tools' processes."""
+OF_TESTS = ("HOLDFAST_TEST_", "HOLDFAST_BENCH_")
+
+
+def _named_variables(settings: Settings) -> Iterator[str]:
+    """Yield the variables that the tables of the settings name."""
+    for provider in settings.providers:
+        yield provider.api_key_env
+    for key in settings.keys:
+        yield key.key_env
+    for webhook in settings.webhooks:
+        yield webhook.secret_env
+    for agent in settings.agents:
+        yield from agent.env_from
+    for server in settings.mcp:
+        yield from (*server.env_from, server.api_key_env)
+
+
+def _check_dialects(providers: Sequence[ProviderSettings], where: str) -> None:
+    """Refuse a dialect that is not installed. None is loaded for that."""
+    if wrong := [each for each in providers if each.dialect not in USUAL and each.dialect not in kind_names()]:
+        known = ", ".join(kind_names())
+        raise SettingsError(
+            f"Provider {wrong[0].name!r} in {where}: unknown dialect {wrong[0].dialect!r}. Use one of {known}, or "
+            "install the package that provides it."
+        )
+
+
+def discovered(environ: Mapping[str, str]) -> tuple[ProviderSettings, ...]:
+    """Return the providers whose keys are in the environment, the embedded model, and the scripted one."""
+    keyed = [_keyed(name, environ) for name, known in PROFILES.items() if known.key_env and environ.get(known.key_env)]
+    keyed += [_own_kind(name, environ) for name in KEYED_KINDS if environ.get(kind_of(name).key_env)]
+    return (*keyed, ProviderSettings("local", dialect="local"), ProviderSettings("scripted", dialect="scripted"))
+
+
+def _own_kind(name: str, environ: Mapping[str, str]) -> ProviderSettings:
+    """Return the provider of a service with a dialect of its own, whose key is in the environment."""
+    kind = kind_of(name)
+    elsewhere = environ.get(kind.url_env, "") if kind.url_env else ""
+    return ProviderSettings(name, dialect=name, base_url=elsewhere, api_key_env=kind.key_env)
+
+
+def _keyed(name: ProfileName, environ: Mapping[str, str]) -> ProviderSettings:
+    """Return the provider that a key belongs to. At another address only its dialect is known."""
+    known = PROFILES[name]
+    elsewhere = environ.get("OPENAI_BASE_URL", "") if name == "openai" else ""
+    return ProviderSettings(
+        name,
+        profile=None if elsewhere else name,
+        base_url=elsewhere or known.base_url,
+        api_key_env=known.key_env,
+    )
+
+
+def data_folder(settings: Settings, environ: Mapping[str, str] = os.environ) -> pathlib.Path:
+    """Return the data folder."""
+    if settings.data:
+        return pathlib.Path(settings.data).expanduser()
+    return user_folder(environ, "XDG_DATA_HOME", "~/.local/share") / "holdfast"

@@ -1,0 +1,115 @@
+"""Errors of the settings in plain words: which one, where it was set, and what it must be."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+TYPES = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "str": "a text",
+    "array": "a list",
+    "object": "a table",
+    "null": "null",
+}
+BOUNDS = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
+CUTOFF = 0.7
+"""How much alike two names must be for one to be taken for a misspelling of the other."""
+
+_AT = re.compile(r"(.*?)(?: - at `\$\.?(.*)`)?", re.DOTALL)
+_EXPECTED = re.compile(r"Expected `([^`]+)`(?: (>=|<=|>|<) ([\d.e+-]+))?(?:, got `([^`]+)`)?")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.+)`")
+_MISSING = re.compile(r"Object missing required field `(.+)`")
+_ENUM = re.compile(r"Invalid enum value (.+)")
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return `Did you mean …?` if a known name is nearly the same, else nothing."""
+    near = difflib.get_close_matches(name, list(known), 1, CUTOFF)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def explain(error: msgspec.ValidationError, settings: type[Any], sources: Mapping[str, str], prefix: str) -> str:
+    """Return what is wrong. `sources` says where each setting was given; `prefix` begins the names of variables."""
+    match = _AT.fullmatch(str(error))
+    message, path = (match[1], match[2] or "") if match else (str(error), "")
+    top = re.split(r"[.\[]", path)[0]
+    where = sources.get(top, "") if top else next((each for each in sources.values() if "/" in each), "")
+    name = _name(path, top, where, prefix)
+    if found := _UNKNOWN.fullmatch(message):
+        place = f" in {_table(path)}" if path else ""
+        known = (field.name for field in msgspec.structs.fields(_struct(settings, path)))
+        return f"Unknown setting {found[1]!r}{place}{_of(where)}.{suggestion(found[1], known)}"
+    if found := _MISSING.fullmatch(message):
+        return f"{_table(path)}{_of(where)} has no {found[1]!r}, which it needs."
+    return f"{name} must be {_wanted(message, settings, path)}."
+
+
+def _name(path: str, top: str, where: str, prefix: str) -> str:
+    if where == "environment":
+        return f"{prefix}{top.upper()}"
+    if where == "flag":
+        return f"--{top.replace('_', '-')}"
+    return f"{_place(path)}{_of(where)}"
+
+
+def _of(where: str) -> str:
+    return f" in {where}" if "/" in where else ""
+
+
+def _place(path: str) -> str:
+    """Return a path as people write it: `agents[0].model` is `model` of the first `[[agents]]`."""
+    table, dot, field = path.replace("[...]", "").rpartition(".")
+    return f"{field} of {_table(table)}" if dot else field
+
+
+def _table(path: str) -> str:
+    found = re.fullmatch(r"(\w+)\[(\d+)\]", path)
+    return f"[[{found[1]}]] number {int(found[2]) + 1}" if found else f"[{path.replace('[...]', '')}]"
+
+
+def _wanted(message: str, settings: type[Any], path: str) -> str:
+    if _ENUM.fullmatch(message):
+        return _choices(settings, path)
+    found = _EXPECTED.fullmatch(message)
+    if found is None:
+        return f"valid ({message})"
+    if found[2]:
+        return f"{BOUNDS[found[2]]} {float(found[3]):g}"
+    wanted = " or ".join(TYPES.get(kind.strip(), kind.strip()) for kind in found[1].split("|"))
+    return "a number" if found[1] == "int" and found[4] == "str" else wanted
+
+
+def _choices(settings: type[Any], path: str) -> str:
+    """Return the values that a setting can have."""
+    table, _, name = path.rpartition(".")
+    field = next((each for each in msgspec.structs.fields(_struct(settings, table)) if each.name == name), None)
+    kind = msgspec.inspect.type_info(field.type) if field is not None else None
+    kinds = kind.types if isinstance(kind, msgspec.inspect.UnionType) else (kind,)
+    values = [str(value) for each in kinds if isinstance(each, msgspec.inspect.LiteralType) for value in each.values]
+    if any(isinstance(each, msgspec.inspect.BoolType) for each in kinds):
+        values = ["true", "false", *values]
+    return f"{', '.join(values[:-1])} or {values[-1]}" if len(values) > 1 else "another value"
+
+
+def _struct(settings: type[Any], path: str) -> type[Any]:
+    """Return the type of a table of the settings."""
+    top = re.split(r"[.\[]", path)[0]
+    for field in msgspec.structs.fields(settings):
+        if path and field.name == top:
+            return _of_items(msgspec.inspect.type_info(field.type)) or settings
+    return settings
+
+
+def _of_items(info: Any) -> type[Any] | None:
+    if isinstance(info, msgspec.inspect.VarTupleType):
+        return _of_items(info.item_type)
+    if isinstance(info, msgspec.inspect.DictType):
+        return _of_items(info.value_type)
+    return info.cls if isinstance(info, msgspec.inspect.StructType) else None

@@ -1,0 +1,122 @@
+"""`/ag-ui`: runs for clients of the Agent User Interaction protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ...asgi.event_stream import EventStream
+from ...engine.run import Run
+from ...fields import check_fields
+from ...history import Message, branch
+from ...store.files import with_pictures
+from ...wires import ag_ui
+from ...wires.ag_ui_request import Props, RunAgentInput, agent_chat
+from ...wires.ui_fields import AG_UI, NOT_KNOWN
+from ..caller import model_of, own_run
+from ..request import check_name, convert, decode_object, read_body
+from ..routing import Endpoint
+from ..services import Parts
+from .openai_chat import ChatBody, check_messages, start_chat
+from .run_responses import frames_seen, stream
+
+KEPT = "ag_ui"
+"""The field of a run's request with the client's ids."""
+
+
+async def run_agent(parts: Parts, request: Request) -> ASGIApp:
+    """Start the run that answers a thread's newest message, and send its events. A disconnect stops it by default."""
+    raw = await read_body(parts, request)
+    fields = decode_object(raw)
+    asked = convert(fields, RunAgentInput)
+    check_fields(fields, AG_UI, NOT_KNOWN)
+    check_name(asked.thread_id, "threadId")
+    check_name(asked.run_id, "runId")
+    props = convert(asked.forwarded_props, Props) if isinstance(asked.forwarded_props, dict) else Props()
+    chat = agent_chat(asked, props)
+    body = convert(chat, ChatBody)
+    check_messages(body)
+    model = await model_of(parts, request, props.model)
+    kept = {"thread_id": asked.thread_id, "run_id": asked.run_id, "state": asked.state or None}
+    run = await start_chat(parts, request, body, chat, model, raw, kept={KEPT: kept}, begins=True, streams=True)
+    return ag_ui_events(parts, run, asked.protocol_version, attached=run.take_hold())
+
+
+async def watch_agent(parts: Parts, request: Request) -> ASGIApp:
+    """Send the events of any run, from its first or after some of them."""
+    run = await own_run(parts, request)
+    wanted = request.query_params.get("messages") == "true"
+    messages = await _said_before(parts, run) if wanted else None
+    version = request.query_params.get("protocolVersion")
+    return ag_ui_events(parts, run, version, messages=messages, skip=frames_seen(request))
+
+
+async def _said_before(parts: Parts, run: Run) -> list[Message]:
+    """Return the messages of a run's session up to the one that it answers."""
+    if run.record.session_id is None:
+        return []
+    path = branch(await parts.store.messages(run.record.session_id), run.record.parent_id)
+    return await with_pictures(parts.store, run.record.session_id, path)
+
+
+def ag_ui_events(
+    parts: Parts,
+    run: Run,
+    protocol_version: str | None,
+    *,
+    messages: Sequence[Message] | None = None,
+    skip: int = 0,
+    attached: bool = False,
+) -> EventStream:
+    """Return a run as AG-UI's events."""
+    kept: dict[str, Any] = run.record.request.get(KEPT, {})
+    rendering = ag_ui.AgUiEvents(
+        run.id,
+        run.record.model,
+        thread_id=kept.get("thread_id") or run.record.session_id or run.id,
+        run_id=kept.get("run_id"),
+        state=kept.get("state"),
+        messages=messages,
+        cancelled=ag_ui.knows_cancelled(protocol_version),
+    )
+    return stream(parts, run, rendering, skip=skip, attached=attached)
+
+
+ENDPOINTS = [
+    Endpoint(
+        "POST",
+        "/ag-ui",
+        run_agent,
+        takes=RunAgentInput,
+        answers={
+            200: "events, live to the end of the run",
+            400: "bad input",
+            404: "no such model",
+            409: "the thread is busy",
+            413: "too large",
+            429: "too many runs",
+            503: "the server is ending",
+        },
+        streams=True,
+    ),
+    Endpoint(
+        "GET",
+        "/ag-ui/{run_id}",
+        watch_agent,
+        query={
+            "starting_after": "frames to leave out",
+            "messages": "true for the messages before the run",
+            "protocolVersion": "the version that the client speaks",
+        },
+        answers={
+            200: "events, live to the end of the run",
+            400: "a bad query",
+            404: "no such run",
+            410: "the log was trimmed",
+        },
+        streams=True,
+    ),
+]

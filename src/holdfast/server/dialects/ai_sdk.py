@@ -1,0 +1,371 @@
+"""`/api/chat`: the server side of the AI SDK's `useChat`, on the same sessions and runs.
+
+A chat's id names a session of the caller. History comes from the store: only new messages of a request are added. Runs
+are detached, so a page can be closed, reloaded and resumed; only a stop ends a run.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ...engine.run import Run
+from ...errors import BadRequest, StaleView
+from ...fields import check_fields
+from ...history import Message, Session, branch
+from ...ids import new_id
+from ...store import HEAD, RunRecord
+from ...store.files import check_references, with_pictures
+from ...wires import ai_sdk
+from ...wires import ai_sdk_request as ai_sdk_messages
+from ...wires.ai_sdk_request import UIMessage
+from ...wires.ui_fields import AI_SDK, THE_PAGE
+from ..api.runs import stop_within
+from ..caller import model_of, own_run, owner_of
+from ..errors import NoContent, json_of
+from ..request import check_name, convert, decode_object, idempotency, read_body
+from ..routing import Endpoint
+from ..run_json import run_json
+from ..services import Parts
+from ..sources.agents import SESSION_NAME, STREAM
+from .ollama import chat_in_ollamas_words, is_ollamas
+from .openai_chat import named_session
+from .run_responses import answer_headers, so_far, stream
+
+UI_MESSAGE = "ui_message"
+"""The field of a run's request with the client's message that it continues."""
+
+
+class UIChat(msgspec.Struct, frozen=True):
+    """The request of the SDK's transport, with fields that its `body` may add. Unknown fields are the page's."""
+
+    messages: list[UIMessage]
+    id: str | None = None
+    trigger: Literal["submit-message", "regenerate-message"] = "submit-message"
+    message_id: str | None = msgspec.field(default=None, name="messageId")
+    model: str | None = None
+    system: str | None = None
+    if_busy: Literal["reject", "queue", "interrupt"] = "interrupt"
+    params: dict[str, Any] = {}
+
+
+class ChatTurn(NamedTuple):
+    """The meaning of a request: the new messages, and the message that they follow."""
+
+    input: list[Message]
+    parent: str | None = HEAD
+    goes_on_with: str | None = None
+    """The client's message that the answer is added to."""
+    is_repeated: bool = False
+    """Whether the message is stored already, and may have a run."""
+
+
+async def send_to_chat(parts: Parts, request: Request) -> ASGIApp:
+    """Handle a message, an edit, tool results or a regenerate, and stream the run."""
+    raw = await read_body(parts, request)
+    fields = decode_object(raw)
+    if is_ollamas(fields):
+        return await chat_in_ollamas_words(parts, request, fields, raw)
+    body = convert(fields, UIChat)
+    check_fields(fields, AI_SDK, THE_PAGE)
+    if not body.messages:
+        raise BadRequest("messages is empty.", param="messages")
+    run = await (_ask(parts, request, body, raw) if body.id is None else _send(parts, request, body, body.id, raw))
+    return _stream(parts, run)
+
+
+async def _ask(parts: Parts, request: Request, body: UIChat, raw: bytes) -> Run:
+    """Start a run without a session: the model gets the messages of the request alone."""
+    messages = ai_sdk_messages.model_messages(body.messages)
+    if not messages or messages[-1]["role"] == "assistant":
+        raise BadRequest("There is nothing to answer.", param="messages")
+    record = await _record(parts, request, body, None)
+    system = [{"role": "system", "content": body.system}] if body.system else []
+    record.request["messages"] = system + messages
+    parts.starts.take(record.owner)
+    return await parts.engine.submit(record, idempotency=idempotency(request, raw))
+
+
+async def _send(parts: Parts, request: Request, body: UIChat, chat_id: str, raw: bytes) -> Run:
+    if "/" in chat_id:
+        raise BadRequest("A chat's id has no slash: it stands in the paths to resume and to stop it.", param="id")
+    if chat_id.startswith("run_"):
+        raise BadRequest("A chat's id does not begin with run_: there the paths mean a run.", param="id")
+    session = await named_session(parts, owner_of(request), check_name(chat_id, "id"))
+    messages = await with_pictures(parts.store, session.id, await parts.store.messages(session.id))
+    path = branch(messages, session.head_id)
+    turn = _turn(body, path, messages)
+    if (going_on := _going_on(parts, session, turn)) is not None:
+        return going_on
+    record = await _record(parts, request, body, session)
+    if turn.goes_on_with is not None:
+        record.request[UI_MESSAGE] = turn.goes_on_with
+    if body.if_busy == "queue" and turn.parent != HEAD:
+        raise BadRequest("An edit or a new answer cannot be queued: wait, or interrupt.", param="if_busy")
+    await check_references(parts.store, session.id, turn.input)
+    parts.starts.take(record.owner)
+    await parts.store.create_session(session)
+    return await parts.engine.submit(
+        record,
+        turn.input,
+        parent=turn.parent,
+        expect_head=session.head_id if turn.parent != HEAD and body.if_busy == "reject" else HEAD,
+        if_busy=body.if_busy,
+        idempotency=idempotency(request, raw),
+    )
+
+
+async def _record(parts: Parts, request: Request, body: UIChat, session: Session | None) -> RunRecord:
+    """Return the record of the new run, with an existing model."""
+    model = await model_of(parts, request, body.model or (session.model if session else None))
+    params = {**(session.params if session else {}), **body.params}
+    return RunRecord(
+        id=new_id("run"),
+        owner=owner_of(request),
+        session_id=session.id if session else None,
+        message_id=new_id("msg"),
+        model=model,
+        kind=parts.agents.kind_of(model),
+        request={
+            "params": params,
+            STREAM: True,
+            **({SESSION_NAME: body.id} if body.id else {}),
+            **({"system": body.system} if body.system else {}),
+        },
+    )
+
+
+def _going_on(parts: Parts, session: Session, turn: ChatTurn) -> Run | None:
+    """Return the run that answers the same message already: a repeated request is one."""
+    if not turn.is_repeated:
+        return None
+    runs = parts.engine.of_session(session.id)
+    return next((run for run in runs if run.status == "running" and run.record.parent_id == turn.parent), None)
+
+
+# The meaning of a request.
+
+
+def _turn(body: UIChat, path: list[Message], messages: list[Message]) -> ChatTurn:
+    if body.trigger == "regenerate-message":
+        return ChatTurn([], _to_answer_again(body, path, messages))
+    if body.messages[-1].role == "assistant":
+        return ChatTurn(_results(body.messages[-1], path), goes_on_with=body.messages[-1].id or None)
+    _refuse_other_branch(_last_answer(body.messages), path, messages)
+    last = body.messages[-1]
+    said = _known(path, last.id)
+    if said is not None and said.content == ai_sdk_messages.content(last):
+        return ChatTurn([], said.id, is_repeated=True)
+    if body.message_id and body.message_id == last.id:
+        _refuse_other_branch(last.id, path, messages)
+    if said is not None:
+        return ChatTurn([_stored(last, messages)], said.parent_id)
+    return ChatTurn([_stored(said, messages) for said in _new(body.messages, messages)])
+
+
+def _to_answer_again(body: UIChat, path: list[Message], messages: list[Message]) -> str:
+    """Return the user's message to answer again."""
+    _refuse_other_branch(body.message_id, path, messages)
+    said = _known(path, body.message_id) or _known(path, body.messages[-1].id) or (path[-1] if path else None)
+    while said is not None and said.role != "user":
+        said = next((other for other in path if other.id == said.parent_id), None)
+    if said is None:
+        raise BadRequest("There is no message in this chat that could be answered again.", param="messageId")
+    return said.id
+
+
+def _results(message: UIMessage, path: list[Message]) -> list[Message]:
+    """Return the results of the client's tools that the session's model waits for."""
+    waiting = _waiting(path)
+    results = [
+        Message(id=new_id("msg"), role="tool", content=output.text, tool_call_id=output.id)
+        for output in ai_sdk_messages.outputs(message)
+        if output.id in waiting
+    ]
+    if not results:
+        raise BadRequest("Nothing is new here: no message of the user's, and no result of a tool.", param="messages")
+    return results
+
+
+def _waiting(path: list[Message]) -> set[str]:
+    """Return the calls of the last answer that have no result yet."""
+    answered: set[str | None] = set()
+    for said in reversed(path):
+        if said.role != "tool":
+            return {call.id for call in said.tool_calls} - answered
+        answered.add(said.tool_call_id)
+    return set()
+
+
+def _new(sent: list[UIMessage], messages: list[Message]) -> list[UIMessage]:
+    """Return the user's messages after the last answer that the session does not have."""
+    new: list[UIMessage] = []
+    for message in reversed(sent):
+        if message.role == "assistant":
+            break
+        if message.role == "user" and _known(messages, message.id) is None:
+            new.append(message)
+    return new[::-1]
+
+
+def _stored(message: UIMessage, messages: list[Message]) -> Message:
+    """Return a user's message with the client's id, and a number appended if the session has that id."""
+    said = ai_sdk_messages.content(message)
+    if not said or (isinstance(said, str) and not said.strip()):
+        raise BadRequest("The message is empty.", param="messages")
+    id = check_name(message.id, "messages.id") if message.id else new_id("msg")
+    taken = sum(1 for known in messages if _is(known, id))
+    return Message(id=f"{id}~{taken + 1}" if taken else id, role="user", content=said)
+
+
+def _known(messages: list[Message], id: str | None) -> Message | None:
+    """Return the message of a client's id."""
+    return next((said for said in messages if id and _is(said, id)), None)
+
+
+def _is(said: Message, id: str) -> bool:
+    return said.id == id or (said.id.startswith(f"{id}~") and ai_sdk_messages.client_id(said.id) == id)
+
+
+def _last_answer(sent: list[UIMessage]) -> str | None:
+    return next((message.id for message in reversed(sent) if message.role == "assistant"), None)
+
+
+def _refuse_other_branch(id: str | None, path: list[Message], messages: list[Message]) -> None:
+    """Refuse a client that sees another branch than the current one. An empty answer is on none."""
+    if _known(messages, id) is not None and _known(path, id) is None:
+        raise StaleView("This chat shows another branch by now. Load it again.")
+
+
+# Resuming and stopping.
+
+
+async def get_chat(parts: Parts, request: Request) -> ASGIApp:
+    """Return a chat's messages in the SDK's shape, for `useChat` after a reload."""
+    session = await _own_chat(parts, request)
+    path = branch(await parts.store.messages(session.id), session.head_id)
+    path = await with_pictures(parts.store, session.id, path)
+    active = _active(parts, session)
+    return json_of(
+        {
+            "id": request.path_params["chat_id"],
+            "session_id": session.id,
+            "messages": ai_sdk_messages.output_text(path),
+            "active_run": active.id if active else None,
+        }
+    )
+
+
+async def resume_chat(parts: Parts, request: Request) -> ASGIApp:
+    """Stream the active run of a chat from its start, or after some parts; 204 if there is none."""
+    start = _start_index(request)
+    run = await _run_of(parts, request)
+    if run is None:
+        return NoContent()
+    if start >= 0:
+        return _stream(parts, run, skip=start)
+    there = await _count(run)
+    return _stream(parts, run, skip=max(0, there + start), tail=there - 1)
+
+
+async def stop_chat(parts: Parts, request: Request) -> ASGIApp:
+    """Stop the active run of a chat and its queue. Succeeds if there is none."""
+    chat_id = request.path_params["chat_id"]
+    if chat_id.startswith("run_"):
+        run = await own_run(parts, request, chat_id)
+        await stop_within(run)
+        return json_of({"stopped": [run_json(parts, run)]})
+    session = await _own_chat(parts, request)
+    return json_of({"stopped": [run_json(parts, run) for run in await parts.engine.stop_session(session.id)]})
+
+
+async def _run_of(parts: Parts, request: Request) -> Run | None:
+    """Return a run by its id, even after its end, or the active run of a chat."""
+    chat_id = request.path_params["chat_id"]
+    if chat_id.startswith("run_"):
+        return await own_run(parts, request, chat_id)
+    return _active(parts, await _own_chat(parts, request))
+
+
+async def _own_chat(parts: Parts, request: Request) -> Session:
+    """Return the caller's session of that name. A missing one is empty: a page may ask early."""
+    return await named_session(parts, owner_of(request), check_name(request.path_params["chat_id"], "id"))
+
+
+def _active(parts: Parts, session: Session) -> Run | None:
+    """Return the active run of a session, or the first queued one."""
+    runs = sorted(parts.engine.of_session(session.id), key=lambda run: (run.status != "running", run.id))
+    return runs[0] if runs else None
+
+
+def _start_index(request: Request) -> int:
+    text = request.query_params.get("startIndex") or "0"
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 16):
+        raise BadRequest("startIndex is a whole number: of parts seen, or, below zero, of parts from the end.")
+    return int(text)
+
+
+async def _count(run: Run) -> int:
+    """Return the number of parts so far."""
+    rendering, count = rendering_of(run), 0
+    async for events in so_far(run):
+        count += len(rendering.frames(events))
+    return count - 1 if run.log.closed else count  # [DONE] is not a part
+
+
+def _stream(parts: Parts, run: Run, *, skip: int = 0, tail: int | None = None) -> ASGIApp:
+    headers = {**answer_headers(run), ai_sdk.HEADER: ai_sdk.VERSION, "x-workflow-run-id": run.id}
+    if tail is not None:
+        headers["x-workflow-stream-tail-index"] = str(tail)
+    return stream(parts, run, rendering_of(run), skip=skip, headers=headers)
+
+
+def rendering_of(run: Run) -> ai_sdk.PartStream:
+    """Return the rendering of a run from its first event: the same parts each time."""
+    return ai_sdk.PartStream(run.id, run.record.request.get(UI_MESSAGE))
+
+
+_CHAT = "/api/chat/{chat_id}"
+
+ENDPOINTS = [
+    Endpoint(
+        "POST",
+        "/api/chat",
+        send_to_chat,
+        takes=UIChat,
+        answers={
+            200: "the parts of the answer",
+            400: "bad input",
+            404: "no such model",
+            409: "busy, or a stale view",
+            413: "too large",
+            424: "the upstream refused our key, or failed after output, in Ollama's words",
+            429: "too many runs",
+            502: "the upstream failed, in Ollama's words",
+            503: "the server is ending",
+            504: "the upstream was silent, in Ollama's words",
+        },
+        streams=True,
+        ollama=True,
+    ),
+    Endpoint(
+        "GET",
+        f"{_CHAT}/stream",
+        resume_chat,
+        query={"startIndex": "parts seen; below zero, parts from the end"},
+        answers={
+            200: "the parts of the answer",
+            204: "nothing is going on",
+            400: "a bad query",
+            404: "no such run",
+            410: "the log was trimmed",
+        },
+        streams=True,
+    ),
+    Endpoint("POST", f"{_CHAT}/stop", stop_chat, answers={200: "what stopped", 400: "a bad id", 404: "no such run"}),
+    Endpoint("GET", _CHAT, get_chat, answers={200: "its messages", 400: "a bad id", 404: "no such chat"}),
+]

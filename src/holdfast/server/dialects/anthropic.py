@@ -1,0 +1,157 @@
+"""`/v1/messages`: Anthropic's Messages API on the same runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ...asgi.event_stream import EventStream
+from ...engine.run import Run
+from ...errors import RunNotFound
+from ...events import AnySettlement, Failed, Interrupted, Stopped
+from ...history import estimate_tokens
+from ...wires.anthropic import messages as anthropic_messages
+from ...wires.anthropic.request import CountBody, MessagesBody, as_sent, chat_messages, estimated_tokens, to_chat
+from ..caller import model_of, own_run, providers_of
+from ..errors import Json, error_answer, json_of
+from ..request import convert, decode, decode_object, header, read_body
+from ..routing import Endpoint
+from ..services import Parts
+from ..sources.chat import AS_SENT
+from . import threads
+from .openai_chat import ChatBody, check_messages, start_chat
+from .run_responses import WholeAnswer, answer_headers, failed_headers, frames_seen, gathered, not_again, stream, whole
+
+
+async def create_message(parts: Parts, request: Request) -> ASGIApp:
+    """Answer with a message, streaming or not. The run lives as long as its client, unless in the background."""
+    raw = await read_body(parts, request)
+    fields = decode_object(raw)
+    body = convert(fields, MessagesBody)
+    if body.thread is not None:
+        fields = await threads.whole_request(parts, request, fields, body.thread)
+        body = convert(fields, MessagesBody)
+    model = await model_of(parts, request, body.model)
+    native = await _is_native(parts, request, model)
+    chat = to_chat(body, fields, native=native, betas=header(request, b"anthropic-beta"))
+    asked = convert(chat, ChatBody)
+    check_messages(asked)
+    kept: dict[str, Any] = {AS_SENT: {"anthropic": as_sent(fields)}} if native and not body.session_id else {}
+    is_held = body.thread is not None
+    if is_held:
+        kept[threads.THREAD] = threads.held(fields)
+    run = await start_chat(parts, request, asked, chat, model, raw, kept=kept, streams=bool(body.stream), keep=is_held)
+    if body.stream:
+        return message_stream(parts, run, attached=run.take_hold())
+    if body.background:
+        return await _poll(run, status=202)
+    return WholeAnswer(run, whole_message, attached=run.take_hold())
+
+
+async def _is_native(parts: Parts, request: Request, model: str) -> bool:
+    """Return whether the upstream of a model speaks this dialect."""
+    provider, _ = await providers_of(parts, request).find(model)
+    return parts.configured.dialect(provider.name) == "anthropic"
+
+
+async def count_tokens(parts: Parts, request: Request) -> ASGIApp:
+    """Estimate the tokens of a request: no upstream is asked, and the answer says so."""
+    body = decode(await read_body(parts, request), CountBody)
+    tokens = estimated_tokens(chat_messages(body, native=True), body.tools)
+    return Json({"input_tokens": tokens, "holdfast": {"source": "estimated"}})
+
+
+def message_stream(parts: Parts, run: Run, *, skip: int = 0, attached: bool = False) -> EventStream:
+    """Return a run as Anthropic's stream events, from the first or after `skip` of them."""
+    estimate = estimate_tokens(run.record.request.get("messages") or ())
+    rendering = anthropic_messages.MessageEvents(run.id, run.record.model, estimate)
+    return stream(parts, run, rendering, skip=skip, attached=attached, refuse=anthropic_refusal)
+
+
+async def whole_message(run: Run) -> ASGIApp:
+    """Return a settled run as the finished message, with a status that is an error unless it completed."""
+    settled = await run.settled()
+    if isinstance(settled, Stopped):
+        return json_of(await _object(run, settled), status_code=anthropic_messages.STOPPED, headers=not_again(run))
+    return await whole(run, _object, anthropic_refusal)
+
+
+async def _object(run: Run, settled: AnySettlement | None) -> dict[str, Any]:
+    return (await gathered(run, threads.answer_of)).body(settled)
+
+
+def anthropic_refusal(run: Run, settled: Failed | Interrupted) -> ASGIApp:
+    """Return a failure that came before any output."""
+    extra = anthropic_messages.unfinished(settled, run.id)
+    return error_answer(settled.error, extra=extra, headers=failed_headers(run, settled))
+
+
+async def get_message(parts: Parts, request: Request) -> ASGIApp:
+    """Return a run as a message by the message's id, or stream it, from the start or after its first frames."""
+    answer_id = request.path_params["answer_id"]
+    try:
+        run = await own_run(parts, request, anthropic_messages.run_id_of_message(answer_id))
+    except RunNotFound:
+        raise RunNotFound(answer_id) from None
+    if request.query_params.get("stream") == "true":
+        return message_stream(parts, run, skip=frames_seen(request))
+    return await _poll(run)
+
+
+async def _poll(run: Run, status: int = 200) -> ASGIApp:
+    if run.settlement is not None and status == 200:
+        return await whole_message(run)
+    body = {**await _object(run, run.settlement), "status": run.status}
+    return json_of(body, status_code=202, headers=answer_headers(run))
+
+
+_FAILURES = {
+    409: "the session is busy, or the run was stopped",
+    424: "the upstream refused our key",
+    429: "too many runs",
+    502: "the upstream failed",
+    503: "the server is ending",
+    504: "the upstream was silent",
+}
+
+ENDPOINTS = [
+    Endpoint(
+        "POST",
+        "/v1/messages",
+        create_message,
+        takes=MessagesBody,
+        answers={
+            200: "a message, or its events",
+            202: "a run in the background",
+            400: "bad input",
+            404: "no such model",
+            413: "too large",
+            **_FAILURES,
+        },
+        streams=True,
+    ),
+    Endpoint(
+        "POST",
+        "/v1/messages/count_tokens",
+        count_tokens,
+        takes=CountBody,
+        answers={200: "an estimate", 400: "bad input", 413: "too large"},
+    ),
+    Endpoint(
+        "GET",
+        "/v1/messages/{answer_id}",
+        get_message,
+        query={"stream": "true for events", "starting_after": "frames to leave out"},
+        answers={
+            200: "the message",
+            202: "not finished yet",
+            400: "a bad query",
+            404: "no such message",
+            410: "the log was trimmed",
+            **_FAILURES,
+        },
+        streams=True,
+    ),
+]

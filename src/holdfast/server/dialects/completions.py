@@ -1,0 +1,141 @@
+"""`/v1/completions`: OpenAI's older dialect, in which a model continues a prompt, on the same runs."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ...engine.run import Run
+from ...errors import BadRequest
+from ...events import AnySettlement
+from ...fields import PASSED_ON, check_fields
+from ...ids import new_id
+from ...store import RunRecord
+from ...upstreams.openai.provider import COMPLETIONS
+from ...wires.openai.completions import COMPLETION, COMPLETION_AS_CHAT, TextAnswer, TextChunks
+from ..caller import model_of, owner_of, providers_of
+from ..request import convert, decode_object, idempotency, read_body
+from ..routing import Endpoint
+from ..services import Parts
+from ..sources.agents import STREAM
+from ..sources.chat import AS_SENT
+from .openai_chat import StreamOptions, failure
+from .run_responses import WholeAnswer, gathered, stream, whole
+
+
+class CompletionBody(msgspec.Struct, frozen=True):
+    """A request, with the fields that are checked here. Unknown fields are passed to the upstream."""
+
+    prompt: str | list[str | int | list[int]]
+    model: str | None = None
+    stream: bool | Literal["true", "false"] | None = False
+    stream_options: StreamOptions | None = None
+    n: int | None = None
+
+    @property
+    def prompts(self) -> int:
+        """How many prompts there are: one of tokens is a list of numbers."""
+        is_several = isinstance(self.prompt, list) and not all(isinstance(each, int) for each in self.prompt)
+        return len(self.prompt) if is_several else 1
+
+
+_NOT_PARAMS = ("model", "prompt", "stream", "stream_options")
+
+
+async def complete_prompt(parts: Parts, request: Request) -> ASGIApp:
+    """Continue a prompt, streaming or not. A disconnect stops the run."""
+    raw = await read_body(parts, request)
+    decoded = decode_object(raw)
+    body = convert(decoded, CompletionBody)
+    if not body.prompt:
+        raise BadRequest("prompt is empty.", param="prompt")
+    if body.n is not None and not 1 <= body.n <= 128:
+        raise BadRequest("n is a number from 1 to 128.", param="n")
+    record = await _record(parts, request, body, decoded)
+    await parts.agents.check(record)
+    parts.starts.take(record.owner)
+    key = idempotency(request, raw)
+    run = await parts.engine.submit(record, keep=key is not None, idempotency=key)
+    if record.request[STREAM]:
+        return stream(parts, run, _chunks(run), attached=run.take_hold(), refuse=failure)
+    return WholeAnswer(run, _completed, attached=run.take_hold())
+
+
+async def _record(parts: Parts, request: Request, body: CompletionBody, decoded: dict[str, Any]) -> RunRecord:
+    """Return the run: an upstream of this dialect gets the prompt itself, every other one a chat with it."""
+    model = await model_of(parts, request, body.model)
+    provider, _ = await providers_of(parts, request).find(model)
+    is_native = parts.configured.dialect(provider.name) == "openai"
+    check_fields(decoded, COMPLETION if is_native else COMPLETION_AS_CHAT, PASSED_ON)
+    asked = {
+        "params": {name: value for name, value in decoded.items() if name not in _NOT_PARAMS and value is not None},
+        "messages": [{"role": "user", "content": _text(body, is_native)}],
+        "n": (body.n or 1) * body.prompts,
+        "include_usage": body.stream_options is not None and body.stream_options.include_usage,
+        STREAM: body.stream in (True, "true"),
+    }
+    if is_native:
+        asked[AS_SENT] = {COMPLETIONS: {"prompt": body.prompt}}
+    return RunRecord(
+        id=new_id("run"),
+        owner=owner_of(request),
+        message_id=new_id("msg"),
+        model=model,
+        kind=parts.agents.kind_of(model),
+        lifetime="attached",
+        request=asked,
+    )
+
+
+def _text(body: CompletionBody, is_native: bool) -> str:
+    prompt = body.prompt[0] if isinstance(body.prompt, list) and len(body.prompt) == 1 else body.prompt
+    if isinstance(prompt, str):
+        return prompt
+    if is_native:
+        return ""  # sent unchanged; only its length is unknown
+    words = "Several prompts, and prompts of tokens, are not supported for this model: its upstream can only chat."
+    raise BadRequest(words, param="prompt", code="unsupported")
+
+
+def _chunks(run: Run) -> TextChunks:
+    asked = run.record.request
+    return TextChunks(
+        run.id, run.record.model, run.record.created_at, choices=asked["n"], include_usage=asked["include_usage"]
+    )
+
+
+async def _completed(run: Run) -> ASGIApp:
+    return await whole(run, _object, failure)
+
+
+async def _object(run: Run, settled: AnySettlement | None) -> dict[str, Any]:
+    return (await gathered(run, _answer)).body(settled)
+
+
+def _answer(run: Run) -> TextAnswer:
+    return TextAnswer(run.id, run.record.model, run.record.created_at, choices=run.record.request["n"])
+
+
+ENDPOINTS = [
+    Endpoint(
+        "POST",
+        "/v1/completions",
+        complete_prompt,
+        takes=CompletionBody,
+        answers={
+            200: "a completion, or its chunks",
+            400: "bad input",
+            404: "no such model",
+            413: "too large",
+            424: "the upstream refused our key, or failed after output",
+            429: "too many runs",
+            502: "the upstream failed",
+            503: "the server is ending",
+            504: "the upstream was silent",
+        },
+        streams=True,
+    ),
+]

@@ -1,0 +1,84 @@
+"""Clients' names of runs: a name stands for the newest run, which replaces the one before.
+
+A name is a document with the id of its run. It is changed by compare-and-set after the start of a run: of two that
+start at once, the one that takes the name later replaces the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from starlette.requests import Request
+
+from ...engine.run import Run
+from ...errors import BadRequest, HoldfastError, RunNotFound
+from ...store import RunRecord
+from ...store.documents import Documents, Stored
+from ..api.runs import stop_within
+from ..request import check_name, header
+from ..services import Parts
+
+CONVERSATION = "conversation"
+"""The field of a run's request with its name, and the kind of a name's document."""
+
+
+class NamedRun(msgspec.Struct, frozen=True):
+    """The run that has a name now."""
+
+    run_id: str
+
+
+def named_in(request: Request) -> str | None:
+    """Return the name in a request's header; None if there is none."""
+    name = header(request, b"x-conversation-id")
+    if not name:
+        return None
+    if header(request, b"idempotency-key") is not None:
+        raise BadRequest("Send X-Conversation-Id or an Idempotency-Key, not both.", param="Idempotency-Key")
+    return check_name(name, "X-Conversation-Id")
+
+
+async def start_named(parts: Parts, name: str, record: RunRecord, begin: Callable[[RunRecord], Awaitable[Run]]) -> Run:
+    """Start a run with a name, and stop the one that had it. If the name cannot be set, the run is stopped."""
+    record.request[CONVERSATION] = name
+    run = await begin(record)
+    try:
+        before = await _give(parts, name, run)
+    except HoldfastError:
+        await stop_within(run)
+        raise
+    if before is not None:
+        await stop_within(before, by="replaced")
+    return run
+
+
+async def find(parts: Parts, owner: str, name: str) -> Run | None:
+    """Return the newest run of a name; None if there is none, or its log was trimmed."""
+    run = await _holder(parts, await _names(parts).get(_id(owner, name)))
+    return run if run is not None and run.log.oldest == 1 else None
+
+
+async def _give(parts: Parts, name: str, run: Run) -> Run | None:
+    """Set the run of a name, and return the one before."""
+    owner = run.record.owner
+    return await _holder(parts, await _names(parts).exchange(_id(owner, name), NamedRun(run.id), owner=owner))
+
+
+def _names(parts: Parts) -> Documents[NamedRun]:
+    return Documents(parts.store, CONVERSATION, NamedRun, now=parts.engine.now)
+
+
+async def _holder(parts: Parts, named: Stored[NamedRun] | None) -> Run | None:
+    """Return the run that has a name; None if it was deleted."""
+    if named is None:
+        return None
+    try:
+        return await parts.engine.open(named.body.run_id)
+    except RunNotFound:
+        return None
+
+
+def _id(owner: str, name: str) -> str:
+    return "conv_" + hashlib.sha256(f"{owner}\n{name}".encode()).hexdigest()

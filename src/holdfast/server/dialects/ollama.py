@@ -1,0 +1,210 @@
+"""Ollama's API on the same runs: `/api/chat`, `/api/generate`, `/api/tags`, `/api/show`, `/api/version`, `/api/ps`.
+
+`/api/chat` is the AI SDK's too: a message of Ollama's has `content`, one of the AI SDK's has `parts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial, wraps
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ...engine.run import Run
+from ...errors import FAILED_DEPENDENCY, BadRequest, HoldfastError
+from ...events import Event, Failed, Interrupted, Stopped
+from ...fields import Table, check_fields
+from ...wires.ollama import (
+    OLLAMA_CHAT,
+    OLLAMA_GENERATE,
+    UNKNOWN_OF_OLLAMA,
+    OllamaLines,
+    chat_of,
+    ollama_error,
+)
+from ..caller import model_of, providers_of
+from ..errors import Json, json_of
+from ..request import convert, decode_object, read_body
+from ..routing import Endpoint, Handler
+from ..services import Parts
+from .openai_chat import ChatBody, check_messages, start_chat
+from .run_responses import WholeAnswer, answer_headers, failed_headers, is_bare, not_again, so_far, stream
+
+VERSION = "0.12.0"
+"""The version of Ollama's API, which clients read."""
+NDJSON = "application/x-ndjson"
+
+
+class OllamaBody(msgspec.Struct, frozen=True):
+    """A request to chat or to generate, with the fields that are checked here."""
+
+    model: str
+    messages: list[dict[str, Any]] | None = None
+    prompt: str | None = None
+    stream: bool | None = None
+
+
+def in_ollamas_words(handler: Handler) -> Handler:
+    """Return errors in Ollama's shape: its clients read `error` as a text."""
+
+    @wraps(handler)
+    async def told(parts: Parts, request: Request) -> ASGIApp:
+        try:
+            return await handler(parts, request)
+        except HoldfastError as error:
+            info = error.info()
+            return Json({"error": info.message, "holdfast": {"code": info.code, "param": info.param}}, info.status)
+
+    return told
+
+
+def is_ollamas(fields: Mapping[str, Any]) -> bool:
+    """Return whether a request to `/api/chat` is Ollama's, by its messages."""
+    if not fields.keys().isdisjoint(("id", "trigger", "messageId")):
+        return False
+    messages = fields.get("messages")
+    first = messages[0] if isinstance(messages, list) and messages else None
+    return isinstance(first, dict) and "parts" not in first and "content" in first
+
+
+async def chat_in_ollamas_words(parts: Parts, request: Request, fields: dict[str, Any], raw: bytes) -> ASGIApp:
+    """Answer a chat, streaming by default. A disconnect stops the run."""
+
+    @in_ollamas_words
+    async def answer(parts: Parts, request: Request) -> ASGIApp:
+        return await _answer(parts, request, fields, raw, OLLAMA_CHAT)
+
+    return await answer(parts, request)
+
+
+@in_ollamas_words
+async def generate_text(parts: Parts, request: Request) -> ASGIApp:
+    """Answer a prompt. An empty one loads a model in Ollama, and does nothing here."""
+    raw = await read_body(parts, request)
+    fields = decode_object(raw)
+    if not fields.get("prompt") and not fields.get("images"):
+        body = convert(fields, OllamaBody)
+        await model_of(parts, request, chat_of({"model": body.model})["model"])
+        head = {"model": body.model, "created_at": "1970-01-01T00:00:00Z"}
+        return Json({**head, "response": "", "done": True, "done_reason": "load"})
+    return await _answer(parts, request, fields, raw, OLLAMA_GENERATE)
+
+
+async def _answer(parts: Parts, request: Request, fields: dict[str, Any], raw: bytes, table: Table) -> ASGIApp:
+    body = convert(fields, OllamaBody)
+    check_fields(fields, table, UNKNOWN_OF_OLLAMA)
+    chat = chat_of(fields)
+    asked = convert(chat, ChatBody)
+    check_messages(asked)
+    model = await model_of(parts, request, chat["model"])
+    run = await start_chat(parts, request, asked, chat, model, raw)
+    lines = _lines(run, body.model, is_chat=table is OLLAMA_CHAT)
+    if body.stream is False:
+        return WholeAnswer(run, partial(_whole, lines), attached=run.take_hold())
+    headers = {**answer_headers(run), "content-type": NDJSON}
+    return stream(parts, run, lines, attached=run.take_hold(), refuse=_refused, headers=headers, sign_of_life=b"")
+
+
+def _lines(run: Run, model: str, *, is_chat: bool) -> OllamaLines:
+    return OllamaLines(run.id, model, run.record.created_at, is_chat=is_chat, settled_at=lambda: run.record.settled_at)
+
+
+async def _whole(lines: OllamaLines, run: Run) -> ASGIApp:
+    settled = await run.settled()
+    if isinstance(settled, (Failed, Interrupted)) and await is_bare(run):
+        return _refused(run, settled)
+    events: list[Event] = []
+    async for some in so_far(run):
+        events += some
+    told = lines.whole(events)
+    is_failed = isinstance(settled, (Failed, Interrupted, Stopped))
+    status, headers = (FAILED_DEPENDENCY, not_again(run)) if is_failed else (200, answer_headers(run))
+    return json_of(told, status_code=status, headers=headers)
+
+
+def _refused(run: Run, settled: Failed | Interrupted) -> ASGIApp:
+    return Json(ollama_error(settled, run.id), settled.error.status, headers=failed_headers(run, settled))
+
+
+# Models.
+
+
+async def list_tags(parts: Parts, request: Request) -> ASGIApp:
+    """List the models in Ollama's shape."""
+    providers = providers_of(parts, request)
+    names = [*await providers.names(demo=not providers.real), *providers.aliases]
+    return Json({"models": [_listed(name) for name in names]})
+
+
+def _listed(name: str) -> dict[str, Any]:
+    known = {"size": 0, "digest": "", "modified_at": "1970-01-01T00:00:00Z", "details": _DETAILS}
+    return {"name": name, "model": name, **known}
+
+
+_DETAILS = {
+    "parent_model": "",
+    "format": "",
+    "family": "",
+    "families": [],
+    "parameter_size": "",
+    "quantization_level": "",
+}
+
+
+@in_ollamas_words
+async def show_model(parts: Parts, request: Request) -> ASGIApp:
+    """Return what is known of a model."""
+    fields = decode_object(await read_body(parts, request))
+    name = chat_of({"model": fields.get("model") or fields.get("name")})["model"]
+    if not isinstance(name, str):
+        raise BadRequest("model is missing.", param="model")
+    provider, _ = await providers_of(parts, request).find(name)
+    able = ["completion", "tools"] if getattr(provider, "tools", True) else ["completion"]
+    words = {"modelfile": "", "parameters": "", "template": "", "license": ""}
+    return Json({**words, "details": _DETAILS, "model_info": {}, "capabilities": able})
+
+
+async def ollama_version(parts: Parts, request: Request) -> ASGIApp:
+    """Return the version of Ollama's API."""
+    return Json({"version": VERSION})
+
+
+async def running_models(parts: Parts, request: Request) -> ASGIApp:
+    """List the loaded models: always empty here."""
+    return Json({"models": []})
+
+
+ENDPOINTS = [
+    Endpoint(
+        "POST",
+        "/api/generate",
+        generate_text,
+        takes=OllamaBody,
+        answers={
+            200: "an answer, or its lines",
+            400: "bad input",
+            404: "no such model",
+            413: "too large",
+            424: "the upstream refused our key, or failed after output",
+            429: "too many runs",
+            502: "the upstream failed",
+            503: "the server is ending",
+            504: "the upstream was silent",
+        },
+        streams=True,
+        ollama=True,
+    ),
+    Endpoint("GET", "/api/tags", list_tags, answers={200: "the models"}),
+    Endpoint(
+        "POST",
+        "/api/show",
+        show_model,
+        answers={200: "the model", 400: "bad input", 404: "no such model", 413: "too large"},
+        ollama=True,
+    ),
+    Endpoint("GET", "/api/version", ollama_version, answers={200: "the version"}),
+    Endpoint("GET", "/api/ps", running_models, answers={200: "none"}),
+]

@@ -1,0 +1,366 @@
+"""`/v1/chat/completions`: OpenAI's dialect on the same runs."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Literal
+
+import msgspec
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ...asgi.event_stream import EventStream
+from ...engine.run import Run
+from ...errors import BadRequest, RunNotFound
+from ...events import AnySettlement, Failed, Interrupted, ToolCall
+from ...history import Message, Session, branch, results_without_calls, text_of
+from ...ids import new_id
+from ...store import Idempotency, IfBusy, RunRecord
+from ...store.files import check_references
+from ...wires import sse
+from ...wires.openai import chat as openai_chat
+from ...wires.openai.fields import CHAT
+from ..caller import model_of, own_run, owner_of
+from ..errors import error_answer, json_of
+from ..request import check_name, convert, decode_object, header, idempotency, read_body
+from ..routing import Endpoint
+from ..services import Parts
+from ..sources.agents import SESSION_NAME, STREAM
+from . import conversations
+from .run_responses import WholeAnswer, answer_headers, failed_headers, frames_seen, gathered, stream, whole
+
+OURS = frozenset(name for name, rule in CHAT.items() if rule.kind == "used")
+"""The fields of a request for us; all others are passed on."""
+
+
+class ChatMessage(msgspec.Struct, frozen=True):
+    """A message, with the fields that are checked here."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[dict[str, Any]] | None = None
+    name: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    tool_call_id: str | None = None
+
+
+class StreamOptions(msgspec.Struct, frozen=True):
+    """Options of a stream."""
+
+    include_usage: bool = False
+
+
+class ChatBody(msgspec.Struct, frozen=True):
+    """A request, with the fields that are checked here. Unknown fields are passed to the upstream."""
+
+    messages: list[ChatMessage]
+    model: str | None = None
+    stream: bool | Literal["true", "false"] | None = False
+    stream_options: StreamOptions | None = None
+    n: int | None = None
+    session_id: str | None = None
+    background: bool = False
+    if_busy: Literal["reject", "queue", "interrupt"] = "reject"
+
+
+async def create_completion(parts: Parts, request: Request) -> ASGIApp:
+    """Answer with a completion, streaming or not. A disconnect stops the run, unless it is in the background."""
+    raw = await read_body(parts, request)
+    decoded = decode_object(raw)
+    body = convert(decoded, ChatBody)
+    check_messages(body)
+    model = await model_of(parts, request, body.model)
+    run = await start_chat(parts, request, body, decoded, model, raw)
+    streams = body.stream in (True, "true")
+    if streams:
+        return completion_stream(parts, run, attached=run.take_hold())
+    if body.background:
+        return await _poll(run, status=202)
+    return WholeAnswer(run, completion, attached=run.take_hold())
+
+
+def check_messages(body: ChatBody) -> None:
+    """Refuse what no model could answer."""
+    if not body.messages:
+        raise BadRequest("messages is empty.", param="messages")
+    last = body.messages[-1]
+    if last.role == "user" and (not last.content or (isinstance(last.content, str) and not last.content.strip())):
+        raise BadRequest("The last message is empty.", param=f"messages[{len(body.messages) - 1}].content")
+    if body.n is not None and not 1 <= body.n <= 128:
+        raise BadRequest("n is a number from 1 to 128.", param="n")
+
+
+async def start_chat(
+    parts: Parts,
+    request: Request,
+    body: ChatBody,
+    decoded: dict[str, Any],
+    model: str,
+    raw: bytes,
+    *,
+    kept: dict[str, Any] | None = None,
+    begins: bool = False,
+    streams: bool | None = None,
+    keep: bool = False,
+) -> Run:
+    """Start the run of a request in OpenAI's shape.
+
+    `model` is the result of `model_of`. `kept` are fields that another wire needs to render the run later. With
+    `begins`, the earlier messages of the request become those of a new session. A run without a session is stored only
+    with `keep`.
+    """
+    name = header(request, b"x-session-id") if body.session_id is None else body.session_id
+    if name is None:
+        _check_all_results(body.messages)
+    parts.starts.take(owner_of(request))
+    key = idempotency(request, raw)
+    conversation = conversations.named_in(request)
+    record = RunRecord(
+        id=new_id("run"),
+        owner=owner_of(request),
+        message_id=new_id("msg"),
+        model=model,
+        kind=parts.agents.kind_of(model),
+        lifetime="detached" if body.background or conversation else "attached",
+        request={
+            "params": {field: value for field, value in decoded.items() if field not in OURS},
+            "n": body.n or 1,
+            "include_usage": body.stream_options is not None and body.stream_options.include_usage,
+            STREAM: body.stream in (True, "true") if streams is None else streams,
+            **({} if name is None else {SESSION_NAME: name}),
+            **(kept or {}),
+        },
+    )
+    await parts.agents.check(record)
+    session_name = None if name is None else check_name(name, "session_id")
+    if conversation is None:
+        return await _start(parts, record, body, decoded, session_name, key, begins, keep)
+
+    async def start(record: RunRecord) -> Run:
+        return await _start(parts, record, body, decoded, session_name, None, begins, keep)
+
+    return await conversations.start_named(parts, conversation, record, start)
+
+
+async def _start(
+    parts: Parts,
+    record: RunRecord,
+    body: ChatBody,
+    decoded: dict[str, Any],
+    session_name: str | None,
+    key: Idempotency | None,
+    begins: bool,
+    keep: bool,
+) -> Run:
+    """Start a run, with or without a session, and with or without an idempotency key."""
+    if session_name is not None:
+        return await _start_in_session(parts, record, body, session_name, key, begins)
+    record.request["messages"] = decoded["messages"]
+    is_kept = keep or record.lifetime == "detached" or key is not None
+    return await parts.engine.submit(record, keep=is_kept, idempotency=key, source=None)
+
+
+async def _start_in_session(
+    parts: Parts, record: RunRecord, body: ChatBody, name: str, key: Idempotency | None, begins: bool
+) -> Run:
+    if record.request["params"].get("functions") or any(said.role == "function" for said in body.messages):
+        what = "functions, and messages of the role function, have no place in a session. Send tools instead."
+        raise BadRequest(what, param="functions", code="unsupported")
+    system, new = _new_input(body.messages)
+    if not new:
+        raise BadRequest("Nothing follows the last assistant message: there is nothing to answer.", param="messages")
+    if system:
+        record.request["system"] = system
+    input = [_stored(said) for said in new]
+    session = await named_session(parts, record.owner, name)
+    if begins and not await parts.store.messages(session.id):
+        input = [_stored(said) for said in body.messages if said.role in ("user", "assistant", "tool")]
+    if any(said.role == "tool" for said in input) and (key is None or await parts.store.find_repeated(key) is None):
+        await _check_results(parts, session, input)
+    await check_references(parts.store, session.id, input)
+    session = await parts.store.create_session(session)
+    record = msgspec.structs.replace(record, session_id=session.id)
+    replaces = conversations.CONVERSATION in record.request and body.if_busy == "reject"
+    busy: IfBusy = "interrupt" if replaces else body.if_busy
+    return await parts.engine.submit(record, input, if_busy=busy, idempotency=key)
+
+
+async def named_session(parts: Parts, owner: str, name: str) -> Session:
+    """Return the owner's session of that name; it is created at its first use."""
+    known = await parts.store.get_session(name)
+    if known is not None and known.owner == owner and known.kind == "chat":
+        return known
+    now = parts.engine.now()
+    named = "ses_n" + hashlib.sha256(f"{owner}\n{name}".encode()).hexdigest()[:40]
+    return await parts.store.get_session(named) or Session(id=named, owner=owner, created_at=now, updated_at=now)
+
+
+async def _check_results(parts: Parts, session: Session, input: list[Message]) -> None:
+    """Refuse tool results without a call in the session: the model would not get them."""
+    if parts.engine.of_session(session.id):
+        return  # the call may not be stored yet
+    path = branch(await parts.store.messages(session.id), session.head_id)
+    new = {said.id for said in input}
+    for result in results_without_calls([*path, *input]):
+        if result.id in new:
+            raise _nobody_called(result.tool_call_id, "in this session")
+
+
+def _check_all_results(messages: list[ChatMessage]) -> None:
+    """Refuse tool results without a call in the messages before them."""
+    called: set[str] = set()
+    for said in messages:
+        parts = said.content if isinstance(said.content, list) else []
+        uses = [part for part in parts if part.get("type") == "tool_use"]
+        called |= {str(call.get("id")) for call in [*(said.tool_calls or ()), *uses]}
+        is_called = said.tool_call_id in called if said.tool_call_id else bool(called)
+        if said.role == "tool" and not is_called:
+            raise _nobody_called(said.tool_call_id, "before it in messages")
+
+
+def _nobody_called(call_id: str | None, where: str) -> BadRequest:
+    return BadRequest(
+        f"No tool call {where} waits for the result with the id {call_id!r}. Send the message that made the call too.",
+        param="messages",
+    )
+
+
+def _new_input(messages: list[ChatMessage]) -> tuple[str, list[ChatMessage]]:
+    """Return the system prompt, and what follows the last assistant message: the store has the rest."""
+    system = [said for said in messages if said.role in ("system", "developer")]
+    last = max((place for place, said in enumerate(messages) if said.role == "assistant"), default=-1)
+    new = [said for said in messages[last + 1 :] if said.role in ("user", "tool")]
+    return "\n\n".join(text for said in system if (text := text_of(said.content))), new
+
+
+def _stored(said: ChatMessage) -> Message:
+    return Message(
+        id=new_id("msg"),
+        role=said.role if said.role in ("tool", "assistant") else "user",
+        content=said.content,
+        name=said.name,
+        tool_call_id=said.tool_call_id,
+        tool_calls=_tool_calls(said.tool_calls) if said.tool_calls else (),
+    )
+
+
+def _tool_calls(calls: list[Any]) -> tuple[ToolCall, ...]:
+    """Return a message's tool calls, or refuse a wrong field."""
+    checked = convert({"calls": calls}, _Calls).calls
+    return tuple(ToolCall(call.id, call.function.name, call.function.arguments) for call in checked)
+
+
+class _Function(msgspec.Struct, frozen=True):
+    name: str
+    arguments: str = ""
+
+
+class _Call(msgspec.Struct, frozen=True):
+    id: str
+    function: _Function
+
+
+class _Calls(msgspec.Struct, frozen=True):
+    calls: list[_Call]
+
+
+# Streaming.
+
+
+def completion_stream(parts: Parts, run: Run, *, skip: int = 0, attached: bool = False) -> EventStream:
+    """Return a run as chunks, from the first or after `skip` of them."""
+    sign = b"" if conversations.CONVERSATION in run.record.request else sse.HEARTBEAT  # its bytes count there
+    return stream(parts, run, chunks_of(run), skip=skip, attached=attached, refuse=failure, sign_of_life=sign)
+
+
+def chunks_of(run: Run) -> openai_chat.Chunks:
+    """Return the rendering of a run from its first event: the same bytes each time."""
+    return openai_chat.Chunks(
+        run.id,
+        run.record.model,
+        run.record.created_at,
+        choices=run.record.request.get("n", 1),
+        include_usage=run.record.request.get("include_usage", False),
+    )
+
+
+# Not streaming.
+
+
+async def completion(run: Run) -> ASGIApp:
+    """Return a settled run as the finished object, with a status that is an error unless it completed."""
+    return await whole(run, _object, failure)
+
+
+async def _object(run: Run, settled: AnySettlement | None) -> dict[str, Any]:
+    return (await gathered(run, _answer_of)).body(settled)
+
+
+def _answer_of(run: Run) -> openai_chat.ChatAnswer:
+    record = run.record
+    return openai_chat.ChatAnswer(run.id, record.model, record.created_at, choices=record.request.get("n", 1))
+
+
+def failure(run: Run, settled: Failed | Interrupted) -> ASGIApp:
+    """Return a failure that came before any output."""
+    headers = failed_headers(run, settled)
+    return error_answer(settled.error, extra=openai_chat.verdict(settled, run.id), headers=headers)
+
+
+# Resuming.
+
+
+async def get_completion(parts: Parts, request: Request) -> ASGIApp:
+    """Return a completion by its id, or stream what follows its first frames."""
+    completion_id = request.path_params["completion_id"]
+    try:
+        run = await own_run(parts, request, openai_chat.run_id_of_completion(completion_id))
+    except RunNotFound:
+        raise RunNotFound(completion_id) from None
+    if request.query_params.get("stream") == "true":
+        return completion_stream(parts, run, skip=frames_seen(request))
+    return await _poll(run)
+
+
+async def _poll(run: Run, status: int = 200) -> ASGIApp:
+    if run.settlement is not None and status == 200:
+        return await completion(run)
+    body = {**await _object(run, run.settlement), "status": run.status}
+    return json_of(body, status_code=202, headers=answer_headers(run))
+
+
+ENDPOINTS = [
+    Endpoint(
+        "POST",
+        "/v1/chat/completions",
+        create_completion,
+        takes=ChatBody,
+        answers={
+            200: "a completion, or its chunks",
+            202: "a run in the background",
+            400: "bad input",
+            404: "no such model",
+            409: "the session is busy",
+            413: "too large",
+            424: "the upstream refused our key",
+            429: "too many runs",
+            502: "the upstream failed",
+            503: "the server is ending",
+            504: "the upstream was silent",
+        },
+        streams=True,
+    ),
+    Endpoint(
+        "GET",
+        "/v1/chat/completions/{completion_id}",
+        get_completion,
+        query={"stream": "true for chunks", "starting_after": "data frames to leave out"},
+        answers={
+            200: "the completion",
+            202: "not finished yet",
+            400: "a bad query",
+            404: "no such completion",
+            410: "the log was trimmed",
+        },
+        streams=True,
+    ),
+]

@@ -1,0 +1,462 @@
+"""`/v1/responses`: OpenAI's Responses API. A response is a run, and its id is the run's."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ...asgi.event_stream import EventStream
+from ...engine.run import Run
+from ...errors import FAILED_DEPENDENCY, BadRequest, Conflict, HoldfastError, RunNotFound
+from ...events import Completed, Failed, Interrupted, StoppedBy
+from ...history import alternating
+from ...ids import new_id
+from ...store import Idempotency, RunRecord
+from ...wires.anthropic.request import estimated_tokens
+from ...wires.openai import responses as openai_responses
+from ...wires.openai.responses import ECHOED
+from ...wires.openai.responses_request import COMPACT, Item, compaction_item, items_of, listed, params_of
+from ..api.runs import stop_within
+from ..caller import model_of, own_run, owner_of, providers_of
+from ..errors import Json, json_of
+from ..request import convert, decode_object, idempotency, read_body, whole_number
+from ..routing import Endpoint
+from ..services import Parts
+from ..sources.agents import STREAM
+from .openai_chat import failure
+from .response_chains import RESPONSE, ResponseNotFound, conversation, is_stored, resolved
+from .run_responses import WholeAnswer, answer_headers, gathered, stream, whole
+
+LOOKED_AT = 1000
+"""Maximum number of runs that one call of the list reads: most of an owner's may not be responses."""
+
+
+class ReasoningOptions(msgspec.Struct, frozen=True):
+    """Options of reasoning."""
+
+    effort: str | None = None
+    summary: str | None = None
+    generate_summary: str | None = None
+    """The older name of `summary`."""
+
+
+class TextOptions(msgspec.Struct, frozen=True):
+    """Options of text."""
+
+    format: dict[str, Any] | None = None
+    verbosity: str | None = None
+
+
+class ResponseBody(msgspec.Struct, frozen=True):
+    """A request, with the fields that are checked here. Unknown fields are passed to the upstream."""
+
+    input: str | list[dict[str, Any]] | None = None
+    model: str | None = None
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    stream: bool | None = None
+    store: bool | None = None
+    background: bool | None = None
+    metadata: dict[str, str] | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_logprobs: int | None = None
+    max_output_tokens: int | None = None
+    max_tool_calls: int | None = None
+    reasoning: ReasoningOptions | None = None
+    text: TextOptions | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    include: list[str] | None = None
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether it is stored, which is the default."""
+        return self.store is not False or bool(self.background)
+
+    @property
+    def is_detached(self) -> bool:
+        """Whether it outlives its client: in the background, or as a stream with `store` set to true.
+
+        A stream that is stored only by default ends with its client: SDKs abort by closing the connection.
+        """
+        return bool(self.background) or (self.store is True and bool(self.stream))
+
+
+async def create_response(parts: Parts, request: Request) -> ASGIApp:
+    """Answer with a response: at once in the background, streaming, or when it is finished."""
+    raw = await read_body(parts, request)
+    decoded = decode_object(raw)
+    body = convert(decoded, ResponseBody)
+    _check(body)
+    model = await model_of(parts, request, body.model)
+    provider, _ = await providers_of(parts, request).find(model)
+    items = items_of(body.input, follows=body.previous_response_id is not None)
+    params = params_of(decoded, _limit_of(parts, provider.name))
+    owner = owner_of(request)
+    items = await resolved(parts.store, owner, items)
+    record = RunRecord(
+        id=new_id("run"),
+        owner=owner,
+        message_id=new_id("msg"),
+        model=model,
+        kind=parts.agents.kind_of(model),
+        lifetime="detached" if body.is_detached else "attached",
+        request={"params": params, STREAM: bool(body.stream), RESPONSE: _asked(body, decoded, items)},
+    )
+    await parts.agents.check(record)
+    await conversation(parts.store, record)  # refuses an invalid request
+    parts.starts.take(owner)
+    run = await _start(parts, record, idempotency(request, raw), keep=body.is_stored)
+    if body.stream:
+        return _stream(parts, run, stop_unheard=run.id == record.id and not body.background)
+    if body.background:
+        return Json(await _begun(run), headers=answer_headers(run))
+    return WholeAnswer(run, finished, attached=run.take_hold())
+
+
+async def _start(parts: Parts, record: RunRecord, key: Idempotency | None, *, keep: bool) -> Run:
+    """Start the run. Its webhooks are stored before, so that a crash does not lose them."""
+    in_background = bool(record.request[RESPONSE].get("background"))
+    expected = await parts.webhooks.expect(record) if in_background else []
+    try:
+        run = await parts.engine.submit(record, keep=keep or key is not None, idempotency=key)
+    except HoldfastError:
+        parts.webhooks.withdraw(expected)
+        raise
+    parts.webhooks.promise(run, expected)
+    return run
+
+
+def _check(body: ResponseBody) -> None:
+    metadata = body.metadata or {}
+    if len(metadata) > 16 or any(len(name) > 64 or len(value) > 512 for name, value in metadata.items()):
+        raise BadRequest(
+            "metadata has at most 16 pairs, with names of up to 64 and values of up to 512 characters.",
+            param="metadata",
+        )
+    if body.max_output_tokens is not None and body.max_output_tokens < 1:
+        raise BadRequest("max_output_tokens is at least 1.", param="max_output_tokens")
+
+
+def _limit_of(parts: Parts, provider: str) -> str:
+    """Return the upstream's name of the token limit: OpenAI's newer models refuse the older one."""
+    return "max_completion_tokens" if parts.configured.profile(provider) == "openai" else "max_tokens"
+
+
+def _asked(body: ResponseBody, decoded: dict[str, Any], items: list[Item]) -> dict[str, Any]:
+    """Return the stored fields of a request: its input, and those that its response repeats."""
+    repeated = {name: decoded[name] for name in (*ECHOED, "user") if decoded.get(name) is not None}
+    text = msgspec.to_builtins(body.text or TextOptions())
+    thinks = body.reasoning or ReasoningOptions()
+    return {
+        **repeated,
+        "input": items,
+        "store": body.is_stored,
+        "reasoning": {"effort": thinks.effort, "summary": thinks.summary or thinks.generate_summary},
+        "text": ECHOED["text"] | {name: value for name, value in text.items() if value is not None},
+    }
+
+
+# Token counts and compaction.
+
+
+async def count_input(parts: Parts, request: Request) -> ASGIApp:
+    """Estimate the tokens of a request for a response: no upstream is asked, and the answer says so."""
+    decoded = decode_object(await read_body(parts, request))
+    body = convert(decoded, ResponseBody)
+    record = await _unasked(parts, request, body, decoded)
+    tokens = estimated_tokens(await conversation(parts.store, record), params_of(decoded).get("tools"))
+    return Json({"object": "response.input_tokens", "input_tokens": tokens, "holdfast": {"source": "estimated"}})
+
+
+async def compact_response(parts: Parts, request: Request) -> ASGIApp:
+    """Let a model summarise a conversation, and return the item that stands for it in later requests."""
+    decoded = decode_object(await read_body(parts, request))
+    body = convert(decoded, ResponseBody)
+    params_of(decoded)
+    record = await _unasked(parts, request, body, decoded)
+    messages = [*await conversation(parts.store, record), {"role": "user", "content": COMPACT}]
+    record = msgspec.structs.replace(record, request={"params": {}, "messages": alternating(messages)})
+    await parts.agents.check(record)
+    parts.starts.take(record.owner)
+    run = await parts.engine.submit(record, keep=False)
+    return WholeAnswer(run, _compacted, attached=run.take_hold())
+
+
+async def _unasked(parts: Parts, request: Request, body: ResponseBody, decoded: dict[str, Any]) -> RunRecord:
+    """Return the record of a run for a request, without starting it."""
+    _check(body)
+    model = await model_of(parts, request, body.model)
+    owner = owner_of(request)
+    items = items_of(body.input, follows=body.previous_response_id is not None)
+    items = await resolved(parts.store, owner, items)
+    return RunRecord(
+        id=new_id("run"),
+        owner=owner,
+        model=model,
+        kind=parts.agents.kind_of(model),
+        lifetime="attached",
+        request={RESPONSE: _asked(body, decoded, items)},
+    )
+
+
+async def _compacted(run: Run) -> ASGIApp:
+    settled = await run.settled()
+    if isinstance(settled, (Failed, Interrupted)):
+        return failure(run, settled)
+    if not isinstance(settled, Completed):
+        raise CompactionFailed(settled.outcome)
+    suffix = run.id.removeprefix("run_")
+    compacted = {
+        "id": openai_responses.response_id(run.id),
+        "object": "response.compaction",
+        "created_at": int(run.record.created_at),
+        "output": [compaction_item(settled.text, suffix)],
+        "usage": openai_responses.responses_usage(settled.usage),
+    }
+    return json_of(compacted, headers=answer_headers(run))
+
+
+class CompactionFailed(HoldfastError):
+    """The summary is incomplete: it would lose parts of the conversation."""
+
+    code = "compaction_failed"
+    status = FAILED_DEPENDENCY
+
+    def __init__(self, outcome: str) -> None:
+        super().__init__(f"The summary of the conversation was {outcome}. Nothing was compacted.")
+
+
+# The object.
+
+
+def response_of(run: Run) -> openai_responses.Response:
+    """Return a run as an empty response. One of another wire has no request."""
+    record, asked = run.record, run.record.request.get(RESPONSE, {})
+    return openai_responses.Response(
+        run.id, record.model, record.created_at, asked, settled_at=lambda: run.record.settled_at
+    )
+
+
+async def response_json(run: Run) -> dict[str, Any]:
+    """Return a run as a response so far."""
+    response = await gathered(run, response_of, without_calls=True)
+    return response.body(response.settled, waiting=run.status == "queued")
+
+
+async def _begun(run: Run) -> dict[str, Any]:
+    """Return a response that was just started; for a repeated request, its current state."""
+    return await response_json(run) if run.seq > 1 else response_of(run).body(None, waiting=True)
+
+
+async def finished(run: Run) -> ASGIApp:
+    """Return a settled run as the finished object, with a status that is an error unless it completed."""
+    return await whole(run, lambda run, _: response_json(run), failure)
+
+
+# The stream.
+
+
+def _stream(parts: Parts, run: Run, *, stop_unheard: bool) -> EventStream:
+    """Return a response as a stream. With `stop_unheard`, it stops if its client left before it got the id."""
+    frames = _frames(run)
+
+    async def leave_unheard(by: StoppedBy) -> None:
+        if not frames.said:
+            await run.stop(by)
+
+    on_leave = leave_unheard if stop_unheard else None
+    return stream(parts, run, frames, attached=run.take_hold(), on_leave=on_leave, refuse=failure)
+
+
+def _frames(run: Run) -> openai_responses.ResponseFrames:
+    return openai_responses.ResponseFrames(response_of(run))
+
+
+# Resuming.
+
+
+async def _own(parts: Parts, request: Request) -> Run:
+    response_id = request.path_params["response_id"]
+    try:
+        return await own_run(parts, request, openai_responses.run_id_of_response(response_id))
+    except RunNotFound:
+        raise ResponseNotFound(response_id) from None
+
+
+async def get_response(parts: Parts, request: Request) -> ASGIApp:
+    """Return a response by its id, or stream what follows an event of it."""
+    run = await _own(parts, request)
+    if request.query_params.get("stream") == "true":
+        return stream(parts, run, _frames(run), skip=_starting_after(request) + 1)
+    return json_of(await response_json(run), headers=answer_headers(run))
+
+
+def _starting_after(request: Request) -> int:
+    text = request.query_params.get("starting_after", "-1")
+    if text != "-1" and not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise BadRequest("starting_after is the sequence_number of the last event seen.", param="starting_after")
+    return int(text)
+
+
+async def cancel_response(parts: Parts, request: Request) -> ASGIApp:
+    """Stop a response, in the background or not, and return it. The first ending stands."""
+    run = await _own(parts, request)
+    await stop_within(run)
+    return json_of(await response_json(run), headers=answer_headers(run))
+
+
+async def delete_response(parts: Parts, request: Request) -> ASGIApp:
+    """Stop a response, and delete it."""
+    run = await _own(parts, request)
+    if run.record.session_id is not None:
+        raise Conflict(f"This answer belongs to session {run.record.session_id}. Delete that session instead.")
+    await stop_within(run)
+    await parts.store.delete_run(run.id)
+    parts.engine.forget(run.id)
+    response_id = openai_responses.response_id(run.id)
+    return Json({"id": response_id, "object": "response", "deleted": True}, headers=answer_headers(run))
+
+
+# Lists.
+
+
+async def list_input_items(parts: Parts, request: Request) -> ASGIApp:
+    """List the input items of a response's request, the last first."""
+    run = await _own(parts, request)
+    items = listed(run.record.request.get(RESPONSE, {}).get("input", []), run.id.removeprefix("run_"))
+    order = request.query_params.get("order", "desc")
+    if order not in ("asc", "desc"):
+        raise BadRequest("order is asc or desc.", param="order")
+    if order == "desc":
+        items.reverse()
+    if after := request.query_params.get("after"):
+        places = [place for place, item in enumerate(items) if item["id"] == after]
+        items = items[places[0] + 1 :] if places else []
+    limit = whole_number(request, "limit", 20, 100)
+    return json_of(_page(items[:limit], has_more=len(items) > limit), headers=answer_headers(run))
+
+
+def _page(data: list[dict[str, Any]], *, has_more: bool, last: str | None = None) -> dict[str, Any]:
+    ends = {"first_id": data[0]["id"] if data else None, "last_id": last or (data[-1]["id"] if data else None)}
+    return {"object": "list", "data": data, **ends, "has_more": has_more}
+
+
+async def list_responses(parts: Parts, request: Request) -> ASGIApp:
+    """List stored responses, the newest first."""
+    limit = whole_number(request, "limit", 20, 100)
+    after = request.query_params.get("after")
+    before = openai_responses.run_id_of_response(after) if after else None
+    found: list[RunRecord] = []
+    looked_at = 0
+    while len(found) <= limit and looked_at < LOOKED_AT:
+        records = await parts.store.list_runs(owner=owner_of(request), before=before, limit=200)
+        found += [record for record in records if is_stored(record)]
+        looked_at += len(records)
+        if not records:
+            return await _listed(parts, found, limit)
+        before = records[-1].id
+    return await _listed(parts, found, limit, last=before)
+
+
+async def _listed(parts: Parts, found: list[RunRecord], limit: int, last: str | None = None) -> ASGIApp:
+    """Return a page. `last` is the last run that was read, if there may be more."""
+    data = [await response_json(await parts.engine.open(record.id)) for record in found[:limit]]
+    if len(found) > limit or last is None:
+        return json_of(_page(data, has_more=len(found) > limit))
+    return json_of(_page(data, has_more=True, last=openai_responses.response_id(last)))
+
+
+_NOT_THERE = {404: "no such response"}
+ENDPOINTS = [
+    Endpoint(
+        "POST",
+        "/v1/responses",
+        create_response,
+        takes=ResponseBody,
+        answers={
+            200: "a response, or its events",
+            400: "bad input",
+            404: "no such model, or no such response to follow",
+            409: "the response to follow has not ended",
+            413: "too large",
+            424: "the upstream refused our key",
+            429: "too many runs",
+            502: "the upstream failed",
+            503: "the server is ending",
+            504: "the upstream was silent",
+        },
+        streams=True,
+    ),
+    Endpoint(
+        "POST",
+        "/v1/responses/compact",
+        compact_response,
+        takes=ResponseBody,
+        answers={
+            200: "the conversation as one item",
+            400: "bad input",
+            404: "no such model, or no such response to follow",
+            409: "the response to follow has not ended",
+            413: "too large",
+            424: "the summary is not whole, or the upstream refused our key",
+            429: "too many runs",
+            502: "the upstream failed",
+            503: "the server is ending",
+            504: "the upstream was silent",
+        },
+    ),
+    Endpoint(
+        "POST",
+        "/v1/responses/input_tokens",
+        count_input,
+        takes=ResponseBody,
+        answers={
+            200: "an estimate",
+            400: "bad input",
+            404: "no such model, or no such response to follow",
+            409: "the response to follow has not ended",
+            413: "too large",
+        },
+    ),
+    Endpoint(
+        "GET",
+        "/v1/responses",
+        list_responses,
+        query={"limit": "1 to 100", "after": "the response to go on from"},
+        answers={200: "responses, the newest first", 400: "a bad query"},
+    ),
+    Endpoint(
+        "GET",
+        "/v1/responses/{response_id}",
+        get_response,
+        query={"stream": "true for events", "starting_after": "the last sequence_number seen"},
+        answers={200: "the response", 400: "a bad query", **_NOT_THERE, 410: "the log was trimmed"},
+        streams=True,
+    ),
+    Endpoint(
+        "DELETE",
+        "/v1/responses/{response_id}",
+        delete_response,
+        answers={200: "it is gone", **_NOT_THERE, 409: "it belongs to a session"},
+    ),
+    Endpoint(
+        "POST",
+        "/v1/responses/{response_id}/cancel",
+        cancel_response,
+        answers={200: "the settled response", **_NOT_THERE},
+    ),
+    Endpoint(
+        "GET",
+        "/v1/responses/{response_id}/input_items",
+        list_input_items,
+        query={"limit": "1 to 100", "order": "asc or desc", "after": "the item to go on from"},
+        answers={200: "the items", 400: "a bad query", **_NOT_THERE},
+    ),
+]

@@ -1,0 +1,135 @@
+"""OpenAI's API besides chat: embeddings, moderations, images, speech. Requests are passed on to the provider.
+
+They are not runs: nothing is stored, and the response is sent as a whole. A disconnect closes the upstream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ...asgi.client import RequestClient
+from ...errors import BadRequest, SourceStalled
+from ...upstreams import Forwarded, Forwarding
+from ..caller import model_of, owner_of, providers_of
+from ..errors import PRIVATE
+from ..request import decode_object, header, read_body, read_bytes
+from ..routing import Endpoint, Handler
+from ..services import Parts
+
+LARGEST_RESPONSE = 64 * 1024 * 1024
+"""Maximum size of a response in bytes: images and speech are long."""
+
+_MODEL_PART = re.compile(
+    rb'(content-disposition:[^\r\n]*\bname="model"[^\r\n]*\r\n(?:[^\r\n]+\r\n)*\r\n)([^\r\n]{1,300})(\r\n--)',
+    re.IGNORECASE,
+)
+
+
+def _handed_to(path: str) -> Handler:
+    async def hand_on(parts: Parts, request: Request) -> ASGIApp:
+        """Pass a request to the provider of its model, and return its response."""
+        content_type = header(request, b"content-type") or "application/json"
+        if content_type.lower().startswith("multipart/form-data"):
+            return await _forward(parts, request, path, content_type, _Form(await read_bytes(parts, request)))
+        return await _forward(parts, request, path, "application/json", _Object(await read_body(parts, request)))
+
+    hand_on.__name__ = path.strip("/").replace("/", "_")
+    return hand_on
+
+
+class _Object:
+    """A JSON request."""
+
+    def __init__(self, body: bytes) -> None:
+        self._fields: dict[str, Any] = decode_object(body)
+        model = self._fields.get("model")
+        if not isinstance(model, str | None):
+            raise BadRequest("model is text.", param="model")
+        if self._fields.get("stream") or self._fields.get("stream_format") == "sse":
+            words = "stream is not supported here: the whole response is sent."
+            raise BadRequest(words, param="stream", code="unsupported")
+        self.model = model
+
+    def with_model(self, model: str) -> bytes:
+        return msgspec.json.encode({**self._fields, "model": model})
+
+
+class _Form:
+    """A request of form data, for files. Only its model is read."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        found = _MODEL_PART.search(body)
+        self.model = found[2].decode("utf-8", "replace") if found else None
+        if found is None:
+            raise BadRequest("The form has no field model.", param="model")
+
+    def with_model(self, model: str) -> bytes:
+        return _MODEL_PART.sub(lambda found: found[1] + model.encode() + found[3], self._body, count=1)
+
+
+async def _forward(parts: Parts, request: Request, path: str, content_type: str, body: _Object | _Form) -> ASGIApp:
+    named = await model_of(parts, request, body.model)
+    provider, model = await providers_of(parts, request).find(named)
+    if not isinstance(provider, Forwarding):
+        words = f"The provider {provider.name} can only chat. Name a model of a provider that has this call."
+        raise BadRequest(words, param="model", code="unsupported")
+    parts.starts.take(owner_of(request))
+    sent = body.with_model(model)
+    return _Handed(parts, provider, path, sent, content_type)
+
+
+class _Handed:
+    """The response of an upstream. A disconnect closes the upstream."""
+
+    def __init__(self, parts: Parts, provider: Forwarding, path: str, body: bytes, content_type: str) -> None:
+        self._parts = parts
+        self._provider = provider
+        self._asked = (path, body, content_type, LARGEST_RESPONSE)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the request."""
+        asked = asyncio.ensure_future(self._answered())
+        with RequestClient(scope, receive) as client:
+            if await client.wait_for(asked):
+                found = await asked
+                headers = {**PRIVATE, "content-type": found.content_type}
+                await Response(found.body, headers=headers)(scope, receive, send)
+
+    async def _answered(self) -> Forwarded:
+        idle = self._parts.settings.idle_limit
+        try:
+            async with asyncio.timeout(idle or None):
+                return await self._provider.forward(*self._asked)
+        except TimeoutError:
+            raise SourceStalled(idle) from None
+
+
+PATHS = (
+    "/embeddings",
+    "/moderations",
+    "/images/generations",
+    "/images/edits",
+    "/images/variations",
+    "/audio/speech",
+    "/audio/transcriptions",
+    "/audio/translations",
+)
+_ANSWERS = {
+    200: "what the upstream answered",
+    400: "bad input, or a provider that can only chat",
+    404: "no such model, or the upstream does not have this call",
+    413: "too large",
+    424: "the upstream refused our key",
+    429: "too many requests",
+    502: "the upstream failed",
+    504: "the upstream was silent",
+}
+ENDPOINTS = [Endpoint("POST", f"/v1{path}", _handed_to(path), answers=_ANSWERS) for path in PATHS]

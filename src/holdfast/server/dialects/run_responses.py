@@ -1,0 +1,298 @@
+"""A run as a response on any wire: as a stream, from the start or after the seen frames, or as a whole at its end.
+
+A wire renders (`wires/*`); this module handles clients: disconnects, resumes, and the status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from typing import Any, Protocol, TypeVar, cast
+
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ...asgi.client import Header, RequestClient
+from ...asgi.cursor import RunFrames
+from ...asgi.delayed_response import DelayedResponse
+from ...asgi.event_stream import EventStream
+from ...engine.run import Run
+from ...errors import FAILED_DEPENDENCY, BadRequest, ResumeGap
+from ...events import (
+    AnySettlement,
+    ErrorInfo,
+    Event,
+    Failed,
+    Interrupted,
+    Notice,
+    RunStarted,
+    Settled,
+    StepStarted,
+    StoppedBy,
+)
+from ...history import left_of
+from ...log.log import Log
+from ...log.segment import Segment
+from ...wires import sse
+from ...wires.openai import chat as openai_chat
+from ...wires.openai import responses as openai_responses
+from ..errors import json_of
+from ..services import Parts
+
+OVERLOADED = 529
+"""Anthropic's status for an upstream that is overloaded."""
+HOLD = 10.0
+"""Seconds for which the status line waits for the first output: until then a failure can have an error status."""
+
+BEFORE_WORDS = (RunStarted, Notice, StepStarted)
+"""Events before the first output of an answer."""
+
+Refuse = Callable[[Run, "Failed | Interrupted"], ASGIApp]
+
+
+class Rendering(Protocol):
+    """A wire's rendering of one run, from its first event on: the same events always give the same frames."""
+
+    def frames(self, events: Sequence[Event]) -> list[bytes]:
+        """Return the frames of the next events, one by one."""
+        ...
+
+    def broken(self, info: ErrorInfo) -> bytes:
+        """Return the frame that ends the stream, not its run, with the reason."""
+        ...
+
+
+def stream(
+    parts: Parts,
+    run: Run,
+    rendering: Rendering,
+    *,
+    skip: int = 0,
+    attached: bool = False,
+    on_leave: Callable[[StoppedBy], Awaitable[None]] | None = None,
+    refuse: Refuse | None = None,
+    headers: dict[str, str] | None = None,
+    sign_of_life: bytes = sse.HEARTBEAT,
+) -> EventStream:
+    """Return a run as an event stream, from the first frame or after `skip` of them.
+
+    With `attached`, a disconnect stops the run; else it calls `on_leave`. With `refuse`, the status waits for the first
+    output, and an earlier failure has an error status. A wire renders from the
+    first event on: if that was trimmed there is nothing to begin with.
+    """
+    if run.log.oldest > 1:
+        raise ResumeGap(run.log.oldest)
+    return EventStream(
+        _frames_of(run, rendering, skip, attached=attached),
+        parts.closing,
+        headers=_encoded(answer_headers(run) if headers is None else headers),
+        broken=rendering.broken,
+        on_leave=run.leave if attached else on_leave,
+        hold=_Hold(run, refuse) if refuse is not None and not skip else None,
+        heartbeat=parts.settings.heartbeat,
+        sign_of_life=sign_of_life,
+        send_timeout=parts.settings.send_timeout,
+    )
+
+
+def _frames_of(run: Run, rendering: Rendering, skip: int, *, attached: bool) -> RunFrames:
+    """Return all frames, or those after the first: the most used wire has a faster way."""
+    if isinstance(rendering, openai_chat.Chunks) and not skip:
+        return RunFrames(run.log, rendering.render, attached=attached)
+    skipping = Skipping(rendering, skip)
+    return RunFrames(
+        run.log,
+        skipping.render,
+        pieces=skipping.ending if isinstance(rendering, openai_responses.ResponseFrames) else None,
+        attached=attached,
+    )
+
+
+def answer_headers(run: Run) -> dict[str, str]:
+    """Return the headers of every response about a run, with its id as the request id."""
+    return {"x-run-id": run.id, "x-request-id": run.id}
+
+
+def _encoded(headers: dict[str, str]) -> list[Header]:
+    return [(name.encode(), value.encode()) for name, value in headers.items()]
+
+
+def frames_seen(request: Request, name: str = "starting_after") -> int:
+    """Return the number of data frames that the client has seen."""
+    seen = request.query_params.get(name, "0")
+    if not (seen.isascii() and seen.isdigit() and len(seen) < 16):
+        raise BadRequest(f"{name} is the number of data frames seen.", param=name)
+    return int(seen)
+
+
+class Skipping:
+    """Renders from the start, and skips the first frames."""
+
+    def __init__(self, rendering: Rendering, skip: int) -> None:
+        self._rendering = rendering
+        self._skip = skip
+
+    def render(self, first: int, segment: Segment) -> bytes:
+        frames = self._rendering.frames(segment)
+        if not self._skip:
+            return b"".join(frames)
+        rest = frames[self._skip :]
+        self._skip = max(0, self._skip - len(frames))
+        return b"".join(rest)
+
+    def ending(self, seq: int, event: Settled) -> Iterator[bytes]:
+        """Yield the last frames one by one, if a wire repeats a long text in them."""
+        for frame in cast(openai_responses.ResponseFrames, self._rendering).ending(event):
+            if self._skip:
+                self._skip -= 1
+            else:
+                yield frame
+
+
+class _Hold:
+    """Waits for the first output, so that an early failure can have an error status."""
+
+    def __init__(self, run: Run, refuse: Refuse) -> None:
+        self._run = run
+        self._refuse = refuse
+        self._looked_at = 0
+
+    async def __call__(self, client: RequestClient) -> ASGIApp | None:
+        await self._first_word(client)
+        settled = self._run.settlement
+        if isinstance(settled, (Failed, Interrupted)) and await is_bare(self._run):
+            return self._refuse(self._run, settled)
+        return None
+
+    async def _first_word(self, client: RequestClient) -> None:
+        log = self._run.log
+        if isinstance(log, Log):
+            await client.wait_until(self._has_spoken, log.watch, timeout=HOLD)
+        else:
+            await client.wait_for(self._read_first_word(), timeout=HOLD)
+
+    def _has_spoken(self) -> bool:
+        log = self._run.log
+        assert isinstance(log, Log)
+        while not log.closed and log.oldest <= self._looked_at + 1 <= log.seq:
+            for event in log.slice(self._looked_at):
+                if not isinstance(event, BEFORE_WORDS):
+                    return True
+                self._looked_at += 1
+        return log.closed or log.oldest > 1
+
+    async def _read_first_word(self) -> None:
+        async for _, event in self._run.read():
+            if not isinstance(event, BEFORE_WORDS):
+                return
+
+
+async def is_bare(run: Run) -> bool:
+    """Return whether a settled run has no output."""
+    if run.log.oldest > 1:
+        return not run.text
+    async for _, event in run.read():
+        if not isinstance(event, BEFORE_WORDS):
+            return isinstance(event, Settled)
+    return True
+
+
+# A run as a whole.
+
+
+class Gathering(Protocol):
+    """The object that a wire builds from a run's events."""
+
+    def add(self, events: Sequence[Event]) -> None:
+        """Add the next events."""
+        ...
+
+
+G = TypeVar("G", bound=Gathering)
+Show = Callable[[Run, AnySettlement], Awaitable[dict[str, Any]]]
+
+
+async def so_far(run: Run) -> AsyncGenerator[Segment]:
+    """Yield the events of a run, some at a time, and yield to the event loop in between."""
+    after = 0
+    while events := await run.log.batch(after):
+        if after:
+            await asyncio.sleep(0)
+        yield events
+        after += len(events)
+
+
+async def gathered(run: Run, fresh: Callable[[Run], G], *, without_calls: bool = False) -> G:
+    """Return the object of a run so far, built by what `fresh` returns.
+
+    Of a trimmed log the text is left. If there were tool calls, it is returned only `without_calls`.
+    """
+    gathering, after = fresh(run), 0
+    try:
+        while events := await run.log.batch(after):
+            if after:
+                await asyncio.sleep(0)
+            gathering.add(events)
+            after += len(events)
+    except ResumeGap:
+        if not without_calls and not _is_all_text(run):
+            raise
+        gathering = fresh(run)
+        gathering.add(left_of(run.settlement, run.text))
+    return gathering
+
+
+def _is_all_text(run: Run) -> bool:
+    reason = run.settlement.finish_reason if run.settlement is not None else None
+    return run.record.request.get("n", 1) == 1 and reason not in ("tool_calls", "function_call")
+
+
+async def whole(run: Run, show: Show, refuse: Refuse) -> ASGIApp:
+    """Return a settled run as the finished object, with a status that is an error unless it completed.
+
+    A failure after output has a status that clients do not retry: a model has answered, and some clients repeat every
+    5xx whatever the headers say.
+    """
+    settled = run.settlement or await run.settled()
+    if not isinstance(settled, (Failed, Interrupted)):
+        return json_of(await show(run, settled), settled.text, headers=answer_headers(run))
+    if await is_bare(run):
+        return refuse(run, settled)
+    told = await show(run, settled)
+    return json_of(told, settled.text, status_code=FAILED_DEPENDENCY, headers=not_again(run))
+
+
+class WholeAnswer(DelayedResponse):
+    """The response `show(run)`, sent when the run has settled. A disconnect stops an attached run."""
+
+    def __init__(self, run: Run, show: Callable[[Run], Awaitable[ASGIApp]], *, attached: bool) -> None:
+        self._run = run
+        self._show = show
+        self._attached = attached
+
+    async def ended(self, client: RequestClient) -> bool:
+        """Wait for the settlement."""
+        run, log = self._run, self._run.log
+        if isinstance(log, Log) and not await client.wait_until(lambda: log.closed, log.watch):
+            return False
+        return run.settlement is not None or await client.wait_for(run.settled())  # it runs in another process
+
+    async def left(self, by: StoppedBy) -> None:
+        """Stop an attached run."""
+        if self._attached:
+            await self._run.leave(by)
+
+    async def response(self) -> ASGIApp:
+        """Return the finished object."""
+        return await self._show(self._run)
+
+
+def not_again(run: Run) -> dict[str, str]:
+    """Return headers that keep SDKs from retrying: a model has answered, and a second run costs twice."""
+    return {**answer_headers(run), "x-should-retry": "false"}
+
+
+def failed_headers(run: Run, settled: Failed | Interrupted) -> dict[str, str]:
+    """Return headers that let SDKs retry a failure before any output, if it did not reach a model."""
+    again = settled.error.status in (429, 503, OVERLOADED) and not settled.text
+    return {**answer_headers(run), "x-should-retry": "true"} if again else not_again(run)

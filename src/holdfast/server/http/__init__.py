@@ -1,0 +1,1 @@
+"""HTTP below the routes: connections, limits, sockets, threads, compression."""

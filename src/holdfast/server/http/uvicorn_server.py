@@ -1,0 +1,203 @@
+"""Runs the application on uvicorn, with a graceful shutdown."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import socket
+import sys
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from functools import partial
+from types import FrameType
+
+import uvicorn
+from starlette.applications import Starlette
+
+from ..app import end
+from ..config.settings import Settings, SettingsError
+from .connections import ConnectionLimits, OpenConnections
+from .http_protocol import Protocol
+
+try:
+    import resource
+except ImportError:  # Windows has no such limits
+    resource = None  # type: ignore[assignment]
+
+logger = logging.getLogger("holdfast")
+
+ACCEPTED_AT_ONCE = 16
+"""Connections accepted in one iteration of the event loop."""
+FILES = 65_536
+"""Wanted limit of open files."""
+RESERVED = 128
+"""Open files besides the connections of clients and upstreams: the store, the listening sockets, the log."""
+HALF_OPEN = 20_000  # milliseconds until a silent client without acknowledgements is disconnected
+
+
+class Server(uvicorn.Server):
+    """Settles the runs before it closes connections: uvicorn alone would wait for open streams, or cut them off."""
+
+    def __init__(
+        self, config: uvicorn.Config, app: Starlette, on_ready: Callable[[], None], *, takes_signals: bool = True
+    ) -> None:
+        super().__init__(config)
+        self._app = app
+        self._on_ready = on_ready
+        self._takes_signals = takes_signals
+        self._in_a_hurry = False
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Install the signal handlers, unless the caller handles signals."""
+        if self._takes_signals:
+            with super().capture_signals():
+                yield
+        else:
+            yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and log the address."""
+        await super().startup(sockets)
+        if self.started:
+            self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Settle every run, end the streams, then close. A second signal ends the draining at once."""
+        parts = self._app.state.parts
+        ending = asyncio.create_task(end(parts, parts.settings.drain))
+        while not (await asyncio.wait({ending}, timeout=0.1))[0]:
+            if self._in_a_hurry:
+                ending.cancel()
+        if ending.cancelled():
+            await end(parts, drain=0.0)
+        await super().shutdown(sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Handle a signal as a request to end. It is not raised again: a graceful end is no failure.
+
+        uvicorn's `force_exit` is never set: it would leave the store and the model's process open, with a traceback.
+        """
+        self._in_a_hurry = self.should_exit
+        self.should_exit = True
+
+
+def listen(settings: Settings) -> socket.socket:
+    """Return the listening socket. Its connections end when a client has vanished."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named for TCP_NODELAY
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, HALF_OPEN)
+    try:
+        sock.bind((settings.host, settings.port))
+    except OSError as error:
+        sock.close()
+        raise SettingsError(
+            f"Cannot listen on {settings.host}:{settings.port}: {error.strerror}. "
+            "Is another server running? Choose another port with --port."
+        ) from error
+    return sock
+
+
+def copies(sock: socket.socket) -> list[socket.socket]:
+    """Return duplicates of a listening socket. uvloop accepts one connection of each in an iteration: with one socket a
+    busy server, which has ten iterations in a second, would keep a crowd of clients waiting for minutes."""
+    return [sock, *(sock.dup() for _ in range(ACCEPTED_AT_ONCE - 1))]
+
+
+def address(sock: socket.socket) -> str:
+    """Return the address of a listening socket as a URL."""
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def serve_forever(
+    app: Starlette, sock: socket.socket, on_ready: Callable[[str], None], others: Sequence[socket.socket] = ()
+) -> bool:
+    """Serve until a signal, on other sockets too. True if the server has started."""
+    settings: Settings = app.state.parts.settings
+    limits = connection_limits(settings, raise_file_limit(settings))
+    server = Server(configuration(app, limits), app, lambda: on_ready(address(sock)))
+    _spare_the_collector()
+    server.run([*copies(sock), *others])
+    return server.started
+
+
+def raise_file_limit(settings: Settings) -> int:
+    """Raise the limit of open files, as far as the system allows it. Return the limit."""
+    wanted = max(FILES, RESERVED + settings.max_connections + settings.max_runs)
+    if resource is None:
+        return wanted
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = (sys.maxsize if limit == resource.RLIM_INFINITY else limit for limit in limits)
+    if soft < min(wanted, hard):
+        with contextlib.suppress(ValueError, OSError):  # macOS has a limit below the hard one
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), limits[1]))
+            return min(wanted, hard)
+    return soft
+
+
+def connection_limits(settings: Settings, files: int) -> ConnectionLimits:
+    """Return the limits of connections, such that these and as many to upstreams fit into the limit of open files."""
+    room = max(files - RESERVED, 2)
+    room -= min(settings.max_runs, room // 2)
+    connections = min(settings.max_connections or room, room)
+    if connections < settings.max_connections:
+        logger.warning(
+            "max_connections is %d instead of %d: only %d files can be open. Raise LimitNOFILE (ulimit -Hn).",
+            connections,
+            settings.max_connections,
+            files,
+        )
+    return ConnectionLimits(
+        head_timeout=settings.head_timeout,
+        body_timeout=settings.body_timeout,
+        connections=connections,
+        for_each_address=settings.max_connections_per_address,
+    )
+
+
+def _spare_the_collector() -> None:
+    """Exclude the objects of the start from garbage collection, and keep each later collection short.
+
+    A collection blocks the event loop: 200,000 objects of a thousand streams took 0.1 s. A request makes no reference
+    cycles, so old objects are collected seldom.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(1_000, 10, 400)
+
+
+@contextlib.asynccontextmanager
+async def serve_in_background(app: Starlette, sock: socket.socket) -> AsyncGenerator[None]:
+    """Serve in the running event loop within the block. The caller handles signals."""
+    ready = asyncio.Event()
+    server = Server(configuration(app), app, ready.set, takes_signals=False)
+    serving = asyncio.create_task(server.serve([sock]))
+    waiting = asyncio.create_task(ready.wait())
+    await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await serving
+
+
+def configuration(app: Starlette, limits: ConnectionLimits | None = None) -> uvicorn.Config:
+    """Return uvicorn's configuration."""
+    return uvicorn.Config(
+        app,
+        http=partial(Protocol, OpenConnections(limits)),  # type: ignore[arg-type]  # any factory of a protocol works
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        log_level=logging.WARNING,
+        server_header=False,
+        proxy_headers=False,  # forwarded headers are not trusted
+        timeout_graceful_shutdown=2,
+        timeout_keep_alive=75,
+        backlog=4096,
+    )

@@ -1,0 +1,189 @@
+"""Endpoints, and the router."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Literal, TypeGuard
+
+import msgspec
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ..access import ACCESS
+from .errors import AdminOnly, Json, LongJson, MethodNotAllowed, PathNotFound, error_response
+from .http.compression import SMALLEST, Compressed, takes_gzip
+from .services import Parts
+
+Handler = Callable[[Parts, Request], Awaitable[ASGIApp]]
+Who = Literal["anyone", "key", "admin"]
+"""The callers of an endpoint: all, those with a key, or those with an admin key."""
+
+
+class Endpoint:
+    """One call of the HTTP surface: its path, its body, its handler. Also a line of the OpenAPI description."""
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        handler: Handler,
+        *,
+        takes: type[msgspec.Struct] | None = None,
+        query: dict[str, str] | None = None,
+        answers: dict[int, str] | None = None,
+        streams: bool = False,
+        lists: bool = False,
+        who: Who = "key",
+        pictures: bool = False,
+        ollama: bool = False,
+    ) -> None:
+        self.method = method
+        self.path = path
+        self.handler = handler
+        self.takes = takes
+        self.query = query or {}
+        self.answers = answers or {200: "done"}
+        self.streams = streams
+        self.lists = lists
+        self.who = who
+        """A caller with a key reaches its own objects; those of another owner are 404."""
+        self.pictures = pictures
+        self.ollama = ollama
+        """It answers in the words of Ollama's API too: lines of JSON, and errors as text."""
+
+
+class _Node:
+    """A node in the tree of paths: the next segment by its name, or any segment as a parameter."""
+
+    __slots__ = ("any", "endpoint", "named", "rest")
+
+    def __init__(self) -> None:
+        self.named: dict[str, _Node] = {}
+        self.any: _Node | None = None
+        self.rest: Endpoint | None = None
+        """Takes all segments from here on: a parameter `{name:path}`."""
+        self.endpoint: Endpoint | None = None
+
+
+class _Tree:
+    """The endpoints of one method."""
+
+    def __init__(self) -> None:
+        self.whole: dict[str, Endpoint] = {}
+        """Endpoints of paths without a parameter."""
+        self._root = _Node()
+        self._names: dict[Endpoint, list[str]] = {}
+
+    def add(self, endpoint: Endpoint) -> None:
+        segments = endpoint.path.split("/")
+        parameters = [segment.strip("{}").partition(":")[0] for segment in segments if segment.startswith("{")]
+        if not parameters:
+            self.whole[endpoint.path] = endpoint
+            return
+        self._names[endpoint] = parameters
+        node = self._root
+        for segment in segments:
+            if segment.endswith(":path}"):
+                node.rest = endpoint
+                return
+            if segment.startswith("{"):
+                node.any = node = node.any or _Node()
+            else:
+                node = node.named.setdefault(segment, _Node())
+        node.endpoint = endpoint
+
+    def find(self, path: str) -> tuple[Endpoint, dict[str, str]] | None:
+        """Return the endpoint of a path that has parameters, and the parameters."""
+        node, values = self._root, []
+        segments = path.split("/")
+        for index, segment in enumerate(segments):
+            if node.rest is not None:
+                values.append("/".join(segments[index:]))
+                return node.rest, dict(zip(self._names[node.rest], values, strict=True))
+            if (next_node := node.named.get(segment)) is None:
+                if (next_node := node.any) is None or not segment:
+                    return None
+                values.append(segment)
+            node = next_node
+        found = node.endpoint
+        return None if found is None else (found, dict(zip(self._names[found], values, strict=True)))
+
+
+_ALL = "GET /openapi.json lists what there is."
+
+
+class Router:
+    """Finds the handler of a request, calls it, and responds to what it raises. `other` serves what is not HTTP."""
+
+    def __init__(self, parts: Parts, endpoints: Sequence[Endpoint], other: ASGIApp) -> None:
+        self.endpoints = endpoints
+        self._parts = parts
+        self._other = other
+        self._trees: dict[str, _Tree] = {}
+        for endpoint in endpoints:
+            self._trees.setdefault(endpoint.method, _Tree()).add(endpoint)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._other(scope, receive, send)
+            return
+        request = Request(scope, receive, send)
+        try:
+            endpoint = self._find(scope)
+            if endpoint.who == "admin" and not scope[ACCESS].admin:
+                raise AdminOnly
+            response = await endpoint.handler(self._parts, request)
+            if _is_worth_compressing(response) and _takes_compressed(scope, request):
+                response = Compressed(response, self._parts.compression)
+            await response(scope, receive, send)
+        except Exception as error:  # noqa: BLE001 - if the response has begun, the server cuts the connection
+            await error_response(request, error)(scope, receive, send)
+
+    def _find(self, scope: Scope) -> Endpoint:
+        """Return the endpoint of a request, and set the parameters of its path."""
+        path = _path(scope)
+        if (tree := self._trees.get(scope["method"])) is not None:
+            if (endpoint := tree.whole.get(path)) is not None:
+                return endpoint
+            if (found := tree.find(path)) is not None:
+                endpoint, scope["path_params"] = found
+                return endpoint
+        if allowed := sorted(self._methods(path)):
+            raise MethodNotAllowed(scope["method"], scope["path"], allowed)
+        raise PathNotFound(scope["method"], scope["path"], self._hint(path))
+
+    def _hint(self, path: str) -> str:
+        """Return what a client may have meant: a path without /v1, or with a slash too many, and else what is there."""
+        plain = re.sub(r"/+", "/", path).rstrip("/")
+        for meant in (plain, f"/v1{plain}"):
+            if meant != path and any(True for _ in self._methods(meant)):
+                return f"The path is {meant}."
+        calls = {each.path for each in self.endpoints if each.path.startswith("/v1/") and each.method == "POST"}
+        there = sorted(call for call in calls if "{" not in call)
+        return f"There are {', '.join(there)}; GET /openapi.json lists all." if path.startswith("/v1") else _ALL
+
+    def _methods(self, path: str) -> Iterator[str]:
+        """Yield the methods that a path has."""
+        for method, tree in self._trees.items():
+            if path in tree.whole or tree.find(path) is not None:
+                yield method
+
+
+def _is_worth_compressing(response: ASGIApp) -> TypeGuard[Json | LongJson]:
+    return isinstance(response, LongJson) or (isinstance(response, Json) and len(response.body) >= SMALLEST)
+
+
+def _takes_compressed(scope: Scope, request: Request) -> bool:
+    """Return whether a request is for our API, from a client that accepts gzip."""
+    return _path(scope).startswith(("/api/", "/openapi.json")) and takes_gzip(
+        request.headers.get("accept-encoding", "")
+    )
+
+
+def _path(scope: Scope) -> str:
+    """Return the path below the one at which the application is mounted."""
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    return path[len(root) :] if root and path.startswith(f"{root}/") else path

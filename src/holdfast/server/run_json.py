@@ -1,0 +1,33 @@
+"""A run as JSON, with data of the server."""
+
+from __future__ import annotations
+
+from ..engine.run import Run
+from ..wires import native
+from ..wires.shapes import RunJson
+from .services import Parts
+
+
+def run_json(parts: Parts, run: Run) -> RunJson:
+    """Return a run as JSON."""
+    return native.run_object(
+        run.record,
+        status=run.status,
+        seq=run.seq,
+        text=run.text,
+        settled=run.settlement,
+        prices=parts.prices,
+        needs_approval=run.waits and run.settlement is None,
+    )
+
+
+async def revealed_run_json(parts: Parts, run: Run) -> RunJson:
+    """Return a run as JSON; a pane of a blind comparison has its model after the reveal."""
+    about = await parts.rounds.told_of(run.record)
+    seen = run_json(parts, run)
+    return {**seen, "model": about.model, "cost": about.cost if about.is_blind else seen["cost"]}
+
+
+def run_headers(run: Run) -> dict[str, str]:
+    """Return the headers of a response about a run."""
+    return {"x-run-id": run.id}

@@ -1,0 +1,1 @@
+"""The sources of runs: chats and agents."""

@@ -1,0 +1,382 @@
+"""Agents as models, and their work as the source of a run, new or after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from ...agents.approvals import Desk, Scope
+from ...agents.loop import Agent, Ask, Messages, Work
+from ...agents.processes import ProcessTable
+from ...agents.published import Published, publish
+from ...agents.request import AgentRequest
+from ...engine.engine import Engine
+from ...engine.run import Run
+from ...errors import BadRequest, CannotSteer, ModelNotFound, ProviderRefused
+from ...events import Notice, Outlet, Source, Usage
+from ...fields import PASSED_ON, Table, harmless, passed_on, refusal, refused
+from ...log.log import Log
+from ...log.settlement import usage_so_far
+from ...log.steps import Steps
+from ...store import RunRecord, Store
+from ...store.documents import Documents
+from ...upstreams import ChatRequest, Providers
+from ..accounts.agent_users import AgentUsers, Caller
+from ..config.settings import AGENT, SettingsError
+from .chat import ChatSources
+
+logger = logging.getLogger("holdfast")
+
+DEFAULT = "default"
+"""The name of the agent of a run of the kind `agent` whose model is not an agent."""
+HAS_DEFAULT = "default_agent"
+"""The field of a run's request that says that it has the tools of the agent `default`."""
+SESSION_NAME, STREAM = "session_name", "stream"
+"""Fields of a run's request: the client's name of the conversation, and whether it streams."""
+GRANT = "grant"
+LAST_GRACE = 4.5
+"""Seconds for the processes of a stopped agent to end, before its run settles without them."""
+_OFFERED = harmless("An agent has tools of its own, and no model has to call a tool that it is offered.")
+_DEMANDED = refused("An agent calls its own tools, and not the client's.", "auto", "none", {"type": "auto"})
+
+PARAMS: Table = {
+    "tools": _OFFERED,
+    "functions": _OFFERED,
+    "parallel_tool_calls": _OFFERED,
+    "tool_choice": _DEMANDED,
+    "function_call": _DEMANDED,
+    "n": refused("An agent gives one answer to a request.", 1),
+}
+"""Rules for the parameters of a request to an agent. All others are passed on to its model."""
+
+
+Again = Callable[[RunRecord, Log], Awaitable[Source | None]]
+
+
+class AgentModels:
+    """The agents as the models of a provider. Their runs have another source."""
+
+    name = AGENT
+    prefills = False
+    think = False
+    demo = False
+    tools = False
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.models: tuple[str, ...] | None = tuple(names)
+
+    async def answer(self, request: ChatRequest, out: Outlet) -> None:
+        """Refuse: an agent cannot be a fallback of a model."""
+        words = f"{AGENT}/{request.model} is an agent, which answers only runs of its own, not in place of a model."
+        raise ProviderRefused(words, code="unsupported", status=400)
+
+    async def list_models(self) -> list[str]:
+        """Return the agents' names."""
+        return list(self.models or ())
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+def _params(record: RunRecord) -> dict[str, Any]:
+    """Return the parameters for an agent's model, or refuse what an agent cannot do."""
+    params: dict[str, Any] = record.request.get("params", {})
+    if found := refusal(params, PARAMS, PASSED_ON):
+        raise BadRequest(found.message, param=found.field, code=found.code)
+    return passed_on(params, PARAMS, PASSED_ON)
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """A tool of an agent that needs no approval: in one session, or always if there is none."""
+
+    agent: str
+    tool: str
+    session_id: str | None
+
+
+def grants_in(store: Store) -> Documents[Grant]:
+    """Return the grants of all owners."""
+    return Documents(store, GRANT, Grant)
+
+
+class StoredGrants:
+    """The stored grants of an owner."""
+
+    def __init__(self, store: Store, record: RunRecord, agent: str) -> None:
+        self._grants = grants_in(store)
+        self._owner = record.owner
+        self._session_id = record.session_id
+        self._agent = agent
+
+    async def allows(self, tool: str) -> bool:
+        """Return whether a tool needs no approval."""
+        for id in self._ids(tool):
+            if await self._grants.get(id) is not None:
+                return True
+        return False
+
+    async def grant(self, tool: str, scope: Scope) -> None:
+        """Store a grant. Without a session, a grant for the session is not stored."""
+        session, always = self._ids(tool)
+        id = always if scope == "always" else session
+        if scope == "session" and self._session_id is None:
+            return
+        grant = Grant(self._agent, tool, self._session_id if scope == "session" else None)
+        await self._grants.get_or_create(id, grant, owner=self._owner)
+
+    def _ids(self, tool: str) -> tuple[str, str]:
+        """Return the ids of the grants for the session, and always."""
+        places = (f"session {self._session_id}", "always")
+        named = ("\n".join((self._owner, place, self._agent, tool)) for place in places)
+        session, always = (f"grt_{hashlib.sha256(name.encode()).hexdigest()[:40]}" for name in named)
+        return session, always
+
+
+async def forget_grants(store: Store, owner: str, session_id: str) -> None:
+    """Delete the grants of a deleted session."""
+    grants = grants_in(store)
+    for grant in [each async for each in grants.all(owner=owner)]:
+        if grant.body.session_id == session_id:
+            await grants.delete(grant.id)
+
+
+class AgentSources:
+    """Makes the sources of agents' runs, and has the desks of the running ones."""
+
+    def __init__(
+        self,
+        agents: Mapping[str, Agent],
+        chat: ChatSources,
+        store: Store,
+        providers: Providers,
+        published: Mapping[str, Published] | None = None,
+        *,
+        users: AgentUsers,
+    ) -> None:
+        self.agents = dict(agents)
+        self.published = dict(published or {})
+        if both := sorted(self.agents.keys() & self.published.keys()):
+            raise SettingsError(f"Two agents are called {both[0]!r}.")
+        names = [*self.agents, *self.published]
+        self._users = users
+        self._chat = chat
+        self._store = store
+        self._providers = providers
+        if names:
+            providers.add(AgentModels(names))
+        self._desks: dict[str, Desk] = {}
+        self._table = ProcessTable()
+        self.engine: Engine | None = None
+
+    async def clear_up(self) -> None:
+        """End the processes that tools of a killed server have left running."""
+        if self.agents and (left := await self._table.end_left_behind()):
+            logger.warning("killed processes left behind by tools of an earlier server: %s", left)
+
+    # agents and their users
+
+    def providers_for(self, caller: Caller) -> Providers:
+        """Return the providers without the agents that the caller may not use."""
+        names = [*self.agents, *self.published]
+        there = [name for name in names if self._users.may_use(caller, name)]
+        if len(there) == len(names):
+            return self._providers
+        return self._providers.with_added([AgentModels(there)] if there else [])
+
+    def _require_user(self, caller: Caller, record: RunRecord) -> None:
+        """Refuse a caller that may not use the agent of a run, even if it has started the run."""
+        prefix, _, name = record.model.partition("/")
+        agent = name if prefix == AGENT else DEFAULT if HAS_DEFAULT in record.request else None
+        if record.kind == AGENT and agent is not None and not self._users.may_use(caller, agent):
+            raise _not_there(record)
+
+    def is_hidden(self, model: str, caller: Caller) -> bool:
+        """Return whether a model is an agent that the caller may not use."""
+        return self.kind_of(model) == AGENT and not self._users.may_use(caller, model.partition("/")[2])
+
+    def default_for(self, caller: Caller, kind: str, model: str) -> dict[str, Any]:
+        """Return the field for a run's request that gives it the tools of the agent `default`, if the caller may."""
+        is_default = kind == AGENT and model.partition("/")[0] != AGENT and DEFAULT in self.agents
+        return {HAS_DEFAULT: True} if is_default and self._users.may_use(caller, DEFAULT) else {}
+
+    def kind_of(self, model: str, wanted: str = "chat") -> str:
+        """Return the kind of a run: `agent` if its model is an agent, else the requested one."""
+        prefix, _, name = model.partition("/")
+        return AGENT if prefix == AGENT and (name in self.agents or name in self.published) else wanted
+
+    def require_model(self, model: str, place: str) -> None:
+        """Refuse an agent in comparisons and batches, which have no place for its steps and approvals."""
+        if self.kind_of(model) == AGENT:
+            raise BadRequest(
+                f"{model} is an agent, which cannot answer in {place}. Name the model that it asks, or run the agent.",
+                param="models",
+                code="unsupported",
+            )
+
+    def _published(self, record: RunRecord) -> Published | None:
+        """Return the published agent of a run. Its owner may have lost the right to use it."""
+        if not self._is_published(record):
+            return None
+        name = record.model.partition("/")[2]
+        if not self._users.owner_may_use(record.owner, name):
+            raise _not_there(record)
+        return self.published[name]
+
+    def _is_published(self, record: RunRecord) -> bool:
+        prefix, _, name = record.model.partition("/")
+        return prefix == AGENT and name in self.published
+
+    def find(self, record: RunRecord) -> Agent:
+        """Return the agent of a run: the one that its model names, or the default one with that model.
+
+        For an owner that may not use it, it does not exist: the default agent then has no tools.
+        """
+        prefix, _, name = record.model.partition("/")
+        if prefix == AGENT:
+            if name not in self.agents or not self._users.owner_may_use(record.owner, name):
+                raise _not_there(record)
+            return self.agents[name]
+        may_use = HAS_DEFAULT in record.request and self._users.owner_may_use(record.owner, DEFAULT)
+        default = self.agents.get(DEFAULT) if may_use else None
+        return msgspec.structs.replace(default or Agent(name=DEFAULT), model=record.model)
+
+    async def check(self, record: RunRecord) -> None:
+        """Refuse a run whose model lacks what its agent needs, or whose agent cannot do what is asked."""
+        if record.kind == AGENT:
+            _params(record)
+        if record.kind == AGENT and not self._is_published(record):
+            await self._check(self.find(record))
+
+    async def _check(self, agent: Agent) -> None:
+        provider, model = await self._providers.find(agent.model)
+        if (agent.tools or agent.servers) and not getattr(provider, "tools", True):
+            raise BadRequest(
+                f"{provider.name}/{model} cannot call tools, which agent {agent.name} needs. Give it another model.",
+                param="model",
+                code="tools_unsupported",
+            )
+
+    # sources
+
+    def __call__(self, run: Run) -> Source:
+        """Return the source of an agent's run."""
+        agent = self._published(run.record)
+        return partial(self._work, run, None, None) if agent is None else partial(self._publish, run, agent)
+
+    async def again(self, record: RunRecord, log: Log) -> Source | None:
+        """Return the source that resumes a run after a restart, if it waits for a person or the settings say so."""
+        assert self.engine is not None
+        done = log.steps
+        if self._is_published(record):
+            return None  # a published agent cannot be resumed
+        try:
+            agent = self.find(record)
+        except ModelNotFound:
+            return None  # removed from the settings, or no longer allowed
+        is_waiting = done is not None and done.is_open and bool(done.undecided)
+        if record.lifetime != "detached" or not (is_waiting or agent.on_restart == "continue"):
+            return None
+        return partial(self._work, await self.engine.open(record.id), done, usage_so_far(log))
+
+    def again_or(self, other: Again) -> Again:
+        """Return the function that resumes runs of any kind."""
+
+        async def again(record: RunRecord, log: Log) -> Source | None:
+            return await (self.again if record.kind == AGENT else other)(record, log)
+
+        return again
+
+    async def _work(self, run: Run, done: Steps | None, used: Usage | None, out: Outlet) -> None:
+        record = run.record
+        agent = self.find(record)
+        await self._check(agent)
+        agent = await agent.for_owner(record.owner)
+        run.deadline = None  # the agent's own limit is suspended while it waits for a person
+        run.grace = max(run.grace, LAST_GRACE)
+        work = Work(
+            agent,
+            await self._messages(record, agent),
+            self._asking(record, agent),
+            out=out,
+            place=run,
+            grants=StoredGrants(self._store, record, agent.name),
+            run_id=run.id,
+            session_id=record.session_id,
+            done=done,
+            used=used,
+            table=self._table,
+        )
+        if done is None and (told := record.request.get("notice")):
+            out.emit([Notice("new_turn", told)])
+        self._desks[run.id] = work.desk
+        try:
+            await work.do()
+        finally:
+            del self._desks[run.id]
+
+    async def _publish(self, run: Run, agent: Published, out: Outlet) -> None:
+        """Run a published agent."""
+        record = run.record
+        run.grace = max(run.grace, LAST_GRACE)  # it may have processes and connections to close
+        request = AgentRequest(
+            messages=await self._chat.messages(record),
+            params=_params(record),
+            run_id=run.id,
+            session_id=record.session_id,
+            session_name=record.request.get(SESSION_NAME) or record.session_id,
+            stream=record.request.get(STREAM, False),
+            owner=record.owner,
+        )
+        run.on_stop(request.stop.call)
+        if told := record.request.get("notice"):
+            out.emit([Notice("new_turn", told)])
+        await publish(agent, request, out, place=run)
+
+    def _asking(self, record: RunRecord, agent: Agent) -> Ask:
+        params = _params(record)
+
+        async def ask(messages: Messages, own: dict[str, Any], out: Outlet) -> None:
+            await self._chat.ask(record, agent.model, messages, {**own, **params}, out)
+
+        return ask
+
+    async def _messages(self, record: RunRecord, agent: Agent) -> Messages:
+        """Return the first messages for the model. The agent's system prompt is for sessions that have none."""
+        messages = await self._chat.messages(record)
+        has_system = bool(messages) and messages[0].get("role") in ("system", "developer")
+        if agent.system and not has_system:
+            return [{"role": "system", "content": agent.system}, *messages]
+        return messages
+
+    async def close(self) -> None:
+        """Close the MCP servers."""
+        servers = {id(server): server for agent in self.agents.values() for server in agent.servers}
+        await asyncio.gather(*(server.close() for server in servers.values()))
+
+    # steering and approvals
+
+    def desk(self, run: Run, caller: Caller) -> Desk:
+        """Return the desk of a run's agent, or raise the reason why there is none."""
+        self._require_user(caller, run.record)
+        desk = self._desks.get(run.id)
+        if desk is not None:
+            return desk
+        if run.settlement is not None:
+            raise CannotSteer(f"Run {run.id} has ended. Send it as a new message.")
+        if self._is_published(run.record):
+            raise CannotSteer(f"{run.record.model} takes no messages while it runs. Queue it or interrupt instead.")
+        if run.record.kind != AGENT:
+            raise CannotSteer(
+                f"Run {run.id} is a chat run, which takes no messages while it runs. Queue it or interrupt instead."
+            )
+        raise CannotSteer(f"Run {run.id} is not at work here yet, or no more. Try again in a moment.")
+
+
+def _not_there(record: RunRecord) -> ModelNotFound:
+    return ModelNotFound(f"Unknown model {record.model!r}.")

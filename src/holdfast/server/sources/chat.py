@@ -1,0 +1,204 @@
+"""Makes the source of a chat run from its record, new or after a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, cast
+
+import msgspec
+
+from ...engine.run import Run
+from ...errors import ModelNotFound, ProviderError
+from ...events import AnswerBegins, Notice, Outlet, Source, Text, Usage, Yielded
+from ...history import Message, alternating, branch, for_model
+from ...log.log import Log
+from ...store import RunRecord, Store
+from ...store.files import with_pictures
+from ...upstreams import Attaching, ChatRequest, Provider, Providers
+from ..dialects.response_chains import RESPONSE, conversation
+
+AS_SENT = "as_sent"
+"""The field of a run's request with the conversation in the client's dialect, by the dialect's name."""
+QUICK = 1.0  # seconds of retries for a client that retries itself
+
+
+class ChatSources:
+    """Asks the run's model with the run's history, and its fallback if it cannot answer."""
+
+    def __init__(
+        self, store: Store, providers: Providers, patience: float, fallbacks: Callable[[], Mapping[str, str]] = dict
+    ) -> None:
+        self._store = store
+        self._providers = providers
+        self._patience = patience
+        self._fallbacks = fallbacks
+
+    def __call__(self, run: Run) -> Source:
+        """Return the source of a run."""
+        alone = run.record.kind == "batch"  # which is about this model: no fallback
+        return partial(self.answer, run.record, run.record.model, alone=alone)
+
+    async def answer(self, record: RunRecord, name: str, out: Outlet, *, alone: bool = False) -> None:
+        """Answer a run by its model. If `alone`, without fallbacks."""
+        notice = record.request.get("notice")
+        await self._ask(name, partial(self._request, record), out, alone=alone, notice=notice)
+
+    async def ask(
+        self, record: RunRecord, name: str, messages: list[dict[str, Any]], params: dict[str, Any], out: Outlet
+    ) -> None:
+        """Ask a model, or its fallback, for a run's agent."""
+
+        async def request(model: str) -> ChatRequest:
+            return ChatRequest(model=model, messages=messages, params=params, patience=self._patience_of(record))
+
+        await self._ask(name, request, out)
+
+    async def _request(self, record: RunRecord, model: str) -> ChatRequest:
+        return ChatRequest(
+            model=model,
+            messages=await self.messages(record),
+            params=record.request.get("params", {}),
+            as_sent=record.request.get(AS_SENT, {}),
+            name=record.id if _can_be_found_again(record) else "",
+            goes_on=record.message_id is not None and record.message_id == record.parent_id,
+            patience=self._patience_of(record),
+        )
+
+    def _patience_of(self, record: RunRecord) -> float:
+        return self._patience if _has_time(record) else QUICK
+
+    async def _ask(
+        self,
+        name: str,
+        request_to: Callable[[str], Awaitable[ChatRequest]],
+        out: Outlet,
+        *,
+        alone: bool = False,
+        notice: str | None = None,
+    ) -> None:
+        """Ask one model after the other until one begins to answer. No other continues its answer."""
+        provider, model = await self._providers.find(name)
+        used, asked = self._providers.use(provider), [f"{provider.name}/{model}"]
+        try:
+            request = await request_to(model)
+            if request.goes_on:  # its log begins with the existing text
+                out.emit([AnswerBegins(think=False), Text(cast(str, request.messages[-1]["content"]))])
+            if notice:
+                out.emit([Notice("new_turn", notice)])
+            while True:
+                if not provider.think or request.goes_on or len(asked) > 1:  # else it is set already
+                    out.emit([AnswerBegins(think=provider.think)])
+                why = await self._tried(provider, request, out, asked, alone=alone)
+                if why is None:
+                    return
+                provider, model, words = why
+                used += self._providers.use(provider)
+                asked.append(f"{provider.name}/{model}")
+                request = msgspec.structs.replace(request, model=model)
+                instead = f"{asked[-2]} could not answer ({words}): {asked[-1]} answers instead."
+                out.emit([Notice("fallback", instead, asked[-1])])
+        finally:
+            self._providers.let_go(used)
+
+    async def _tried(
+        self, provider: Provider, request: ChatRequest, out: Outlet, asked: Sequence[str], *, alone: bool
+    ) -> tuple[Provider, str, str] | None:
+        """Let a provider answer. If it fails before its first output, return its fallback, and the error."""
+        attempt = _Attempt(out, has_spoken=request.goes_on)
+        try:
+            await provider.answer(request, attempt)
+        except ProviderError as error:
+            is_final = alone or attempt.has_spoken or _blames_the_request(error)
+            stand_in = None if is_final else await self._stand_in(asked)
+            if stand_in is None:
+                raise
+            return *stand_in, str(error).rstrip(".")
+        finally:
+            attempt.emit = out.emit  # break the reference cycle, so that reference counting frees it
+        return None
+
+    async def _stand_in(self, asked: Sequence[str]) -> tuple[Provider, str] | None:
+        """Return the fallback of the last model. A model is not asked twice."""
+        named = self._fallbacks().get(asked[-1])
+        if named is None or named in asked:
+            return None
+        try:
+            return await self._providers.find(named)
+        except ModelNotFound:
+            return None
+
+    async def again(self, record: RunRecord, log: Log) -> Source | None:
+        """Return the source that resumes a run after a crash, if its provider can attach to the answer."""
+        if not _can_be_found_again(record):
+            return None
+        try:
+            provider, _ = await self._providers.find(log.answered_by or record.model)
+        except ModelNotFound:
+            return None  # removed from the settings
+        if not isinstance(provider, Attaching) or not provider.attaches:
+            return None
+        return partial(self._attach, provider, record, log)
+
+    async def _attach(self, provider: Provider, record: RunRecord, log: Log, out: Outlet) -> None:
+        assert isinstance(provider, Attaching)
+        used = self._providers.use(provider)
+        try:
+            out.emit([AnswerBegins(think=False)])  # the stored reasoning is split already
+            await provider.attach(record.id, out, text=log.text, reasoning=log.reasoning)
+        finally:
+            self._providers.let_go(used)
+
+    async def messages(self, record: RunRecord) -> list[dict[str, Any]]:
+        """Return the messages for the model: those of the request, or the session up to the run's turn."""
+        if RESPONSE in record.request:
+            return await conversation(self._store, record)
+        if record.session_id is None:
+            return cast(list[dict[str, Any]], record.request["messages"])
+        session = await self._store.get_session(record.session_id)
+        messages: list[Message] = await self._store.messages(record.session_id)
+        shown = await with_pictures(self._store, record.session_id, branch(messages, record.parent_id))
+        system = record.request.get("system") or (session.system if session else None)
+        return alternating(for_model(shown, system))
+
+
+def _has_time(record: RunRecord) -> bool:
+    """Return whether no client waits that would retry itself."""
+    if record.lifetime != "detached":
+        return False
+    asked = record.request.get(RESPONSE)
+    return asked is None or bool(asked.get("background"))
+
+
+def _can_be_found_again(record: RunRecord) -> bool:
+    """Return whether a run can be resumed: it has only text of one choice, and outlives its client."""
+    if record.lifetime != "detached" or record.message_id == record.parent_id:
+        return False
+    params = record.request.get("params", {})
+    return record.request.get("n", 1) == 1 and not params.get("tools") and not params.get("functions")
+
+
+class _Attempt:
+    """An outlet that notes whether a model has begun to answer. From then on it adds no cost."""
+
+    __slots__ = ("_out", "emit", "has_spoken", "room")
+
+    def __init__(self, out: Outlet, *, has_spoken: bool) -> None:
+        self._out = out
+        self.has_spoken = has_spoken
+        self.room = out.room
+        self.emit: Callable[[Sequence[Yielded]], bool] = out.emit if has_spoken else self._first
+
+    def _first(self, events: Sequence[Yielded]) -> bool:
+        if not all(map(_is_before_the_answer, events)):
+            self.has_spoken, self.emit = True, self._out.emit
+        return self._out.emit(events)
+
+
+def _is_before_the_answer(event: Yielded) -> bool:
+    return isinstance(event, Notice) or (isinstance(event, Usage) and event.source == "estimated")
+
+
+def _blames_the_request(error: ProviderError) -> bool:
+    """Return whether the request is at fault: then another model would refuse it too."""
+    return error.type == "invalid_request_error"

@@ -1,0 +1,29 @@
+"""The promises of every store as checks, by subject.
+
+Each check is a sentence that must be true. `holdfast.testing` is the public name of what is here.
+"""
+
+from __future__ import annotations
+
+from . import closing, documents, files, keys, leases, logs, queue, runs, sessions
+from .case import Case, Check, OpenStore
+
+_SUBJECTS = (runs, queue, logs, sessions, files, documents, keys, leases, closing)
+
+STORE_CHECKS: tuple[Check, ...] = tuple(check for subject in _SUBJECTS for check in subject.CHECKS)
+"""Every check, for `pytest.mark.parametrize`: run each with `run_check(check, open)`."""
+
+
+async def check_store(open: OpenStore) -> None:
+    """Check every promise of the Store protocol; an AssertionError names the first that is broken."""
+    for check in STORE_CHECKS:
+        await run_check(check, open)
+
+
+async def run_check(check: Check, open: OpenStore) -> None:
+    """Check one promise."""
+    case = Case(open, await open())
+    try:
+        await check(case)
+    finally:
+        await case.store.close()

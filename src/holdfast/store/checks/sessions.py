@@ -1,0 +1,366 @@
+"""Sessions and their messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...errors import (
+    MessageNotFound,
+    SessionNotFound,
+)
+from ...events import (
+    Text,
+)
+from ...history import Session
+from .case import Case, Checks, raised, types
+
+CHECKS = Checks()
+
+
+@CHECKS.add
+async def a_session_is_kept_as_it_was_given(case: Case) -> None:
+    """And adding it again changes nothing, whatever became of it."""
+    given = Session(
+        id=case.id("s"),
+        owner=case.owner,
+        title="t",
+        model="m",
+        system="be brief",
+        params={"temperature": 0.5, "stop": ["a"]},
+        pinned=True,
+        created_at=1.5,
+        updated_at=2.5,
+    )
+    assert given == await case.store.create_session(given)
+    assert given == await case.store.get_session(given.id)
+    changed = await case.store.update_session(given.id, {"title": "other"}, 3.0)
+
+    assert changed == await case.store.create_session(given)
+    assert changed == await case.store.get_session(given.id)
+    assert await case.store.get_session(case.id("unknown")) is None
+
+
+@CHECKS.add
+async def the_id_of_a_session_is_no_key_to_it(case: Case) -> None:
+    """For another owner a session that exists looks like one that does not."""
+    await case.session()
+    foreign = Session(id=case.id("s"), owner=case.id("stranger"))
+
+    await raised(SessionNotFound, case.store.create_session(foreign))
+    await raised(SessionNotFound, case.store.copy_session(foreign, [case.user("a")]))
+    assert [] == await case.store.messages(case.id("s"))
+
+
+@CHECKS.add
+async def an_opened_session_is_of_one_moment(case: Case) -> None:
+    """Whatever its view lacks is in the feed after `feed_end`: while a run runs, and after its end."""
+    await case.session()
+    run = await case.start("r1", case.user("a"))
+    queued = await case.start("r2", case.user("b"), if_busy="queue")
+    running = await case.store.open_session(case.id("s"))
+    await case.settle(run, message=case.answer(run))
+    ended = await case.store.open_session(case.id("s"))
+
+    assert running is not None
+    assert ended is not None
+    assert (run.id, [case.id("a")]) == (running.running, [message.id for message in running.messages])
+    assert (None, [case.id("a"), case.id("answer-r1")]) == (ended.running, [message.id for message in ended.messages])
+    assert case.id("answer-r1") == ended.session.head_id
+    assert [queued] == running.queued == ended.queued
+    assert ["message.added", "run.settled"] == types(await case.feed(after=running.feed_end))
+    assert [] == await case.feed(after=ended.feed_end)
+    assert await case.store.open_session(case.id("unknown")) is None
+
+
+@CHECKS.add
+async def a_session_can_be_changed(case: Case) -> None:
+    """Field by field; what is the same already is no change."""
+    await case.session(updated_at=1.0)
+    run = await case.start("r", case.user("a"))
+    await case.settle(run, message=case.answer(run))
+    changes: dict[str, Any] = {"title": "t", "model": "m", "system": "s", "params": {"a": 1}, "pinned": True}
+    changes["head_id"] = case.id("a")
+    changed = await case.store.update_session(case.id("s"), changes, 20.0)
+    before = await case.everything()
+
+    assert changed is not None
+    assert changes == {name: getattr(changed, name) for name in changes}
+    assert 20.0 == changed.updated_at
+    assert changed == await case.store.update_session(case.id("s"), changes, 21.0)
+    assert before == await case.everything()
+    cleared = await case.store.update_session(case.id("s"), {"model": None, "head_id": None}, 22.0)
+    assert cleared == replace(changed, model=None, head_id=None, updated_at=22.0)
+    assert await case.store.update_session(case.id("gone"), {"title": "t"}, 23.0) is None
+
+
+@CHECKS.add
+async def a_change_that_makes_no_sense_is_refused(case: Case) -> None:
+    """A head that is no message of the session, and what is not the caller's to change."""
+    await case.session()
+    before = await case.everything()
+
+    await raised(MessageNotFound, case.store.update_session(case.id("s"), {"head_id": case.id("no")}, 2.0))
+    for changes in ({"owner": "me"}, {"id": "x"}, {"created_at": 0.0}, {"colour": "red"}, {"pinned": "perhaps"}):
+        await raised(ValueError, case.store.update_session(case.id("s"), changes, 2.0))
+    assert before == await case.everything()
+
+
+@CHECKS.add
+async def a_copied_session_has_its_messages(case: Case) -> None:
+    """As they are; the last is the head. Copying again changes nothing."""
+    messages = [case.user("a"), replace(case.user("b"), parent_id=case.id("a"))]
+    given = Session(id=case.id("s"), owner=case.owner, title="copy", updated_at=3.0)
+    copied = await case.store.copy_session(given, messages)
+
+    assert replace(given, head_id=case.id("b")) == copied
+    assert messages == await case.store.messages(case.id("s"))
+    assert copied == await case.store.copy_session(given, [case.user("c")])
+    assert messages == await case.store.messages(case.id("s"))
+    await case.start("r", case.user("c"))
+    assert (case.id("c"), case.id("b")) == (await case.transcript())[-1]
+
+
+@CHECKS.add
+async def sessions_can_share_message_ids(case: Case) -> None:
+    """A fork may keep the ids of what it copied."""
+    await case.session()
+    await case.start("r", case.user("a", "original"))
+    await case.store.copy_session(Session(id=case.id("fork"), owner=case.owner), [case.user("a", "fork")])
+
+    assert ["original"] == [message.content for message in await case.store.messages(case.id("s"))]
+    assert ["fork"] == [message.content for message in await case.store.messages(case.id("fork"))]
+
+
+@CHECKS.add
+async def a_deleted_session_leaves_nothing(case: Case) -> None:
+    """No message, run, log, feed, key or word of it; and a run that was going on cannot write any more."""
+    await case.session()
+    run = await case.start("r1", case.user("a", "findable"), idempotency=case.key("k1"))
+    queued = await case.start("r2", case.user("b"), if_busy="queue", idempotency=case.key("k2"))
+    await case.append(run, 1, Text("x"))
+
+    assert await case.store.delete_session(case.id("s"))
+    assert not await case.store.delete_session(case.id("s"))
+    assert (None, [], [], [], [], []) == await case.everything()
+    for record in (run, queued):
+        assert await case.store.get_run(record.id) is None
+        assert [] == await case.store.read_log(record.id, 0)
+    assert [None, None] == [await case.store.find_repeated(case.key(name)) for name in ("k1", "k2")]
+    assert [] == await case.store.list_runs(owner=case.owner)
+    assert [] == await case.store.list_sessions(case.owner, query="findable")
+    assert not await case.append(run, 2, Text("y"))
+    assert await case.settle(run, seq=2, message=case.answer(run)) is None
+    assert await case.store.start_queued(case.id("s"), keeper="k", now=9.0) is None
+    assert not {run.id, queued.id} & {orphan.id for orphan in await case.store.claim(case.id("other"), 9.0)}
+
+
+@CHECKS.add
+async def a_deleted_run_leaves_nothing(case: Case) -> None:
+    """No record, log or key of it; whatever has not settled, or belongs to a session, stays."""
+    await case.session()
+    alone = await case.start("alone", session=None, idempotency=case.key("k"))
+    other = await case.start("other", session=None)
+    inside = await case.start("inside", case.user("a"))
+    await case.append(alone, 1, Text("x"))
+
+    assert not await case.store.delete_run(alone.id)
+    await case.settle(alone, seq=2)
+    await case.settle(inside, message=case.answer(inside))
+    assert await case.store.delete_run(alone.id)
+    assert [False] * 3 == [await case.store.delete_run(run.id) for run in (alone, other, inside)]
+    await case.reopen()
+    assert [None, []] == [await case.store.get_run(alone.id), await case.store.read_log(alone.id, 0)]
+    assert await case.store.find_repeated(case.key("k")) is None
+    assert await case.settle(alone, seq=2) is None
+    assert {other.id, inside.id} == {run.id for run in await case.store.list_runs(owner=case.owner)}
+    assert alone.id == (await case.start("alone", session=None, idempotency=case.key("k"))).id
+
+
+@CHECKS.add
+async def a_session_can_come_again_after_it_was_deleted(case: Case) -> None:
+    """It is a new one, with numbers that begin at 1."""
+    for _ in range(2):
+        await case.session()
+        await case.start("r1", case.user("a"), idempotency=case.key("k"))
+        queued = await case.start("r2", case.user("b"), if_busy="queue")
+        assert 1 == queued.queue_number
+        assert [1, 2, 3] == [entry.n for entry in await case.feed()]
+        await case.store.delete_session(case.id("s"))
+
+
+@CHECKS.add
+async def deleting_one_session_leaves_the_others(case: Case) -> None:
+    """Runs without a session too."""
+    for name in ("s", "other"):
+        await case.session(name)
+        await case.start(f"r-{name}", case.user("a", "findable"), session=name, idempotency=case.key(name))
+    alone = await case.start("alone", session=None)
+    before = await case.everything("other")
+    await case.store.delete_session(case.id("s"))
+
+    assert before == await case.everything("other")
+    assert alone == await case.store.get_run(alone.id)
+    assert [case.id("other")] == [session.id for session in await case.store.list_sessions(case.owner, query="find")]
+    assert await case.store.find_repeated(case.key("other")) is not None
+
+
+@CHECKS.add
+async def sessions_are_listed_pinned_first_then_changed_last(case: Case) -> None:
+    """Those of their owner only."""
+    for name, pinned, at in (("a", False, 1.0), ("b", True, 2.0), ("c", False, 3.0), ("d", True, 1.0)):
+        await case.session(name, pinned=pinned, updated_at=at)
+    await case.session("foreign", owner=case.id("stranger"))
+
+    async def names() -> list[str]:
+        return [session.id.partition(".")[0] for session in await case.store.list_sessions(case.owner)]
+
+    assert ["b", "d", "c", "a"] == await names()
+    await case.store.update_session(case.id("a"), {"model": "m"}, 4.0)
+    assert ["b", "d", "a", "c"] == await names()
+    await case.store.update_session(case.id("c"), {"pinned": True}, 5.0)
+    assert ["c", "b", "d", "a"] == await names()
+
+
+@CHECKS.add
+async def what_happens_in_a_session_moves_it_up(case: Case) -> None:
+    """A run that starts, queues or settles; but its time never goes back."""
+
+    async def changed_at() -> float:
+        session = await case.store.get_session(case.id("s"))
+        assert session is not None
+        return session.updated_at
+
+    await case.session(updated_at=1.0)
+    run = await case.store.create_run(case.record("r1", created_at=2.0), [case.user("a")])
+    assert 2.0 == await changed_at()
+    await case.store.create_run(case.record("r2", created_at=3.0), [case.user("b")], if_busy="queue")
+    assert 3.0 == await changed_at()
+    await case.settle(run, now=4.0)
+    assert 4.0 == await changed_at()
+    await case.store.start_queued(case.id("s"), keeper="k", now=5.0)
+    assert 5.0 == await changed_at()
+    await case.store.update_session(case.id("s"), {"title": "t"}, 4.5)
+    assert 5.0 == await changed_at()
+
+
+@CHECKS.add
+async def pages_of_sessions_show_each_once(case: Case) -> None:
+    """Even if many were changed at the same moment, with a query and without."""
+    for n in range(23):
+        await case.session(f"{n:02}", title="same words", updated_at=float(n % 2), pinned=n % 5 == 0)
+    whole = await case.store.list_sessions(case.owner, limit=100)
+    assert 23 == len(whole)
+
+    for query in ("", "word"):
+        paged: list[Session] = []
+        while page := await case.store.list_sessions(
+            case.owner, query=query, limit=4, before=paged[-1].id if paged else None
+        ):
+            paged += page
+        assert whole == paged
+    assert whole == await case.store.list_sessions(case.owner, prefix="", limit=100)
+    assert [case.id("07")] == [found.id for found in await case.store.list_sessions(case.owner, prefix="07")]
+    assert 10 == len(await case.store.list_sessions(case.owner, prefix="1", limit=100))
+    assert [] == await case.store.list_sessions(case.owner, prefix="%")
+    assert [] == await case.store.list_sessions(case.owner, before=case.id("unknown"))
+    assert [] == await case.store.list_sessions(case.owner, limit=0)
+
+
+@CHECKS.add
+async def a_search_finds_beginnings_of_words_in_titles_and_messages(case: Case) -> None:
+    """Whatever their case and accents, and wherever in the session each word stands."""
+    await case.session("s", title="Über die Brücke")
+    run = await case.start("r", case.user("a", "Tell me about snake_case and C++"))
+    await case.settle(run, message=case.answer(run, "Programming, 东京 and straße"))
+    await case.session("other", title="nothing of it")
+
+    async def found(query: str) -> bool:
+        return [case.id("s")] == [one.id for one in await case.store.list_sessions(case.owner, query=query)]
+
+    for query in ("über", "UBER", "bruck", "tell ab", "prog", "brücke program", "case", "c++", "东", "京东", "STRASSE"):
+        assert await found(query), query
+    for query in ("ogramming", "tellx", "brücke missing", "大"):
+        assert not await found(query), query
+
+
+@CHECKS.add
+async def a_search_finds_parts_and_new_titles_only(case: Case) -> None:
+    """A title that was changed is not found any more under its old words."""
+    await case.session("s", title="before")
+    await case.start("r", case.user("a", [{"type": "text", "text": "inparts"}, {"type": "image_url", "text": None}]))
+    await case.store.update_session(case.id("s"), {"title": "after"}, 2.0)
+    await case.session("foreign", owner=case.id("stranger"), title="after")
+
+    async def count(query: str) -> int:
+        return len(await case.store.list_sessions(case.owner, query=query))
+
+    assert [1, 1, 0] == [await count(query) for query in ("after", "inparts", "before")]
+
+
+@CHECKS.add
+async def no_query_is_an_error(case: Case) -> None:
+    """A search box takes whatever is typed into it. Signs alone look for nothing, and so find all."""
+    await case.session("s", title="plain")
+    signs = list("\"'*()[]{}<>^-+|&:%_\\\x00\ud800🙂")
+    syntax = ["a AND", "OR", "a* OR b", "NEAR(", "NEAR(a, b)", "title:x", '"a', '""a"', "((a", "-a", "^a", "{a}:b"]
+    for query in [*signs, *syntax, "é" * 500, "x " * 1000, "SELECT * FROM sessions; --"]:
+        assert await case.store.list_sessions(case.owner, query=query) in ([], [await case.session()])
+    for query in ("", " ", "*", '"'):
+        assert 1 == len(await case.store.list_sessions(case.owner, query=query))
+
+
+@CHECKS.add
+async def only_chats_are_listed_and_found(case: Case) -> None:
+    """A session of another kind belongs to a feature, which knows its id; all else works in it as in a chat."""
+    await case.session("chat", title="words")
+    pane = await case.session("pane", title="words", kind="pane")
+    run = await case.start("r", case.user("a", "words"), session="pane")
+    await case.settle(run, message=case.answer(run, "words"))
+
+    for query in ("", "words"):
+        assert [case.id("chat")] == [found.id for found in await case.store.list_sessions(case.owner, query=query)]
+    kept = await case.store.get_session(pane.id)
+    assert kept is not None
+    assert ("pane", case.id("answer-r")) == (kept.kind, kept.head_id)
+    copy = await case.store.copy_session(replace(pane, id=case.id("copy")), await case.store.messages(pane.id))
+    assert "pane" == copy.kind
+    assert await case.store.delete_session(pane.id)
+
+
+@CHECKS.add
+async def a_search_names_the_message_and_the_sentence(case: Case) -> None:
+    """A chat may have a thousand messages: the search says which one it found."""
+    await case.session()
+    run = await case.start(
+        "r", case.user("a", "Tides. The moon pulls at the sea. And the sun?"), case.user("b", "moonlight")
+    )
+    await case.settle(run, message=case.answer(run, "The SEA answers the móon twice a day."))
+    found = case.store.find_messages
+    s, other = case.id("s"), case.id("unknown")
+
+    hit = (await found([s, other], "moon"))[s]
+    assert (case.id("a"), "The moon pulls at the sea.") == (
+        hit.message_id,
+        "".join(text for text, _ in hit.excerpt).strip(),
+    )
+    assert ["moon"] == [text for text, is_match in hit.excerpt if is_match]
+    hit = (await found([s], "moonl"))[s]
+    assert (case.id("b"), (("moonlight", True),)) == (hit.message_id, hit.excerpt)
+    hit = (await found([s], "moon twice sea"))[s]
+    assert (run.message_id, ["SEA", "móon", "twice"]) == (
+        hit.message_id,
+        [text for text, is_match in hit.excerpt if is_match],
+    )
+
+
+@CHECKS.add
+async def a_search_that_finds_no_message_names_none(case: Case) -> None:
+    """The title alone has the word, or there is no word to look for."""
+    await case.session(title="harbour")
+    await case.start("r", case.user("a", "The tide."))
+
+    for query in ("harbour", "", "?!", "nothing"):
+        assert {} == await case.store.find_messages([case.id("s")], query)
+    assert {} == await case.store.find_messages([], "tide")

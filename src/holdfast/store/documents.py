@@ -1,0 +1,170 @@
+"""Documents with bodies of one type: read, changed by compare-and-set, listed; and what was made with which key.
+
+A feature that keeps something (comparisons, batches, grants, webhooks) keeps it with `Documents`. It has no loop around
+`StaleDocument` itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import Generic, TypeVar
+
+import msgspec
+
+from ..concurrency.retry import Retry
+from ..errors import IdempotencyConflict, StaleDocument
+from . import Document, Idempotency, Store
+
+T = TypeVar("T")
+
+PAGE = 200
+"""Documents that are read at a time when all of a kind are read."""
+
+
+class Stored(msgspec.Struct, Generic[T], frozen=True):
+    """A document as it is in the store. `version` counts its changes from 1; times are seconds since the epoch."""
+
+    id: str
+    owner: str
+    version: int
+    created_at: float
+    body: T
+
+
+class Documents(Generic[T]):
+    """The documents of one kind. Their bodies are of one type. Costs nothing while it is not used."""
+
+    def __init__(self, store: Store, kind: str, body: type[T], *, now: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._kind = kind
+        self._body = body
+        self._now = now
+
+    async def get(self, id: str, *, owner: str | None = None) -> Stored[T] | None:
+        """Return a document; None if it does not exist, or belongs to another owner than the one that is named."""
+        document = await self._store.get_document(self._kind, id)
+        if document is None or owner not in (None, document.owner):
+            return None
+        return self._stored(document)
+
+    async def put(
+        self, id: str, body: T, *, owner: str = "", version: int | None = None, at: float | None = None
+    ) -> Stored[T]:
+        """Create a document, or replace the version that the caller has read. `StaleDocument` if another is stored.
+
+        `at` is the time of the change. A repeated call must name the same time to be recognised as repeated.
+        """
+        now = self._now() if at is None else at
+        changed = Document(
+            kind=self._kind,
+            id=id,
+            owner=owner,
+            created_at=now,  # the store keeps the time of the first version
+            updated_at=now,
+            body=msgspec.to_builtins(body),
+        )
+        return self._stored(await self._store.put_document(changed, version))
+
+    async def get_or_create(self, id: str, body: T, *, owner: str = "") -> Stored[T]:
+        """Return the document with this id. If there is none, create it: of two that do so at once, one does."""
+        while (found := await self.get(id)) is None:
+            with suppress(StaleDocument):
+                return await self.put(id, body, owner=owner)
+        return found
+
+    async def change(
+        self, id: str, change: Callable[[T], Awaitable[T]], *, owner: str | None = None
+    ) -> Stored[T] | None:
+        """Replace a document's body by what `change` makes of it; None if there is no such document.
+
+        `change` is called again with the new body if another change was faster. If it returns the body that it was
+        given, nothing is written.
+        """
+        while (known := await self.get(id, owner=owner)) is not None:
+            after = await change(known.body)
+            if after is known.body:
+                return known
+            with suppress(StaleDocument):
+                return await self.put(id, after, owner=known.owner, version=known.version)
+        return None
+
+    async def exchange(self, id: str, body: T, *, owner: str = "") -> Stored[T] | None:
+        """Store a body whatever is stored now, and return the document that it replaces."""
+        while True:
+            known = await self.get(id)
+            with suppress(StaleDocument):
+                await self.put(id, body, owner=owner, version=None if known is None else known.version)
+                return known
+
+    async def page(self, *, owner: str | None = None, before: str | None = None, limit: int = PAGE) -> list[Stored[T]]:
+        """Return documents, the newest first; `before` is the last id of the page before. Only an empty page ends."""
+        page = await self._store.list_documents(self._kind, owner, before=before, limit=limit)
+        return [self._stored(document) for document in page]
+
+    async def all(self, *, owner: str | None = None, retry: Retry | None = None) -> AsyncGenerator[Stored[T]]:
+        """Yield every document, the newest first. With `retry`, wait for a store that is away."""
+        before: str | None = None
+        while page := await _asked(partial(self.page, owner=owner, before=before), retry):
+            for stored in page:
+                yield stored
+            before = page[-1].id
+
+    async def delete(self, id: str) -> bool:
+        """Delete a document; False if it did not exist."""
+        return await self._store.delete_document(self._kind, id)
+
+    def _stored(self, document: Document) -> Stored[T]:
+        body = msgspec.convert(document.body, self._body)
+        return Stored(document.id, document.owner, document.version, document.created_at, body)
+
+
+async def _asked(ask: Callable[[], Awaitable[T]], retry: Retry | None) -> T:
+    return await (ask() if retry is None else retry(ask))
+
+
+class KeyUse(msgspec.Struct, frozen=True):
+    """What an idempotency key stands for: the digest of its request, and the id of what that request made."""
+
+    digest: str
+    made: str
+
+
+class IdempotencyKeys:
+    """The idempotency keys of one kind of things that are kept as documents.
+
+    A key is stored before the thing that it makes. If the server ends between the two, a repeated request finds the id.
+    """
+
+    def __init__(self, store: Store, kind: str, *, now: Callable[[], float] = time.time) -> None:
+        self._uses = Documents(store, kind, KeyUse, now=now)
+
+    @staticmethod
+    def id_of(key: Idempotency) -> str:
+        """Return the id of a key's document. The thing that was made names it, to delete both."""
+        return hashlib.sha256(f"{key.owner}\n{key.key}".encode()).hexdigest()
+
+    async def find(self, key: Idempotency) -> str | None:
+        """Return the id of what was made with a key. `IdempotencyConflict` if it was for another request."""
+        stored = await self._uses.get(self.id_of(key))
+        return None if stored is None else _made_for(key, stored.body)
+
+    async def claim(self, key: Idempotency, id: str) -> str:
+        """Return the id that a key stands for: the given one, unless the key was used before."""
+        stored = await self._uses.get_or_create(self.id_of(key), KeyUse(key.digest, id), owner=key.owner)
+        return _made_for(key, stored.body)
+
+    async def forget(self, key_id: str, made: str) -> None:
+        """Delete a key that stands for this id. A key that stands for another one is kept."""
+        stored = await self._uses.get(key_id)
+        if stored is not None and stored.body.made == made:
+            await self._uses.delete(key_id)
+
+
+def _made_for(key: Idempotency, use: KeyUse) -> str:
+    if use.digest != key.digest:
+        raise IdempotencyConflict
+    return use.made

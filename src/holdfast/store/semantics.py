@@ -1,0 +1,292 @@
+"""Rules that are the same in every store: the chain of messages, the feed, versions of documents, search."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Container, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ..errors import Conflict, KeyExists, StaleDocument
+from ..events import AnySettlement
+from ..history import Message, Session, text_of, title_from
+from . import HEAD, Append, Document, KeyRecord, RunRecord, SearchHit
+
+CHANGEABLE = frozenset({"title", "model", "system", "params", "pinned", "head_id"})
+_MOST_WORDS = 16  # words of a query that are used
+_LONGEST_WORD = 64  # characters of a word that are indexed
+_MOST_TEXT = 50_000  # characters of a message that are indexed
+_ACCENTS = re.compile("[\u0300-\u036f\u3099\u309a]+")
+_ALONE = re.compile("[\u3041-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]")  # kana and Chinese characters
+_WORD = re.compile(
+    r"[\w\u0900-\u0963\u0966-\u109f\u1780-\u17ff]+"
+)  # in India and around, vowels are signs, not letters
+_TOKEN = re.compile(rf"{_ALONE.pattern}|(?:(?!{_ALONE.pattern}|_){_WORD.pattern[:-1]}|{_ACCENTS.pattern[:-1]})+")
+"""A word as it is written, which `words` would give back in small letters and without accents."""
+_SENTENCE_END = re.compile(r"[.!?…。！？]\s|\n")
+_BEFORE, _AFTER = 60, 120  # characters of an excerpt before and after the first word that was looked for
+_MOST_MARKED = 200  # words of a message that are looked at for the best excerpt
+_TO_WORDS = {code: chr(code).lower() if chr(code).isalnum() else " " for code in range(128)}
+
+FeedItem = tuple[str, dict[str, Any]]
+
+
+# messages
+
+
+def chained(messages: Sequence[Message], parent_id: str | None) -> tuple[Message, ...]:
+    """Return the messages one after the other, the first of them after `parent_id`."""
+    placed: list[Message] = []
+    for message in messages:
+        placed.append(msgspec.structs.replace(message, parent_id=parent_id))
+        parent_id = message.id
+    return tuple(placed)
+
+
+def resolve_parent(parent: str | None, head_id: str | None) -> str | None:
+    """Return the id that `parent` means: HEAD is the current head."""
+    return head_id if parent == HEAD else parent
+
+
+def refuse_known(messages: Iterable[Message], known: Container[str]) -> None:
+    """Refuse a message id that the session has already."""
+    seen: set[str] = set()
+    for message in messages:
+        if message.id in known or message.id in seen:
+            raise Conflict(f"The session has a message {message.id!r} already.")
+        seen.add(message.id)
+
+
+def title_for(title: str, messages: Iterable[Message]) -> str:
+    """Return the title, or the one that the first user message gives."""
+    return title or next((title_from(message.content) for message in messages if message.role == "user"), "")
+
+
+def changed(session: Session, changes: dict[str, Any]) -> Session:
+    """Return the session with changes. Its id, owner and times cannot be changed."""
+    if unknown := sorted(changes.keys() - CHANGEABLE):
+        raise ValueError(f"a session's {', '.join(unknown)} cannot be changed")
+    return msgspec.convert({**msgspec.structs.asdict(session), **changes}, Session)
+
+
+# API keys
+
+
+def key_in_force(name: str, keys: Iterable[KeyRecord]) -> KeyRecord | None:
+    """Return the key of that name that is not revoked: at most one."""
+    return next((key for key in keys if key.name == name and key.revoked_at is None), None)
+
+
+def refuse_taken(name: str, keys: Iterable[KeyRecord]) -> None:
+    """Refuse the name of a key that is in force."""
+    if key_in_force(name, keys) is not None:
+        raise KeyExists(name)
+
+
+# documents
+
+
+def after_put(document: Document, known: Document | None, expected_version: int | None) -> Document:
+    """Return the document as a put stores it; `known` itself if the put is repeated."""
+    expected = expected_version or 0
+    created_at = document.created_at if known is None else known.created_at
+    after = msgspec.structs.replace(
+        document, version=expected + 1, created_at=created_at, body=plain_json(document.body)
+    )
+    if after == known:
+        return known
+    if expected != (0 if known is None else known.version) or (known is not None and known.owner != document.owner):
+        raise StaleDocument(document.kind, document.id)
+    return after
+
+
+# logs
+
+
+def end_of(entry: Append, end: int) -> int:
+    """Return the last seq of a log after an append. Events that the log has are not added again; a gap is refused."""
+    if entry.first > end + 1:
+        raise ValueError(f"the log of run {entry.run_id} ends at {end}: {entry.first} cannot be its next event")
+    return max(end, entry.first + len(entry.events) - 1)
+
+
+def refuse_other_end(run: RunRecord, seq: int) -> None:
+    """Refuse a settlement that does not follow the last event directly."""
+    if seq != run.seq + 1:
+        raise ValueError(f"the log of run {run.id} ends at {run.seq}: it cannot be settled as event {seq}")
+
+
+# the feed
+
+
+def added(message: Message) -> FeedItem:
+    """The feed entry of a message that was added."""
+    return "message.added", {"message": plain_json(message)}
+
+
+def started(run: RunRecord) -> FeedItem:
+    """The feed entry of a run that has started."""
+    return "run.started", {
+        "run_id": run.id,
+        "message_id": run.message_id,
+        "parent_id": run.parent_id,
+        "model": run.model,
+    }
+
+
+def queued_entry(run: RunRecord) -> FeedItem:
+    """The feed entry of a run that was queued."""
+    return "run.queued", _waiting(run)
+
+
+def queue_changed(run: RunRecord) -> FeedItem:
+    """The feed entry of a queued run whose input was changed."""
+    return "queue.changed", _waiting(run)
+
+
+def may_adopt(run: RunRecord, epoch: int, keeper: str) -> bool:
+    """Return whether a run has no owner yet, or this one already."""
+    return run.status == "running" and run.epoch == epoch and run.keeper in ("", keeper)
+
+
+def continued(before: Message, now: Message) -> Message:
+    """Return a message that a run has continued, in the place of the old one."""
+    return msgspec.structs.replace(now, parent_id=before.parent_id, created_at=before.created_at)
+
+
+def went_on(message: Message) -> FeedItem:
+    """The feed entry of a message that a run has continued."""
+    return "message.changed", {"message": plain_json(message)}
+
+
+def settled_entry(run_id: str, settlement: AnySettlement, message: Message | None) -> FeedItem:
+    """The feed entry of a run that has ended. Its text is in the message, if it left one."""
+    return "run.settled", {
+        "run_id": run_id,
+        "message_id": None if message is None else message.id,
+        "outcome": settlement.outcome,
+    }
+
+
+def _waiting(run: RunRecord) -> dict[str, Any]:
+    return {"run_id": run.id, "queue_number": run.queue_number, "input": plain_json(run.input)}
+
+
+def plain_json(value: Any) -> Any:
+    """Return a value after a round trip through JSON, so that every store returns the same."""
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+# search
+
+
+def words(text: str) -> list[str]:
+    """Return the different words of a text, in small letters and without accents.
+
+    Scripts that do not put spaces between words give one word for each character.
+    """
+    text, alone = text[:_MOST_TEXT], []
+    if text.isascii():
+        found = text.translate(_TO_WORDS).split()  # takes a third of the time of the pattern below
+    else:
+        text = _ACCENTS.sub("", unicodedata.normalize("NFKD", text)).replace("_", " ")
+        alone = _ALONE.findall(text)
+        found = _WORD.findall(_ALONE.sub(" ", text).casefold())
+    different = dict.fromkeys([*found, *alone])
+    if max(map(len, different), default=0) > _LONGEST_WORD:
+        different = dict.fromkeys(word[:_LONGEST_WORD] for word in different)
+    return list(different)
+
+
+def sought(query: str) -> list[str]:
+    """Return the words of a query; none if it has only punctuation."""
+    return words(query)[:_MOST_WORDS]
+
+
+def best_hit(messages: Iterable[Message], sought: Sequence[str]) -> SearchHit | None:
+    """Return the first message that has the most of the words; None if none has any."""
+    best, most = None, 0
+    for message in messages:
+        found = matched(text_of(message.content), sought)
+        if found > most:
+            best, most = message, found
+        if most == len(sought):
+            break
+    return None if best is None else SearchHit(best.id, excerpt(text_of(best.content), sought))
+
+
+def matched(text: str, sought: Sequence[str]) -> int:
+    """Return how many of the words a text has."""
+    known = words(text)
+    return sum(any(word.startswith(start) for word in known) for start in sought)
+
+
+def excerpt(text: str, sought: Sequence[str]) -> tuple[tuple[str, bool], ...]:
+    """Return the sentence with the most of the words, in pieces: the words that were found, and the text between."""
+    text = text[:_MOST_TEXT]
+    marks = _marks(text, sought)
+    sentences = dict.fromkeys(_sentence(text, mark) for mark in marks)
+    if not sentences:
+        return ()
+    best = max(sentences, key=lambda sentence: len({mark.sought for mark in marks if sentence.has(mark)}))
+    pieces: list[tuple[str, bool]] = [(best.before, False)]
+    start = best.start
+    for mark in marks:
+        if best.has(mark):
+            pieces += (text[start : mark.start], False), (text[mark.start : mark.end], True)
+            start = mark.end
+    pieces.append((text[start : best.end].rstrip() + best.after, False))
+    return tuple((_one_line(piece), is_mark) for piece, is_mark in pieces if piece)
+
+
+def _one_line(text: str) -> str:
+    return re.sub(r"\s+", " ", text)
+
+
+class _Mark(NamedTuple):
+    """A word that was found in a text, and which of the sought ones it is."""
+
+    start: int
+    end: int
+    sought: str
+
+
+class _Sentence(NamedTuple):
+    """The start and end of a sentence, or of the part that is shown, and the ellipses if it is cut."""
+
+    start: int
+    end: int
+    before: str
+    after: str
+
+    def has(self, mark: _Mark) -> bool:
+        return self.start <= mark.start and mark.end <= self.end
+
+
+def _marks(text: str, sought: Sequence[str]) -> list[_Mark]:
+    marks: list[_Mark] = []
+    for token in _TOKEN.finditer(text):
+        written = token[0]
+        word = written.lower() if written.isascii() else next(iter(words(written)), "")
+        if start := next((each for each in sought if word.startswith(each)), None):
+            marks.append(_Mark(token.start(), min(token.end(), token.start() + _LONGEST_WORD), start))
+            if len(marks) == _MOST_MARKED:
+                break
+    return marks
+
+
+def _sentence(text: str, mark: _Mark) -> _Sentence:
+    """Return the sentence around a word; a long one is cut between two words."""
+    start = max(0, mark.start - _BEFORE)
+    ends = [found.end() for found in _SENTENCE_END.finditer(text, start, mark.start)]
+    is_cut = not ends and start > 0
+    start = ends[-1] if ends else text.find(" ", start, mark.start) + 1 or start if is_cut else start
+    end = min(len(text), mark.end + _AFTER)
+    ending = _SENTENCE_END.search(text, mark.end, end)
+    if ending is not None:
+        return _Sentence(start, ending.end(), "…" if is_cut else "", "")
+    is_cut_after = end < len(text)
+    end = max(text.rfind(" ", mark.end, end), mark.end) if is_cut_after else end
+    return _Sentence(start, end, "…" if is_cut else "", "…" if is_cut_after else "")

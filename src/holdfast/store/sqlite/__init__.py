@@ -1,0 +1,308 @@
+"""The store for one machine: a SQLite database in a folder, and nothing to install."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ...errors import StoreUnavailable
+from ...events import AnySettlement, Event
+from ...history import Message, Session
+from .. import (
+    HEAD,
+    Append,
+    Document,
+    FeedEntry,
+    Idempotency,
+    IfBusy,
+    KeyRecord,
+    OpenedSession,
+    RunRecord,
+    SearchHit,
+    Status,
+    StoredFile,
+)
+from ..files import Parted, has_pictures, take_out
+from .file import StoreDamaged, StoreInUse, StoreReadOnly, StoreTooNew, Trace, locate
+from .reading import Reading
+from .threads import Job, Readers, Writer
+from .transactions import Writing
+
+__all__ = ["SqliteStore", "StoreDamaged", "StoreInUse", "StoreReadOnly", "StoreTooNew"]
+
+_TRIMMED_AT_ONCE = 100  # runs: a larger transaction would delay all other writes
+
+T = TypeVar("T")
+
+
+class SqliteStore:
+    """Stores everything in one SQLite file, which one process owns.
+
+    All writes of a moment are one commit. It is flushed to the disk if anything in it was acknowledged for good;
+    a commit of appends alone is not, and survives `kill -9` but not a power cut.
+    """
+
+    def __init__(self, path: str | Path, *, trace: Trace | None = None) -> None:
+        """Open the database in a folder, or the file itself, and make it if there is none.
+
+        `trace` is called with each statement of the writer, in its thread.
+        """
+        self.path = locate(path)
+        self._writer = Writer(self.path, trace)
+        self._readers = Readers(self.path)
+        self._key_reader = Readers(self.path, 1, "keys")
+        self._closed = False
+        self._writer.open()
+        self._readers.open()
+        self._key_reader.open()
+
+    @property
+    def commits(self) -> int:
+        """How many transactions were committed so far: far fewer than writes, under load."""
+        return self._writer.commits
+
+    async def _write(self, work: Callable[[Writing], T], *, durable: bool = True) -> T:
+        if self._closed:
+            raise StoreUnavailable("The store is closed.")
+        result: T = await self._writer.ask(Job(lambda db: work(Writing(db)), durable=durable))
+        return result
+
+    async def _read(self, work: Callable[[Reading], T]) -> T:
+        if self._closed:
+            raise StoreUnavailable("The store is closed.")
+        result: T = await self._readers.ask(Job(lambda db: work(Reading(db))))
+        return result
+
+    # runs
+
+    async def create_run(
+        self,
+        run: RunRecord,
+        input: Sequence[Message] = (),
+        *,
+        parent: str | None = HEAD,
+        expect_head: str | None = HEAD,
+        if_busy: IfBusy = "reject",
+        idempotency: Idempotency | None = None,
+    ) -> RunRecord:
+        """Accept a run, with the messages that it answers."""
+        parted = await _parted(input)
+        return await self._write(lambda rows: rows.create_run(run, parted, parent, expect_head, if_busy, idempotency))
+
+    async def find_repeated(self, idempotency: Idempotency) -> RunRecord | None:
+        """Return the run that a key has started."""
+        return await self._read(lambda rows: rows.repeated(idempotency))
+
+    async def start_queued(self, session_id: str, *, keeper: str, now: float) -> RunRecord | None:
+        """Make the first queued run of a session the running one."""
+        return await self._write(lambda rows: rows.start_queued(session_id, keeper, now))
+
+    async def append(self, entries: Sequence[Append]) -> list[bool]:
+        """Add events to logs."""
+        return await self._write(lambda rows: rows.append(entries), durable=False)
+
+    async def settle(
+        self,
+        run_id: str,
+        epoch: int,
+        *,
+        seq: int,
+        settlement: AnySettlement,
+        message: Message | None,
+        now: float,
+    ) -> AnySettlement | None:
+        """Record how a run ended: compare-and-set."""
+        return await self._write(lambda rows: rows.settle(run_id, epoch, seq, settlement, message, now))
+
+    async def get_run(self, run_id: str) -> RunRecord | None:
+        """Return a run."""
+        return await self._read(lambda rows: rows.run(run_id))
+
+    async def list_runs(
+        self,
+        *,
+        owner: str | None = None,
+        session_id: str | None = None,
+        status: Status | None = None,
+        prefix: str = "",
+        before: str | None = None,
+        limit: int = 50,
+    ) -> list[RunRecord]:
+        """Return runs, the newest first."""
+        return await self._read(lambda rows: rows.list_runs(owner, session_id, status, prefix, before, limit))
+
+    async def read_log(self, run_id: str, after: int, limit: int = 512) -> list[Event]:
+        """Return the events after `after`."""
+        return await self._read(lambda rows: rows.read_log(run_id, after, limit))
+
+    async def read_times(self, run_id: str) -> list[tuple[int, float]]:
+        """Return when a run's events came."""
+        return await self._read(lambda rows: rows.read_times(run_id))
+
+    async def trim_logs(self, settled_before: float) -> int:
+        """Forget the events of runs that settled before a time, some runs in each transaction."""
+        return await self._in_parts(lambda rows: rows.trim_logs(settled_before, _TRIMMED_AT_ONCE))
+
+    async def delete_runs(self, settled_before: float) -> int:
+        """Delete runs outside of sessions that settled before a time, some runs in each transaction."""
+        return await self._in_parts(lambda rows: rows.delete_runs(settled_before, _TRIMMED_AT_ONCE))
+
+    async def _in_parts(self, change: Callable[[Writing], int]) -> int:
+        """Repeat a change of at most `_TRIMMED_AT_ONCE` runs until none is left, and return how many were changed."""
+        changed = latest = await self._write(change)
+        while latest == _TRIMMED_AT_ONCE:
+            latest = await self._write(change)
+            changed += latest
+        return changed
+
+    async def delete_run(self, run_id: str) -> bool:
+        """Delete a settled run that belongs to no session."""
+        return await self._write(lambda rows: rows.delete_run(run_id))
+
+    # the queue of a session
+
+    async def queued(self, session_id: str) -> list[RunRecord]:
+        """Return the queued runs of a session in their order."""
+        return await self._read(lambda rows: rows.queued(session_id))
+
+    async def change_queued(self, run_id: str, input: Sequence[Message]) -> RunRecord | None:
+        """Change what a queued run will say."""
+        parted = await _parted(input)
+        return await self._write(lambda rows: rows.change_queued(run_id, parted))
+
+    async def drop_queued(self, run_id: str, settlement: AnySettlement, now: float) -> RunRecord | None:
+        """Settle a queued run that has not started."""
+        return await self._write(lambda rows: rows.drop_queued(run_id, settlement, now))
+
+    # sessions
+
+    async def create_session(self, session: Session) -> Session:
+        """Add a session."""
+        return await self._write(lambda rows: rows.add_session(session, take_out(())))
+
+    async def get_session(self, session_id: str) -> Session | None:
+        """Return a session."""
+        return await self._read(lambda rows: rows.session(session_id))
+
+    async def open_session(self, session_id: str) -> OpenedSession | None:
+        """Return a session and everything that a view of it shows."""
+        return await self._read(lambda rows: rows.open_session(session_id))
+
+    async def list_sessions(
+        self, owner: str, *, query: str = "", prefix: str = "", limit: int = 50, before: str | None = None
+    ) -> list[Session]:
+        """Return an owner's sessions: pinned ones first, then the ones changed last."""
+        return await self._read(lambda rows: rows.list_sessions(owner, query, prefix, limit, before))
+
+    async def find_messages(self, session_ids: Sequence[str], query: str) -> dict[str, SearchHit]:
+        """Return a message with the words of a query for each session."""
+        return await self._read(lambda rows: rows.find_messages(session_ids, query))
+
+    async def update_session(self, session_id: str, changes: dict[str, Any], now: float) -> Session | None:
+        """Change some fields of a session."""
+        return await self._write(lambda rows: rows.update_session(session_id, changes, now))
+
+    async def delete_session(self, session_id: str) -> bool:
+        """Delete a session and all that belongs to it."""
+        return await self._write(lambda rows: rows.delete_session(session_id))
+
+    async def copy_session(self, session: Session, messages: Sequence[Message]) -> Session:
+        """Add a session together with messages."""
+        parted = await _parted(messages)
+        return await self._write(lambda rows: rows.add_session(session, parted))
+
+    async def messages(self, session_id: str) -> list[Message]:
+        """Return every message of a session."""
+        return await self._read(lambda rows: rows.messages(session_id))
+
+    async def read_files(self, session_id: str, hashes: Sequence[str]) -> dict[str, StoredFile]:
+        """Return pictures of a session by their hashes."""
+        return await self._read(lambda rows: rows.read_files(session_id, hashes))
+
+    async def read_feed(self, session_id: str, after: int, limit: int = 512) -> list[FeedEntry]:
+        """Return what happened in a session after entry `after`."""
+        return await self._read(lambda rows: rows.read_feed(session_id, after, limit))
+
+    # documents
+
+    async def put_document(self, document: Document, expected_version: int | None = None) -> Document:
+        """Keep a document: compare-and-set."""
+        return await self._write(lambda rows: rows.put_document(document, expected_version))
+
+    async def get_document(self, kind: str, id: str) -> Document | None:
+        """Return a document."""
+        return await self._read(lambda rows: rows.document(kind, id))
+
+    async def list_documents(
+        self, kind: str, owner: str | None = None, *, before: str | None = None, limit: int = 50
+    ) -> list[Document]:
+        """Return documents of a kind, those added last first."""
+        return await self._read(lambda rows: rows.list_documents(kind, owner, before, limit))
+
+    async def delete_document(self, kind: str, id: str) -> bool:
+        """Forget a document."""
+        return await self._write(lambda rows: rows.delete_document(kind, id))
+
+    # API keys
+
+    async def add_key(self, key: KeyRecord) -> KeyRecord:
+        """Add an API key."""
+        return await self._write(lambda rows: rows.add_key(key))
+
+    async def revoke_key(self, name: str, now: float) -> KeyRecord | None:
+        """Revoke the key of that name."""
+        return await self._write(lambda rows: rows.revoke_key(name, now))
+
+    async def list_keys(self) -> list[KeyRecord]:
+        """Return all API keys."""
+        return await self._read_keys(lambda rows: rows.api_keys())
+
+    async def key_changes(self) -> int:
+        """Return a number that grows whenever a key is added or revoked, by any process."""
+        return await self._read_keys(lambda rows: rows.key_changes())
+
+    async def _read_keys(self, work: Callable[[Reading], T]) -> T:
+        """Read in a separate thread: no long read delays a revocation. A file that was replaced is an error."""
+        if self._closed:
+            raise StoreUnavailable("The store is closed.")
+
+        def read(db: sqlite3.Connection) -> T:
+            self._writer.refuse_if_moved()
+            return work(Reading(db))
+
+        result: T = await self._key_reader.ask(Job(read))
+        return result
+
+    # leases
+
+    async def renew(self, keeper: str, until: float) -> None:
+        """Renew the lease of a process until a time."""
+        await self._write(lambda rows: rows.renew(keeper, until))
+
+    async def claim(self, keeper: str, now: float) -> list[RunRecord]:
+        """Take over the running runs whose owner's lease has ended."""
+        return await self._write(lambda rows: rows.claim(keeper, now))
+
+    async def adopt(self, run_id: str, epoch: int, keeper: str) -> RunRecord | None:
+        """Make a process the owner of a run that was claimed without one."""
+        return await self._write(lambda rows: rows.adopt(run_id, epoch, keeper))
+
+    async def waiting_sessions(self) -> list[str]:
+        """Return the sessions in which a run is queued and none is running."""
+        return await self._read(lambda rows: rows.waiting_sessions())
+
+    async def close(self) -> None:
+        """Finish the calls that are under way, move everything from the log into the file, and close it."""
+        if not self._closed:
+            self._closed = True
+            await self._readers.close()
+            await self._key_reader.close()
+            await self._writer.close()
+
+
+async def _parted(messages: Sequence[Message]) -> Parted:
+    """Take the pictures out of messages: in a thread, since a photo takes longer than the loop may wait."""
+    return await asyncio.to_thread(take_out, messages) if has_pictures(messages) else take_out(messages)

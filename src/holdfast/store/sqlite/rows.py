@@ -1,0 +1,78 @@
+"""Rows of the tables as structs, and structs as rows."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec.structs import asdict
+
+from ...events import decode_settlement
+from ...history import Message, Session
+from ...log.segment import encode_segment, segment_of
+from .. import Append, Document, KeyRecord, RunRecord
+
+_EVENTS_IN_A_ROW = 512
+
+encode = msgspec.json.encode
+decode = msgspec.json.decode
+decode_message = msgspec.json.Decoder(Message).decode
+decode_messages = msgspec.json.Decoder(tuple[Message, ...]).decode
+
+
+def as_run(row: sqlite3.Row) -> RunRecord:
+    """Return a row of `run` as a record."""
+    values = dict(row)
+    del values["n"]
+    values["request"] = decode(values["request"])
+    values["input"] = decode_messages(values["input"])
+    if values["settlement"] is not None:
+        values["settlement"] = decode_settlement(values["settlement"])
+    return RunRecord(**values)
+
+
+def as_session(row: sqlite3.Row) -> Session:
+    """Return a row of `session` as a session."""
+    values = dict(row)
+    for name in ("n", "message_n", "feed_n", "queue_n"):
+        del values[name]
+    values["params"] = decode(values["params"])
+    values["pinned"] = bool(values["pinned"])
+    return Session(**values)
+
+
+def as_document(row: sqlite3.Row) -> Document:
+    """Return a row of `document` as a document."""
+    values = dict(row)
+    del values["n"]
+    values["body"] = decode(values["body"])
+    return Document(**values)
+
+
+def as_key(row: sqlite3.Row) -> KeyRecord:
+    """Return a row of `api_key` as a record."""
+    values = dict(row)
+    del values["n"]
+    values["admin"] = bool(values["admin"])
+    return KeyRecord(**values)
+
+
+def session_values(session: Session) -> dict[str, Any]:
+    """Return a session as the values of its row."""
+    return asdict(session) | {"params": encode(session.params)}
+
+
+def rows_of(run: int, next: int, entry: Append) -> Iterator[tuple[int, int, int, bytes, float]]:
+    """Yield rows for the new events of an append: small ones, since a reader decodes whole rows."""
+    fresh = segment_of(entry.events[next - entry.first :])
+    for start in range(0, len(fresh), _EVENTS_IN_A_ROW):
+        segment = fresh[start : start + _EVENTS_IN_A_ROW]
+        yield run, next + start, len(segment), encode_segment(segment), entry.at
+
+
+def feed_data(row: sqlite3.Row) -> dict[str, Any]:
+    """Return the data of a feed entry: its own, or the message that it is about."""
+    data: dict[str, Any] = decode(row["data"]) if row["data"] is not None else {"message": decode(row["body"])}
+    return data

@@ -1,0 +1,27 @@
+"""The entries of the search index."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+MOST_INDEXED = 1 << 20  # messages of one session that the index can number, see the schema
+_BEGINNING = 3  # letters: beginnings of words up to this length are index entries
+
+
+def indexed(words: Sequence[str]) -> list[str]:
+    """Return the index entries of words: the words, and their beginnings with a leading dot, which no word has."""
+    beginnings = longest = {word[:_BEGINNING] for word in words}
+    for letters in range(1, _BEGINNING):
+        beginnings = beginnings | {word[:letters] for word in longest}
+    return [*words, *map("·".__add__, sorted(beginnings))]
+
+
+def looked_up(start: str) -> str:
+    """Return the index entry for words with this beginning."""
+    return f'"·{start}"' if len(start) <= _BEGINNING else f'"{start}"*'
+
+
+def words_in(rows: Sequence[sqlite3.Row]) -> list[str]:
+    """Return the words of some rows of the index."""
+    return [word for row in rows for word in row["words"].split(" ")]

@@ -1,0 +1,276 @@
+"""One thread that writes and two that read, so that the event loop never waits for a disk.
+
+The writer takes all that is waiting, does it in one transaction, commits, and wakes the loop once for all of it: the
+more there is to do, the less each write costs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from ...errors import StoreUnavailable
+from .file import Lock, Trace, connect_reader, open_connection, prepare, primary_code, roll_back, unavailable
+
+logger = logging.getLogger("holdfast.store")
+
+
+class Job:
+    """Something to do in a thread, and the future of the caller who waits for it.
+
+    `durable` work survives a power cut once it is acknowledged. After the `last` one a thread ends.
+    """
+
+    __slots__ = ("durable", "error", "future", "last", "loop", "result", "work")
+
+    def __init__(self, work: Callable[..., Any], *, durable: bool = False, last: bool = False) -> None:
+        self.work = work
+        self.durable = durable
+        self.last = last
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
+        self.result: Any = None
+        self.error: Exception | None = None
+
+    def do(self, *args: Any) -> None:
+        """Do the work, and keep its result or its error for the caller."""
+        self.error = None
+        try:
+            self.result = self.work(*args)
+        except Exception as error:  # noqa: BLE001  any error is for the caller; the thread continues
+            self.error = error
+
+    def fail(self, error: Exception) -> None:
+        """Fail the job with an error; one of the medium says what to do."""
+        self.error = unavailable(error) or error
+
+    def answer(self) -> None:
+        """Set the result of the future, unless the caller was cancelled."""
+        if self.future.done():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)
+
+
+def resolve_job(jobs: Iterable[Job]) -> None:
+    """Wake each loop once for all of its jobs."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[Job]] = {}
+    for job in jobs:
+        by_loop.setdefault(job.loop, []).append(job)
+    for loop, its_jobs in by_loop.items():
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no caller is left
+            loop.call_soon_threadsafe(_answer_all, its_jobs)
+
+
+def _answer_all(jobs: list[Job]) -> None:
+    for job in jobs:
+        job.answer()
+
+
+class _Spoilt(Exception):
+    """A job failed after it had written something: its transaction must not be committed."""
+
+
+class Writer:
+    """The one thread that writes, with its connection. It holds the lock on the database."""
+
+    def __init__(self, path: Path, trace: Trace | None = None) -> None:
+        self.path = path
+        self.commits = 0
+        self._trace = trace
+        self._jobs: SimpleQueue[Job] = SimpleQueue()
+        self._lock: Lock | None = None
+        self._db: sqlite3.Connection | None = None
+        self._inode = 0
+        self._synchronous = ""
+
+    def open(self) -> None:
+        """Lock the database, and start the thread."""
+        self._lock, self._db = prepare(self.path, self._trace)
+        self._synchronous = "FULL"
+        self._inode = os.stat(self.path).st_ino
+        threading.Thread(target=self._run, name="holdfast-writer", daemon=True).start()
+
+    def ask(self, job: Job) -> asyncio.Future[Any]:
+        """Queue a job. It is done even if the caller stops waiting."""
+        self._jobs.put(job)
+        return job.future
+
+    async def close(self) -> None:
+        """Do the queued jobs, move everything from the log into the file, and close it."""
+        await self.ask(Job(_nothing, last=True))
+
+    # in the thread
+
+    def _run(self) -> None:
+        while not (jobs := self._take())[-1].last:
+            self._do(jobs)
+            resolve_job(jobs)
+        self._do(jobs[:-1])
+        self._leave()
+        resolve_job(jobs)
+
+    def _take(self) -> list[Job]:
+        """Wait for a job, and take all that are queued."""
+        jobs = [self._jobs.get()]
+        while not jobs[-1].last:
+            try:
+                jobs.append(self._jobs.get_nowait())
+            except Empty:
+                break
+        return jobs
+
+    def _do(self, jobs: list[Job]) -> None:
+        """Do jobs in one transaction. If one of them spoils it, each gets its own transaction."""
+        if not jobs:
+            return
+        try:
+            self._transact(jobs)
+        except (sqlite3.Error, StoreUnavailable, _Spoilt) as error:
+            self._undo(error)
+            if len(jobs) > 1 and _may_be_of_one(error):
+                for job in jobs:
+                    self._do([job])
+            elif not isinstance(error, _Spoilt):
+                for job in jobs:
+                    job.fail(error)
+
+    def _transact(self, jobs: list[Job]) -> None:
+        db = self._connected()
+        self._set_synchronous(db, "FULL" if any(job.durable for job in jobs) else "NORMAL")
+        db.execute("BEGIN IMMEDIATE")
+        for job in jobs:
+            written = db.total_changes
+            job.do(db)
+            if job.error is not None:
+                _refuse_spoilt(job.error, db.total_changes != written)
+        db.execute("COMMIT")
+        self.commits += 1
+
+    def _undo(self, error: Exception) -> None:
+        """Roll back. After an error of the disk the next batch opens a new connection."""
+        if self._db is None:
+            return
+        try:
+            roll_back(self._db)
+        except sqlite3.Error as worse:
+            error = worse
+        if primary_code(error) == sqlite3.SQLITE_IOERR or self._db.in_transaction:
+            self._disconnect()
+
+    def _connected(self) -> sqlite3.Connection:
+        self.refuse_if_moved()
+        if self._db is None:
+            self._db = open_connection(self.path, self._trace)
+            self._synchronous = "FULL"
+        return self._db
+
+    def refuse_if_moved(self) -> None:
+        """Refuse a file that was deleted or replaced: writes to it would succeed, and be lost."""
+        try:
+            is_there = os.stat(self.path).st_ino == self._inode
+        except OSError:
+            is_there = False
+        if not is_there:
+            raise StoreUnavailable(
+                f"{self.path} was moved, deleted or replaced while it was in use. Put it back, or restart the server."
+            )
+
+    def _set_synchronous(self, db: sqlite3.Connection, level: str) -> None:
+        if level != self._synchronous:
+            db.execute(f"PRAGMA synchronous = {level}")
+            self._synchronous = level
+
+    def _disconnect(self) -> None:
+        db, self._db = self._db, None
+        _close(db)
+
+    def _leave(self) -> None:
+        try:
+            self._connected().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except (sqlite3.Error, StoreUnavailable) as error:
+            logger.warning("last checkpoint failed; the next start repeats it: %s", error)
+        self._disconnect()
+        assert self._lock is not None
+        self._lock.release()
+
+
+def _nothing(db: sqlite3.Connection) -> None:
+    """The work of a job that only marks the end."""
+
+
+def _refuse_spoilt(error: Exception, has_written: bool) -> None:
+    """Keep the transaction after an error that came before anything was written: it is an answer like any other."""
+    if isinstance(error, sqlite3.Error) and unavailable(error):
+        raise error
+    if has_written:
+        raise _Spoilt from error
+
+
+def _may_be_of_one(error: Exception) -> bool:
+    """Return whether the rest of a batch may well succeed: a full disk refuses a big write and takes a small one."""
+    return isinstance(error, _Spoilt) or primary_code(error) == sqlite3.SQLITE_FULL
+
+
+def _close(db: sqlite3.Connection | None) -> None:
+    if db is not None:
+        with contextlib.suppress(sqlite3.Error):
+            db.close()
+
+
+class Readers:
+    """The threads that read, each with its connection."""
+
+    def __init__(self, path: Path, count: int = 2, name: str = "reader") -> None:
+        self._path = path
+        self._count = count
+        self._name = name
+        self._jobs: SimpleQueue[Job] = SimpleQueue()
+
+    def open(self) -> None:
+        """Start the threads."""
+        for number in range(1, self._count + 1):
+            threading.Thread(target=self._run, name=f"holdfast-{self._name}-{number}", daemon=True).start()
+
+    def ask(self, job: Job) -> asyncio.Future[Any]:
+        """Queue a job."""
+        self._jobs.put(job)
+        return job.future
+
+    async def close(self) -> None:
+        """Do the queued jobs and close the connections."""
+        endings = [self.ask(Job(_nothing, last=True)) for _ in range(self._count)]
+        await asyncio.gather(*endings)
+
+    def _run(self) -> None:
+        db: sqlite3.Connection | None = None
+        while not (job := self._jobs.get()).last:
+            try:
+                db = db or connect_reader(self._path)
+                _look(db, job)
+            except sqlite3.Error as error:
+                job.fail(error)
+                _close(db)
+                db = None  # the next job opens a new connection
+            resolve_job([job])
+        _close(db)
+        resolve_job([job])
+
+
+def _look(db: sqlite3.Connection, job: Job) -> None:
+    """Read in one transaction: one snapshot."""
+    db.execute("BEGIN")
+    job.do(db)
+    db.execute("COMMIT")
+    if isinstance(job.error, sqlite3.Error):
+        raise job.error

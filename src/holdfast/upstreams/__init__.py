@@ -1,0 +1,307 @@
+"""Providers: the Protocol, and the lookup of a provider by a model's name."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import msgspec
+
+from ..concurrency.tasks import OwnedTasks
+from ..errors import ModelNotFound
+from ..events import Outlet
+
+MODELS_HINT = "GET /v1/models lists the models."
+"""The end of an error about an unknown model."""
+
+
+class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The request to a provider: OpenAI's messages and parameters, with the upstream's name of the model."""
+
+    model: str
+    messages: list[dict[str, Any]]
+    params: dict[str, Any] = {}
+    """The other parameters of the caller (temperature, tools, ...), passed on unchanged."""
+    name: str = ""
+    """A name by which the next process can attach to the answer, if the provider can do that."""
+    as_sent: dict[str, Any] = {}
+    """The conversation as the client sent it, by the name of its dialect: for a provider that speaks that dialect."""
+    goes_on: bool = False
+    """Whether the last message is the assistant's, and the answer continues it."""
+    patience: float = 1.0
+    """Seconds for retries before the first event."""
+
+
+class Provider(Protocol):
+    """Speaks one dialect to one upstream."""
+
+    name: str
+    models: tuple[str, ...] | None
+    """The models it offers by configuration; None if the upstream has to be asked."""
+    prefills: bool
+    """Whether it continues a last message of the assistant."""
+    think: bool
+    """Whether a leading `<think>…</think>` of an answer is reasoning. The reader of the answer splits it."""
+    demo: bool
+    """Whether it is a demo: with a real provider, bare names and lists leave it out."""
+
+    async def answer(self, request: ChatRequest, out: Outlet) -> None:
+        """Emit the answer's events, with a `Finish` at the end. Raise a `ProviderError` if the answer is incomplete."""
+        ...
+
+    async def list_models(self) -> list[str]:
+        """Return the models that it offers; empty if the upstream cannot be asked now."""
+        ...
+
+    async def close(self) -> None:
+        """Close its connections."""
+        ...
+
+
+@runtime_checkable
+class Telling(Protocol):
+    """A provider that knows whether its upstream answers."""
+
+    async def answers(self) -> bool:
+        """Return whether the upstream answered when it was last asked, which may be now."""
+        ...
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the last request had no response. An upstream that was never asked is not away."""
+        ...
+
+
+@runtime_checkable
+class Explaining(Protocol):
+    """A provider that knows why it cannot be used."""
+
+    def why_not(self) -> str | None:
+        """Return the reason in a sentence, without secrets; None if there is none, or none is known yet."""
+        ...
+
+
+@runtime_checkable
+class Attaching(Protocol):
+    """A provider whose upstream finishes a named answer without a reader, and can send it again."""
+
+    attaches: bool
+    """Whether this upstream does so."""
+
+    async def attach(self, name: str, out: Outlet, *, text: str = "", reasoning: str = "") -> None:
+        """Emit the rest of a named answer after what was seen. Raise `AnswerLost` if it is gone."""
+        ...
+
+
+class Forwarded(msgspec.Struct, frozen=True):
+    """A response of an upstream that is passed on unchanged."""
+
+    content_type: str
+    body: bytes
+
+
+@runtime_checkable
+class Forwarding(Protocol):
+    """A provider whose upstream has more of OpenAI's API than chat: embeddings, images, speech."""
+
+    async def forward(self, path: str, body: bytes, content_type: str, limit: int) -> Forwarded:
+        """Send a request unchanged, and return the response of at most `limit` bytes, or raise a `ProviderError`."""
+        ...
+
+
+class ProviderState(msgspec.Struct, frozen=True):
+    """Whether a provider's upstream answers, and the models that it offers."""
+
+    name: str
+    ok: bool
+    models: list[str]
+    demo: bool = False
+
+
+async def provider_state(provider: Provider) -> ProviderState:
+    """Return the state of a provider. One without a state is available if it offers a model."""
+    models = await provider.list_models()
+    ok = await provider.answers() if isinstance(provider, Telling) else bool(models)
+    return ProviderState(provider.name, ok, models, provider.demo)
+
+
+class Providers:
+    """Finds the provider of a model: by `provider/model`, or by the bare name if it is unambiguous.
+
+    A bare name is looked for among the real providers, then among those that were added (the agents), and among the
+    demo providers only if there is no real one.
+    """
+
+    def __init__(self, providers: Sequence[Provider]) -> None:
+        self.all: tuple[Provider, ...] = ()
+        self._added: tuple[Provider, ...] = ()
+        self._by_name: dict[str, Provider] = {}
+        self._known: dict[str, Provider] | None = None
+        self.aliases: Mapping[str, str] = {}
+        """Names of models by their aliases."""
+        self._users: dict[int, int] = {}
+        self._closing = OwnedTasks("the providers")
+        self.change(providers)
+
+    def change(self, providers: Sequence[Provider]) -> None:
+        """Replace the providers. One that is left out is closed when the last run that uses it has ended."""
+        before, self.all = self.all, (*providers, *self._added)
+        self._by_name = {provider.name: provider for provider in self.all}
+        self._known = self._bare_names()
+        for provider in before:
+            self._close_unused(provider)
+
+    def add(self, provider: Provider) -> None:
+        """Add a provider after all others, which stays when the others are replaced."""
+        others = self.own
+        self._added = (*self._added, provider)
+        self.change(others)
+
+    def with_added(self, added: Sequence[Provider]) -> Providers:
+        """Return the same providers with others that were added."""
+        view = Providers(self.own)
+        view.aliases = self.aliases
+        for provider in added:
+            view.add(provider)
+        return view
+
+    @property
+    def own(self) -> tuple[Provider, ...]:
+        """The providers without those that were added."""
+        return self.all[: len(self.all) - len(self._added)]
+
+    @property
+    def real(self) -> tuple[Provider, ...]:
+        """The providers that were not added, without demos."""
+        return tuple(provider for provider in self.own if not provider.demo)
+
+    @property
+    def added(self) -> tuple[Provider, ...]:
+        """The providers that were added: the agents."""
+        return self._added
+
+    def use(self, provider: Provider) -> list[Provider]:
+        """Keep a provider open for a run, even if it is replaced meanwhile. Return what must be released."""
+        self._users[id(provider)] = self._users.get(id(provider), 0) + 1
+        return [provider]
+
+    def let_go(self, used: Sequence[Provider]) -> None:
+        """Release providers."""
+        for provider in used:
+            self._users[id(provider)] -= 1
+            self._close_unused(provider)
+
+    def _close_unused(self, provider: Provider) -> None:
+        if provider not in self.all and not self._users.get(id(provider)):
+            self._users.pop(id(provider), None)
+            self._closing.start(provider.close())
+
+    async def find(self, model: str) -> tuple[Provider, str]:
+        """Return the provider, and its upstream's name of the model."""
+        model = self.aliases.get(model, model)
+        prefix, slash, rest = model.partition("/")
+        if slash and rest and (provider := self._by_name.get(prefix)):
+            return await self._checked(provider, rest, asked=model)
+        if self._known is not None and (known := self._known.get(model)):
+            return known, model
+        for tier in (self.real, self._added):
+            if offering := await _offering(model, tier):
+                return self._only(model, offering), model
+        real = self.real
+        if len(real) == 1 and real[0].models is None and ("/" not in model or len(self.own) == 1):
+            return real[0], model  # upstreams do not list all of their models
+        if not real and (offering := await _offering(model, self.own)):
+            return self._only(model, offering), model
+        raise ModelNotFound(await self._unknown(model))
+
+    def _only(self, model: str, offering: Sequence[Provider]) -> Provider:
+        if len(offering) > 1:
+            names = ", ".join(f"{provider.name}/{model}" for provider in offering)
+            raise ModelNotFound(f"Several providers offer {model!r}. Say which one: {names}.")
+        return offering[0]
+
+    def _bare_names(self) -> dict[str, Provider] | None:
+        """Return the provider of each bare name; None if an upstream has to be asked first."""
+        if not self.real or any(provider.models is None for provider in self.real):
+            return None
+        names: dict[str, Provider] = {}
+        for tier in (self._added, self.real):
+            times = Counter(model for provider in tier for model in dict.fromkeys(provider.models or ()))
+            for provider in tier:
+                names |= dict.fromkeys(provider.models or (), provider)
+            for model in [model for model, count in times.items() if count > 1]:
+                del names[model]
+        return names
+
+    async def _checked(self, provider: Provider, model: str, *, asked: str) -> tuple[Provider, str]:
+        """Refuse a name that is not configured. An upstream without configured models may have any."""
+        if provider.models is not None and model not in provider.models:
+            raise ModelNotFound(await self._unknown(asked))
+        return provider, model
+
+    async def _unknown(self, model: str) -> str:
+        known = await self.names(demo=not self.real)
+        if near := _near(model, known):
+            return f"Unknown model {model!r}. Did you mean {', '.join(near)}?"
+        prefix, slash, _ = model.partition("/")
+        hint = f"No provider {prefix!r} is set up. " if slash and prefix not in self._by_name else ""
+        return f"Unknown model {model!r}. {hint}{MODELS_HINT}"
+
+    async def names(self, *, demo: bool = True) -> list[str]:
+        """Return every model as `provider/model`; without those of demo providers if `demo` is False."""
+        shown = [provider for provider in self.all if demo or not provider.demo]
+        lists = await asyncio.gather(*(provider.list_models() for provider in shown))
+        return [f"{provider.name}/{model}" for provider, models in zip(shown, lists, strict=True) for model in models]
+
+    async def states(self) -> list[ProviderState]:
+        """Return the state of each provider. They are asked concurrently."""
+        return await asyncio.gather(*map(provider_state, self.all))
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for provider in self.all:
+            await provider.close()
+        await self._closing.wait()
+
+
+async def first_of(providers: Sequence[Provider]) -> str | None:
+    """Return the first model of a provider that is not known to be away, or else the first of all."""
+    here = [provider for provider in providers if not is_away(provider)]
+    for provider in (*here, *providers):
+        if models := await provider.list_models():
+            return f"{provider.name}/{models[0]}"
+    return None
+
+
+def is_away(provider: Provider) -> bool:
+    """Return whether the last request to a provider's upstream had no response."""
+    return isinstance(provider, Telling) and provider.is_away
+
+
+async def _offering(model: str, providers: Sequence[Provider]) -> list[Provider]:
+    """Return the providers that list a model. No upstream is asked if all have configured models."""
+    known = [provider.models for provider in providers if provider.models is not None]
+    if len(known) < len(providers):
+        lists: Sequence[Sequence[str]] = await asyncio.gather(*(provider.list_models() for provider in providers))
+    else:
+        lists = known
+    return [provider for provider, models in zip(providers, lists, strict=True) if model in models]
+
+
+def _near(model: str, known: Sequence[str]) -> list[str]:
+    """Return similar names: nearly the same, or with the same beginning."""
+    own = _own_name(model)
+    alike = [(difflib.SequenceMatcher(None, own, _own_name(name)).ratio(), name) for name in known]
+    near = [(ratio, name) for ratio, name in alike if ratio >= _ALIKE or (own and _own_name(name).startswith(own))]
+    return [name for _, name in sorted(near, key=lambda each: -each[0])[:_MOST_HINTS]]
+
+
+def _own_name(model: str) -> str:
+    return model.rpartition("/")[2].lower()
+
+
+_ALIKE = 0.75
+_MOST_HINTS = 3

@@ -1,0 +1,1 @@
+"""Upstreams with Anthropic's Messages API."""

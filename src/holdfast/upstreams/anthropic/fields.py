@@ -1,0 +1,137 @@
+"""Rules for the fields of a request in OpenAI's shape to Anthropic's models."""
+
+from __future__ import annotations
+
+from ...fields import PASSED_ON, USED, Kinds, Shape, Table, harmless, refused, used
+from ..params import ONLY_OPENAIS
+
+_NO_PENALTY = refused("Anthropic's models have no such penalty.", 0)
+_NO_LOGPROBS = refused("Anthropic's models do not tell how likely their words were.", 0)
+
+PARAMS: Table = {
+    # translated
+    "max_tokens": USED,
+    "max_completion_tokens": USED,
+    "stop": USED,
+    "tools": USED,
+    "tool_choice": USED,
+    "parallel_tool_calls": USED,
+    "response_format": USED,
+    "reasoning_effort": USED,
+    "user": USED,
+    "metadata": USED,
+    "service_tier": USED,
+    "anthropic_beta": USED,
+    # left out
+    **ONLY_OPENAIS,
+    "seed": harmless("OpenAI promises no more than to try."),
+    # features that Anthropic's models lack
+    "audio": refused("Anthropic's models do not speak."),
+    "modalities": refused("Anthropic's models answer in text.", ["text"]),
+    "frequency_penalty": _NO_PENALTY,
+    "presence_penalty": _NO_PENALTY,
+    "logit_bias": refused("Anthropic's models take no bias.", {}),
+    "logprobs": _NO_LOGPROBS,
+    "top_logprobs": _NO_LOGPROBS,
+    "functions": refused("Send tools instead.", []),
+    "function_call": refused("Send tool_choice instead.", "auto", "none"),
+    "moderation": refused("Only OpenAI moderates."),
+    "n": refused("Anthropic's models give one answer to a request.", 1),
+    "verbosity": refused("Anthropic's models have no such setting.", "medium"),
+    "web_search_options": refused("Send Anthropic's own web search tool in tools."),
+}
+"""Rules for OpenAI's parameters. An unknown one is passed on: it may be Anthropic's."""
+
+# Inside messages and tools.
+
+_CHEAPER = harmless("It only makes a later request cheaper.")
+_THE_ROLE = harmless("The role tells who speaks.")
+_OF_A_PART: Table = {"type": USED, "cache_control": USED, "prompt_cache_breakpoint": _CHEAPER}
+_PARTS = Kinds(
+    "type",
+    {
+        "text": Shape({**_OF_A_PART, "text": USED}, PASSED_ON),
+        "refusal": Shape({**_OF_A_PART, "refusal": USED}, PASSED_ON),
+        "image_url": Shape(
+            {
+                **_OF_A_PART,
+                "image_url": used(
+                    Shape({"url": USED, "detail": harmless("It is about how many tokens a picture costs.")}, PASSED_ON)
+                ),
+            },
+            PASSED_ON,
+        ),
+        "file": Shape(
+            {
+                **_OF_A_PART,
+                "file": used(
+                    Shape(
+                        {"file_data": USED, "filename": USED, "file_id": refused("Send the file itself.")},
+                        PASSED_ON,
+                    )
+                ),
+            },
+            PASSED_ON,
+        ),
+        "input_audio": refused("Anthropic's models do not listen."),
+    },
+    PASSED_ON,
+)
+_CALLS = Kinds(
+    "type",
+    {
+        "function": Shape(
+            {
+                "type": USED,
+                "id": USED,
+                "function": used(Shape({"name": USED, "arguments": USED}, PASSED_ON)),
+            },
+            PASSED_ON,
+        ),
+        "custom": refused("Anthropic's models take no custom tools. Send a function with one string."),
+    },
+    PASSED_ON,
+    default="function",
+)
+_SAID: Table = {"role": USED, "content": used(_PARTS)}
+_OF_THE_SYSTEM = Shape({**_SAID, "name": _THE_ROLE}, PASSED_ON)
+_MESSAGES = Kinds(
+    "role",
+    {
+        "system": _OF_THE_SYSTEM,
+        "developer": _OF_THE_SYSTEM,
+        "user": Shape({**_SAID, "name": USED}, PASSED_ON),
+        "assistant": Shape(
+            {
+                **_SAID,
+                "name": _THE_ROLE,
+                "refusal": USED,
+                "tool_calls": used(_CALLS),
+                "audio": refused("Anthropic's models do not speak.", {}),
+                "function_call": refused("Anthropic's models take no function_call. Send it in tool_calls."),
+            },
+            PASSED_ON,
+        ),
+        "tool": Shape({**_SAID, "tool_call_id": USED}, PASSED_ON),
+        "function": refused("Anthropic's models take no role function. Send the role tool."),
+    },
+    PASSED_ON,
+)
+_TOOLS = Kinds(
+    "type",
+    {
+        "function": Shape(
+            {
+                "type": USED,
+                "function": used(
+                    Shape({"name": USED, "description": USED, "parameters": USED, "strict": USED}, PASSED_ON)
+                ),
+            },
+            PASSED_ON,
+        ),
+        "custom": PASSED_ON,
+    },
+    PASSED_ON,
+)
+ASKED: Table = {"messages": used(_MESSAGES), "tools": used(_TOOLS)}
+"""Rules for the fields of messages and tools. Unknown ones are in Anthropic's shape already."""

@@ -1,0 +1,173 @@
+"""The provider of Anthropic's Messages API.
+
+`request.py` writes requests, `decoder.py` reads answers, and `../http/upstream.py` sends, aborts and retries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+import msgspec
+
+from ...errors import ProviderRefused
+from ...events import Outlet
+from ...http_client.route import Route
+from .. import ChatRequest
+from ..decoding import MAX_EVENT, MAX_TEXT
+from ..http.address import key_in
+from ..http.catalogue import model_names
+from ..http.provider import HTTPProvider
+from ..http.upstream import Asked, HTTPUpstream, encode_body
+from ..kinds import ProviderKind, ProviderSetup
+from .decoder import MessageDecoder
+from .request import betas_of, body_of, end_of_prefill
+
+__all__ = ["BASE_URL", "Anthropic"]
+
+BASE_URL = "https://api.anthropic.com"
+VERSION = "2023-06-01"
+_PAGE = 1000  # the page size of Anthropic's list of models
+_MOST_PAGES = 20
+
+
+class Anthropic(HTTPProvider):
+    """Speaks the Messages API to one upstream: Anthropic, or a compatible one.
+
+    `base_url` is what comes before `/v1/messages`. `max_tokens` is the limit of an answer if the caller names none:
+    Anthropic insists on one. `prefills` says that the models go on with an assistant's message that comes last: set it
+    to False for those that refuse that. `think` takes a leading `<think>` block of the text for reasoning, which
+    Anthropic's own models never write. `headers` stand before ours, so a beta or another version can be asked for.
+    The other parameters are those of `OpenAICompatible`.
+
+    Costs one HTTP session, and for each stream one connection.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        base_url: str = BASE_URL,
+        *,
+        api_key: str | None,
+        models: Sequence[str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
+        key_header: str = "x-api-key",
+        max_tokens: int = 8192,
+        prefills: bool = True,
+        think: bool = False,
+        connect_timeout: float = 10.0,
+        models_timeout: float = 2.0,
+        models_fresh: float = 60.0,
+        linger: float = 2.0,
+        max_event: int = MAX_EVENT,
+        max_text: int = MAX_TEXT,
+        route: Route | None = None,
+    ) -> None:
+        upstream = HTTPUpstream(
+            name,
+            base_url,
+            key=key_in(key_header, api_key),
+            headers=_with_version(headers or {}),
+            query=query,
+            connect_timeout=connect_timeout,
+            linger=linger,
+            route=route,
+        )
+        super().__init__(
+            upstream,
+            models=models,
+            prefills=prefills,
+            think=think,
+            models_timeout=models_timeout,
+            models_fresh=models_fresh,
+        )
+        self._beta_header, self._betas = _betas(headers or {})
+        self._max_tokens = max_tokens
+        self._max_event = max_event
+        self._max_text = max_text
+
+    async def answer(self, request: ChatRequest, out: Outlet) -> None:
+        """Emit the events of each read together; raise a `ProviderError` unless the upstream said how it ended."""
+        decoder = MessageDecoder(
+            self.name,
+            after=end_of_prefill(request.messages),
+            secrets=self.upstream.secrets,
+            max_event=self._max_event,
+            max_text=self._max_text,
+        )
+        await self.upstream.answer(request, self._ask, decoder, out)
+
+    async def _ask(self, request: ChatRequest) -> Asked:
+        try:
+            body = body_of(request, max_tokens=self._max_tokens)
+            betas = betas_of(request.params)
+        except ProviderRefused as refused:
+            return refused
+        headers = {self._beta_header: ",".join([*self._betas, *betas])} if betas else None
+        return await self.upstream.ask("/v1/messages", encode_body(body), headers)
+
+    async def look_up(self) -> list[str] | None:
+        """Ask the upstream page by page; None if a page is missing: a partial list would hide models."""
+        names: list[str] = []
+        query: dict[str, Any] = {"limit": _PAGE}
+        for _ in range(_MOST_PAGES):
+            page = await self.upstream.get("/v1/models", self._max_event, urlencode(query))
+            listed = model_names(page)
+            if listed is None:
+                return None
+            names += listed
+            if not (isinstance(page, dict) and page.get("has_more") and page.get("last_id")):
+                break
+            query["after_id"] = page["last_id"]
+        return list(dict.fromkeys(names))
+
+
+def _betas(headers: Mapping[str, str]) -> tuple[str, list[str]]:
+    """Return the betas that the settings ask for in every request, and the name of their header as it stands there."""
+    for name, value in headers.items():
+        if name.lower() == "anthropic-beta":
+            return name, [value]
+    return "anthropic-beta", []
+
+
+def _with_version(headers: Mapping[str, str]) -> dict[str, str]:
+    given = {name.lower() for name in headers}
+    return dict(headers) if "anthropic-version" in given else {"anthropic-version": VERSION, **headers}
+
+
+class AnthropicOptions(msgspec.Struct, frozen=True):
+    """The `options` of a provider of this dialect."""
+
+    max_tokens: Annotated[int, msgspec.Meta(ge=1)] = 8192
+    """The token limit of a request without one: Anthropic requires it."""
+
+
+def _made(setup: ProviderSetup) -> Anthropic:
+    return Anthropic(
+        setup.name,
+        setup.base_url,
+        api_key=setup.api_key,
+        key_header=setup.key_header or "x-api-key",
+        models=setup.models,
+        headers=setup.headers,
+        query=setup.query,
+        max_tokens=setup.options.max_tokens,
+        prefills=bool(setup.prefills),
+        think=setup.base_url != BASE_URL if setup.think is None else setup.think,
+        connect_timeout=setup.connect_timeout,
+        models_timeout=setup.models_timeout,
+        models_fresh=setup.models_fresh,
+        linger=setup.linger,
+        route=setup.route,
+    )
+
+
+KIND = ProviderKind(
+    make=_made,
+    options=AnthropicOptions,
+    base_url=BASE_URL,
+    key_env="ANTHROPIC_API_KEY",
+    url_env="ANTHROPIC_BASE_URL",
+)

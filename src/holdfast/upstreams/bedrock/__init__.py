@@ -1,0 +1,1 @@
+"""Upstreams that speak AWS Bedrock's Converse API."""

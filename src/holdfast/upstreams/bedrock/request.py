@@ -1,0 +1,195 @@
+"""A request in OpenAI's shape, in the words of Bedrock's Converse API.
+
+Pure. `PARAMS` says what becomes of each parameter. What only some of Bedrock's models have goes into
+`additionalModelRequestFields`; a parameter that is not known is refused, since nobody would say that it was ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...errors import Unsupported
+from ...fields import PASSED_ON, USED, Rule, Table, harmless, passed_on, refused
+from .. import ChatRequest
+from ..params import ONLY_OPENAIS, asked_of, check_request, part_rules
+from ..parts import (
+    arguments_object,
+    function_of,
+    inline_data,
+    picture_url,
+    plain_text,
+    said_by_assistant,
+    spoken_by_user,
+    text_in,
+)
+
+__all__ = ["ASKED", "PARAMS", "UNKNOWN", "body_with"]
+
+Block = dict[str, Any]
+
+_WHO = "Bedrock"
+_NO_LOGPROBS = refused("Bedrock does not tell how likely its words were.", 0)
+_BY_MODEL = "It is a matter of the model: send it in additionalModelRequestFields."
+
+_CONFIG = {
+    "temperature": "temperature",
+    "top_p": "topP",
+    "max_tokens": "maxTokens",
+    "max_completion_tokens": "maxTokens",
+    "stop": "stopSequences",
+}
+
+PARAMS: Table = {
+    **dict.fromkeys(_CONFIG, USED),
+    "tools": USED,
+    "tool_choice": USED,
+    # Bedrock's own
+    "additionalModelRequestFields": PASSED_ON,
+    "guardrailConfig": PASSED_ON,
+    "performanceConfig": PASSED_ON,
+    "requestMetadata": PASSED_ON,
+    # left out
+    **ONLY_OPENAIS,
+    "metadata": harmless("It is about what OpenAI keeps."),
+    "seed": harmless("OpenAI promises no more than to try."),
+    "service_tier": harmless("It is about OpenAI's speed and price."),
+    "user": harmless("It tells OpenAI who asks."),
+    # what Bedrock does not have, or only some of its models
+    "audio": refused("Bedrock's models do not speak here."),
+    "modalities": refused("Bedrock's models answer in text.", ["text"]),
+    "frequency_penalty": refused(_BY_MODEL, 0),
+    "presence_penalty": refused(_BY_MODEL, 0),
+    "reasoning_effort": refused(_BY_MODEL),
+    "response_format": refused("Bedrock has no such format.", {"type": "text"}),
+    "logit_bias": refused("Bedrock takes no bias.", {}),
+    "logprobs": _NO_LOGPROBS,
+    "top_logprobs": _NO_LOGPROBS,
+    "functions": refused("Send tools instead.", []),
+    "function_call": refused("Send tool_choice instead.", "auto", "none"),
+    "moderation": refused("Send guardrailConfig instead."),
+    "n": refused("Bedrock gives one answer to a request.", 1),
+    "parallel_tool_calls": refused("Bedrock cannot be told to call one tool at a time.", True),
+    "verbosity": refused("Bedrock has no such setting.", "medium"),
+    "web_search_options": refused("Bedrock does not search the web."),
+}
+"""What becomes of OpenAI's parameters, and of Bedrock's own."""
+
+UNKNOWN: Rule = refused("Bedrock does not know it. A model's own settings go into additionalModelRequestFields.")
+
+ASKED: Table = asked_of(_WHO, part_rules(_WHO, files=True), strict=harmless("The schema is sent all the same."))
+"""What becomes of the fields of messages and tools."""
+
+
+def body_with(request: ChatRequest) -> dict[str, Any]:
+    """Return the body of a request."""
+    check_request(request, PARAMS, UNKNOWN, ASKED)
+    params = {name: value for name, value in request.params.items() if value is not None}
+    system = [{"text": text} for message in request.messages if _is_system(message) if (text := _text(message))]
+    config = {own: _listed(own, params[name]) for name, own in _CONFIG.items() if name in params}
+    return (
+        passed_on(params, PARAMS, UNKNOWN)
+        | ({"system": system} if system else {})
+        | {"messages": _turns(request.messages)}
+        | ({"inferenceConfig": config} if config else {})
+        | _tools(params)
+    )
+
+
+def _listed(name: str, value: Any) -> Any:
+    return [value] if name == "stopSequences" and isinstance(value, str) else value
+
+
+def _tools(params: Mapping[str, Any]) -> Block:
+    """Return the tools. Bedrock cannot be told to call none of them: then they are not offered."""
+    choice, tools = params.get("tool_choice"), params.get("tools") or []
+    if not tools or choice == "none":
+        return {}
+    return {"toolConfig": {"tools": [_tool(tool) for tool in tools]} | _choice(choice)}
+
+
+def _tool(tool: Any) -> Block:
+    function = function_of(tool)
+    described = {"name": function.get("name"), "description": function.get("description")}
+    schema = {"json": function.get("parameters") or {"type": "object", "properties": {}}}
+    return {"toolSpec": {name: value for name, value in described.items() if value} | {"inputSchema": schema}}
+
+
+def _choice(choice: Any) -> Block:
+    match choice:
+        case None:
+            return {}
+        case "auto":
+            return {"toolChoice": {"auto": {}}}
+        case "required":
+            return {"toolChoice": {"any": {}}}
+        case {"function": {"name": str(name)}}:
+            return {"toolChoice": {"tool": {"name": name}}}
+    raise Unsupported("Bedrock takes a tool_choice of auto, none, required, or a function.", "tool_choice")
+
+
+# messages
+
+
+def _is_system(message: Mapping[str, Any]) -> bool:
+    return message.get("role") in ("system", "developer")
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    return plain_text(message.get("content"), _WHO).strip()
+
+
+def _turns(messages: Sequence[Mapping[str, Any]]) -> list[Block]:
+    """Return the turns of user and assistant; neighbours of one role become one."""
+    turns: list[Block] = []
+    for message in messages:
+        if _is_system(message):
+            continue
+        is_answer = message.get("role") == "assistant"
+        role, blocks = ("assistant", _answered(message)) if is_answer else ("user", _asked(message))
+        if turns and turns[-1]["role"] == role:
+            turns[-1]["content"] += blocks
+        elif blocks:
+            turns.append({"role": role, "content": blocks})
+    return turns
+
+
+def _answered(message: Mapping[str, Any]) -> list[Block]:
+    text = said_by_assistant(message, _WHO)
+    thoughts = [thought for thought in message.get("thoughts") or () if "reasoningContent" in thought]
+    return [*thoughts, *([{"text": text}] if text.strip() else []), *map(_call, message.get("tool_calls") or ())]
+
+
+def _call(call: Any) -> Block:
+    function = function_of(call)
+    arguments = arguments_object(function.get("arguments"))
+    return {"toolUse": {"toolUseId": call.get("id"), "name": function.get("name"), "input": arguments}}
+
+
+def _asked(message: Mapping[str, Any]) -> list[Block]:
+    if message.get("role") == "tool":
+        content = [block for part in spoken_by_user(message) if (block := _block(part)) != {"text": ""}]
+        return [{"toolResult": {"toolUseId": message.get("tool_call_id"), "content": content or [{"text": "(empty)"}]}}]
+    blocks = [_block(part) for part in spoken_by_user(message)]
+    return [block for block in blocks if block.get("text", "-").strip()]
+
+
+def _block(part: Any) -> Block:
+    match part.get("type") if isinstance(part, dict) else None:
+        case "image_url":
+            found = inline_data(picture_url(part))
+            if found is None:
+                raise Unsupported("Bedrock fetches no pictures. Send them as data: URLs in base64.", "messages")
+            return {"image": {"format": found.media_type.partition("/")[2], "source": {"bytes": found.data}}}
+        case "file":
+            return _document(part.get("file"))
+        case _:
+            return {"text": text_in(part, _WHO)}
+
+
+def _document(file: Any) -> Block:
+    data = file.get("file_data") if isinstance(file, dict) else None
+    found = inline_data(data) if isinstance(data, str) else None
+    if found is None or found.media_type != "application/pdf":
+        raise Unsupported("Bedrock takes a file as a PDF in file_data, a data: URL in base64.", "messages")
+    return {"document": {"format": "pdf", "name": "document", "source": {"bytes": found.data}}}

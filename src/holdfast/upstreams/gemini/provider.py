@@ -1,0 +1,103 @@
+"""Google's models, asked by the Gemini API: thoughts, signatures of calls, and filters as they are told there."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from ...errors import ProviderRefused
+from ...events import Outlet
+from .. import ChatRequest
+from ..decoding import MAX_EVENT
+from ..http.catalogue import model_names
+from ..http.provider import HTTPProvider, upstream_of
+from ..http.upstream import Asked, encode_body
+from ..kinds import ProviderKind, ProviderSetup
+from .decoder import GeminiDecoder
+from .request import body_to
+
+__all__ = ["Gemini"]
+
+BASE_URL = "https://generativelanguage.googleapis.com/v1beta"
+_PAGE = 1000
+_MOST_PAGES = 20
+_METHOD = "generateContent"
+
+
+class GeminiOptions(msgspec.Struct, frozen=True):
+    """What `options` of a provider of this dialect may hold."""
+
+    thoughts: bool = True
+    """Ask models that think to show a summary of it: it is the reasoning of an answer."""
+
+
+class Gemini(HTTPProvider):
+    """Speaks the Gemini API to one upstream. `base_url` is what comes before `/models`, with the version.
+
+    The key is in a header, never in the URL: URLs are logged on the way.
+
+    Costs one HTTP session, and for each stream one connection.
+    """
+
+    def __init__(self, setup: ProviderSetup) -> None:
+        super().__init__(
+            upstream_of(setup, "x-goog-api-key"),
+            models=setup.models,
+            prefills=bool(setup.prefills),
+            think=bool(setup.think),
+            models_timeout=setup.models_timeout,
+            models_fresh=setup.models_fresh,
+        )
+        self.tools = setup.tools is not False
+        self._options: GeminiOptions = setup.options or GeminiOptions()
+
+    async def answer(self, request: ChatRequest, out: Outlet) -> None:
+        """Emit the events of each read together; raise a `ProviderError` unless the upstream said how it ended."""
+        decoder = GeminiDecoder(self.name, secrets=self.upstream.secrets)
+        await self.upstream.answer(request, self._ask, decoder, out)
+
+    async def _ask(self, request: ChatRequest) -> Asked:
+        try:
+            body = body_to(request, thoughts=self._options.thoughts)
+        except ProviderRefused as refused:
+            return refused
+        model = quote(request.model.removeprefix("models/"), safe="")
+        return await self.upstream.ask(f"/models/{model}:streamGenerateContent", encode_body(body), query="alt=sse")
+
+    async def look_up(self) -> list[str] | None:
+        """Ask for the models page by page; None if a page is missing, as half a list would hide the other half."""
+        names: list[str] = []
+        query: dict[str, Any] = {"pageSize": _PAGE}
+        for _ in range(_MOST_PAGES):
+            page = await self.upstream.get("/models", MAX_EVENT, urlencode(query))
+            listed = model_names(_for_chats(page))
+            if listed is None:
+                return None
+            names += [name.removeprefix("models/") for name in listed]
+            if not page.get("nextPageToken"):
+                break
+            query["pageToken"] = page["nextPageToken"]
+        return list(dict.fromkeys(names))
+
+
+def _for_chats(page: Any) -> Any:
+    """Return a page with those models that answer, and not the others, which embed or count."""
+    models = page.get("models") if isinstance(page, dict) else None
+    if not isinstance(models, list):
+        return None
+    return {"models": [each for each in models if isinstance(each, dict) and _METHOD in _methods(each)]}
+
+
+def _methods(model: dict[str, Any]) -> Any:
+    """Return what a model can do; one that does not say can answer."""
+    return model.get("supportedGenerationMethods") or [_METHOD]
+
+
+KIND = ProviderKind(
+    make=Gemini,
+    options=GeminiOptions,
+    base_url=BASE_URL,
+    key_env="GEMINI_API_KEY",
+)

@@ -1,0 +1,311 @@
+"""A request in OpenAI's shape, in the words of the Gemini API.
+
+Pure. `PARAMS` says what becomes of each parameter. One that is not known is passed on: it may be Gemini's, and Gemini
+refuses what it does not know.
+
+- System and developer messages are the `systemInstruction`, in their order.
+- Neighbours of one role become one content; results of calls are the user's.
+- A call is sent with its signature. Gemini 3 refuses a call without one, so if that is gone (a restart, a client that
+  does not keep it) the call says that it has none to check, in the words that Google has for it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...errors import Unsupported
+from ...fields import PASSED_ON, USED, Table, harmless, passed_on, refused
+from .. import ChatRequest
+from ..params import ONLY_OPENAIS, asked_of, check_request, part_rules
+from ..parts import (
+    arguments_object,
+    called_names,
+    function_of,
+    inline_data,
+    picture_url,
+    plain_text,
+    said_by_assistant,
+    schema_of,
+    spoken_by_user,
+    text_in,
+)
+from .decoder import SIGNATURE
+
+__all__ = ["ASKED", "PARAMS", "body_to"]
+
+Block = dict[str, Any]
+
+_NO_LOGPROBS = refused("The probabilities of its tokens cannot be passed on.", 0)
+
+_CONFIG = {
+    "temperature": "temperature",
+    "top_p": "topP",
+    "top_k": "topK",
+    "seed": "seed",
+    "presence_penalty": "presencePenalty",
+    "frequency_penalty": "frequencyPenalty",
+    "max_tokens": "maxOutputTokens",
+    "max_completion_tokens": "maxOutputTokens",
+    "stop": "stopSequences",
+}
+"""Gemini's generation settings by the parameters that set them."""
+
+PARAMS: Table = {
+    **dict.fromkeys(_CONFIG, USED),
+    "tools": USED,
+    "tool_choice": USED,
+    "response_format": USED,
+    "reasoning_effort": USED,
+    "generationConfig": USED,
+    # left out
+    **ONLY_OPENAIS,
+    "metadata": harmless("It is about what OpenAI keeps."),
+    "service_tier": harmless("It is about OpenAI's speed and price."),
+    "user": harmless("It tells OpenAI who asks."),
+    # what cannot be asked of Gemini, or not passed on
+    "audio": refused("Only text can be passed on."),
+    "modalities": refused("Only text can be passed on.", ["text"]),
+    "logit_bias": refused("Gemini takes no bias.", {}),
+    "logprobs": _NO_LOGPROBS,
+    "top_logprobs": _NO_LOGPROBS,
+    "functions": refused("Send tools instead.", []),
+    "function_call": refused("Send tool_choice instead.", "auto", "none"),
+    "moderation": refused("Only OpenAI moderates."),
+    "n": refused("One answer to a request is passed on.", 1),
+    "parallel_tool_calls": refused("Gemini cannot be told to call one tool at a time.", True),
+    "verbosity": refused("Gemini has no such setting.", "medium"),
+    "web_search_options": refused('Send {"googleSearch": {}} in tools.'),
+}
+"""What becomes of OpenAI's parameters. One that is not known here is passed on: it may be Gemini's."""
+
+_WHO = "Gemini"
+ASKED: Table = asked_of(
+    _WHO,
+    part_rules(_WHO, sound=True, files=True),
+    strict=harmless("The schema is sent all the same."),
+    call={"extra_content": USED},
+)
+"""What becomes of the fields of messages and tools."""
+
+_MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
+_BUDGETS = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576}
+_LEVELS = {"minimal": "minimal", "low": "low", "medium": "medium", "high": "high", "xhigh": "high"}
+_VERSION = re.compile(r"gemini-(\d+)(?:\.(\d+))?")
+_NOT_FOR_CHATS = ("image", "tts", "live", "audio", "embedding")
+_NO_SIGNATURE = "skip_thought_signature_validator"
+
+
+def body_to(request: ChatRequest, *, thoughts: bool) -> dict[str, Any]:
+    """Return the body of a request. With `thoughts` models that think are asked to show what they thought."""
+    check_request(request, PARAMS, PASSED_ON, ASKED)
+    params = {name: value for name, value in request.params.items() if value is not None}
+    version = _version(request.model)
+    system = [text for message in request.messages if _is_system(message) for text in _system_texts(message)]
+    config = _config(params, version, thoughts)
+    return (
+        passed_on(params, PARAMS, PASSED_ON)
+        | ({"systemInstruction": {"parts": [{"text": text} for text in system]}} if system else {})
+        | {"contents": _contents(request.messages, wants_signatures=version >= (3, 0))}
+        | ({"generationConfig": config} if config else {})
+        | _tools(params)
+    )
+
+
+# parameters
+
+
+def _version(model: str) -> tuple[int, int]:
+    """Return the version that a model's name tells; (0, 0) if it is none that thinks."""
+    found = _VERSION.search(model)
+    if found is None or any(word in model for word in _NOT_FOR_CHATS):
+        return (0, 0)
+    return int(found[1]), int(found[2] or 0)
+
+
+def _config(params: Mapping[str, Any], version: tuple[int, int], thoughts: bool) -> Block:
+    given = params.get("generationConfig")
+    config: Block = dict(given) if isinstance(given, dict) else {}
+    for name, own in _CONFIG.items():
+        if name in params:
+            value = params[name]
+            config[own] = [value] if own == "stopSequences" and isinstance(value, str) else value
+    schema = schema_of(params.get("response_format"), _WHO)
+    if schema is not None:
+        config |= {"responseMimeType": "application/json"} | ({"responseJsonSchema": schema} if schema else {})
+    thinking = _thinking(params.get("reasoning_effort"), version)
+    shown = {"includeThoughts": True} if thoughts and version >= (2, 5) else {}
+    asked = config.get("thinkingConfig")
+    thinking = shown | thinking | (asked if isinstance(asked, dict) else {})
+    return config | ({"thinkingConfig": thinking} if thinking else {})
+
+
+def _thinking(effort: Any, version: tuple[int, int]) -> Block:
+    """Return how much a model thinks: in levels since Gemini 3, in tokens before."""
+    if effort is None:
+        return {}
+    if version >= (3, 0):
+        if effort not in _LEVELS:
+            raise Unsupported(f"Gemini 3 takes a reasoning_effort of {', '.join(_LEVELS)}.", "reasoning_effort")
+        return {"thinkingLevel": _LEVELS[effort]}
+    if effort not in _BUDGETS:
+        raise Unsupported(f"Gemini takes a reasoning_effort of {', '.join(_BUDGETS)}.", "reasoning_effort")
+    return {"thinkingBudget": _BUDGETS[effort]}
+
+
+def _tools(params: Mapping[str, Any]) -> Block:
+    """Return the tools and how they are chosen. A tool in Gemini's own shape stays as it is."""
+    declared: list[Block] = []
+    others: list[Any] = []
+    for tool in params.get("tools") or ():
+        function = tool.get("function") if isinstance(tool, dict) else None
+        if isinstance(function, dict):
+            declared.append(_declaration(function))
+        elif isinstance(tool, dict) and ("custom" in tool or "type" in tool):
+            raise Unsupported("Gemini takes no custom tools. Send a function with one string.", "tools")
+        else:
+            others.append(tool)
+    tools = [*([{"functionDeclarations": declared}] if declared else []), *others]
+    choice = _choice(params.get("tool_choice")) if declared else {}
+    return ({"tools": tools} if tools else {}) | choice
+
+
+def _declaration(function: Mapping[str, Any]) -> Block:
+    described = {"name": function.get("name"), "description": function.get("description")}
+    described["parametersJsonSchema"] = function.get("parameters")
+    return {name: value for name, value in described.items() if value}
+
+
+def _choice(choice: Any) -> Block:
+    match choice:
+        case None:
+            return {}
+        case str() if choice in _MODES:
+            config: Block = {"mode": _MODES[choice]}
+        case {"function": {"name": str(name)}}:
+            config = {"mode": "ANY", "allowedFunctionNames": [name]}
+        case _:
+            raise Unsupported("Gemini takes a tool_choice of auto, none, required, or a function.", "tool_choice")
+    return {"toolConfig": {"functionCallingConfig": config}}
+
+
+# messages
+
+
+def _is_system(message: Mapping[str, Any]) -> bool:
+    return message.get("role") in ("system", "developer")
+
+
+def _system_texts(message: Mapping[str, Any]) -> list[str]:
+    text = plain_text(message.get("content"), _WHO)
+    return [text] if text.strip() else []
+
+
+def _contents(messages: Sequence[Mapping[str, Any]], *, wants_signatures: bool) -> list[Block]:
+    names = called_names(messages)
+    contents: list[Block] = []
+    for message in messages:
+        if _is_system(message):
+            continue
+        role = "model" if message.get("role") == "assistant" else "user"
+        parts = _spoken(message, names, wants_signatures)
+        if contents and contents[-1]["role"] == role:
+            contents[-1]["parts"] += parts
+        elif parts:
+            contents.append({"role": role, "parts": parts})
+    return contents
+
+
+def _spoken(message: Mapping[str, Any], names: Mapping[str, str], wants_signatures: bool) -> list[Block]:
+    if message.get("role") == "tool":
+        return [_result(message, names), *_pictures_of(message.get("content"))]
+    if message.get("role") == "assistant":
+        return _parts_of(said_by_assistant(message, _WHO)) + _calls(message, wants_signatures)
+    return _parts_of(spoken_by_user(message))
+
+
+def _calls(message: Mapping[str, Any], wants_signatures: bool) -> list[Block]:
+    kept = {
+        thought["call"]: thought["signature"] for thought in message.get("thoughts") or () if _is_signature(thought)
+    }
+    calls: list[Block] = []
+    for call in message.get("tool_calls") or ():
+        function = function_of(call)
+        called = {"name": function.get("name"), "args": arguments_object(function.get("arguments"))}
+        if call.get("id"):
+            called["id"] = call["id"]
+        signature = kept.get(call.get("id")) or _signature_of_client(call)
+        if not signature and wants_signatures and not calls:  # of calls at once only the first is signed
+            signature = _NO_SIGNATURE
+        calls.append({"functionCall": called} | ({"thoughtSignature": signature} if signature else {}))
+    return calls
+
+
+def _is_signature(thought: Any) -> bool:
+    return isinstance(thought, dict) and thought.get("type") == SIGNATURE
+
+
+def _signature_of_client(call: Mapping[str, Any]) -> Any:
+    """Return the signature that a client brings back in the way of Google's own endpoint for OpenAI's dialect."""
+    match call.get("extra_content"):
+        case {"google": {"thought_signature": str(signature)}}:
+            return signature
+    return None
+
+
+def _result(message: Mapping[str, Any], names: Mapping[str, str]) -> Block:
+    """Return the result of a call: an object if the tool gave one, and else its text."""
+    id = str(message.get("tool_call_id") or "")
+    content = message.get("content")
+    parts = [part for part in content if not _is_picture(part)] if isinstance(content, list) else content
+    text = plain_text(parts, _WHO)
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    response = value if isinstance(value, dict) else {"result": text}
+    return {"functionResponse": {"id": id, "name": names.get(id, ""), "response": response}}
+
+
+def _is_picture(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") == "image_url"
+
+
+def _pictures_of(content: Any) -> list[Block]:
+    return [_part(part) for part in content if _is_picture(part)] if isinstance(content, list) else []
+
+
+def _parts_of(content: Any) -> list[Block]:
+    """Return a message's content as parts, without the empty ones."""
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    if not isinstance(content or [], list):
+        raise Unsupported("A message's content must be a string or a list of parts.", "messages")
+    parts = [_part(part) for part in content or ()]
+    return [part for part in parts if part != {"text": ""}]
+
+
+def _part(part: Any) -> Block:
+    kind = part.get("type") if isinstance(part, dict) else None
+    match kind:
+        case "image_url":
+            return _data(picture_url(part))
+        case "input_audio":
+            sound = part.get("input_audio")
+            sound = sound if isinstance(sound, dict) else {}
+            return {"inlineData": {"mimeType": f"audio/{sound.get('format')}", "data": sound.get("data")}}
+        case "file":
+            file = part.get("file")
+            return _data(str(file.get("file_data") or "") if isinstance(file, dict) else "")
+        case _:
+            return {"text": text_in(part, _WHO)}
+
+
+def _data(url: str) -> Block:
+    if found := inline_data(url):
+        return {"inlineData": {"mimeType": found.media_type, "data": found.data}}
+    if url.lower().startswith(("http://", "https://", "gs://")):
+        return {"fileData": {"fileUri": url}}
+    raise Unsupported("A picture or file must be a data: URL in base64, or an address.", "messages")

@@ -1,0 +1,60 @@
+"""The models of an upstream: requested when needed, and cached."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+__all__ = ["Catalogue", "model_names"]
+
+MODELS_RETRY = 10.0
+"""Maximum seconds between a failed request and the next one."""
+
+
+class Catalogue:
+    """The models of an upstream, requested by one task for all callers, and cached."""
+
+    def __init__(self, look_up: Callable[[], Awaitable[list[str] | None]], timeout: float, fresh: float) -> None:
+        self._look_up = look_up
+        self._timeout = timeout
+        self._fresh = fresh
+        self._names: list[str] | None = None
+        self._due = 0.0
+        self._task: asyncio.Task[None] | None = None
+
+    async def names(self) -> list[str]:
+        """Return the cached list at once, or wait for the first one. A due refresh runs in the background."""
+        if self._task is None and time.monotonic() >= self._due:
+            self._task = asyncio.create_task(self._renew())
+        if self._names is None and self._task is not None:
+            await asyncio.wait({self._task})
+        return list(self._names or ())
+
+    async def _renew(self) -> None:
+        names = None
+        try:
+            async with asyncio.timeout(self._timeout):
+                names = await self._look_up()
+        except TimeoutError:
+            pass  # the cached list stays
+        finally:
+            self._task = None
+        self._due = time.monotonic() + (min(MODELS_RETRY, self._fresh) if names is None else self._fresh)
+        self._names = self._names if names is None else names
+
+    async def close(self) -> None:
+        """Cancel a request in progress."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+
+def model_names(value: Any) -> list[str] | None:
+    """Return the ids in a list of models, each once; None if there is no list."""
+    listed = value.get("data", value.get("models")) if isinstance(value, dict) else value
+    if not isinstance(listed, list):
+        return None
+    ids = [entry.get("id") or entry.get("name") for entry in listed if isinstance(entry, dict)]
+    return list(dict.fromkeys(id for id in ids if isinstance(id, str)))

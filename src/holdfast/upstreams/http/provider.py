@@ -1,0 +1,79 @@
+"""The base of all providers over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..kinds import ProviderSetup
+from .address import key_in
+from .catalogue import Catalogue
+from .upstream import HTTPUpstream
+
+__all__ = ["HTTPProvider", "upstream_of"]
+
+
+class HTTPProvider:
+    """One upstream, and the models that it offers. A dialect subclasses it, and implements `answer` and `look_up`.
+
+    If no models are configured the upstream is asked for them, for `models_timeout` seconds, and again after
+    `models_fresh`.
+    """
+
+    def __init__(
+        self,
+        upstream: HTTPUpstream,
+        *,
+        models: Sequence[str] | None,
+        prefills: bool,
+        think: bool,
+        models_timeout: float,
+        models_fresh: float,
+    ) -> None:
+        self.name = upstream.name
+        self.models = None if models is None else tuple(models)
+        self.prefills = prefills
+        self.think = think
+        self.demo = False
+        self.upstream = upstream
+        self._catalogue = Catalogue(self.look_up, models_timeout, models_fresh)
+
+    async def look_up(self) -> list[str] | None:
+        """Ask the upstream for its models; None if it gave no list."""
+        raise NotImplementedError
+
+    async def list_models(self) -> list[str]:
+        """Return the configured models, or the cached list of the upstream; empty if it cannot be asked now."""
+        return list(self.models) if self.models is not None else await self._catalogue.names()
+
+    async def answers(self) -> bool:
+        """Return whether the last request for models had a response, even one without a list."""
+        await self._catalogue.names()
+        return bool(self.upstream.answered)
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the last request for models had no response."""
+        return self.upstream.answered is False
+
+    def why_not(self) -> str | None:
+        """Return why the upstream could not be asked for its models, in a sentence; None if it could."""
+        return self.upstream.trouble or None
+
+    async def close(self) -> None:
+        """End the open streams, and close the connections."""
+        await self._catalogue.close()
+        await self.upstream.close()
+
+
+def upstream_of(setup: ProviderSetup, key_header: str) -> HTTPUpstream:
+    """Return the upstream of a provider; `key_header` is where its dialect has the API key."""
+    return HTTPUpstream(
+        setup.name,
+        setup.base_url,
+        key=key_in(setup.key_header or key_header, setup.api_key),
+        headers=setup.headers,
+        query=setup.query,
+        connect_timeout=setup.connect_timeout,
+        linger=setup.linger,
+        route=setup.route,
+    )

@@ -1,0 +1,488 @@
+"""What all upstreams that are reached by HTTP have in common: how they are asked, read, left, and asked again.
+
+Whatever ends a stream also ends the upstream's work: the last step of each way out is an abort of the socket that
+awaits nothing, so neither a second cancel nor a peer that does not read can keep it open. A connection is used again
+only after an answer that was read to its end.
+
+A request is sent again only if no connection could be made, or if it was refused with a status that may pass: before
+the first event of an answer, within the caller's patience, and with a notice. A connection that is lost after the
+request was sent is a failure, since a model may have worked on it. `http_client/pool.py` has the one exception.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import re
+import socket
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from itertools import chain
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import msgspec
+
+from ...concurrency.retry import Backoff
+from ...concurrency.tasks import OwnedTasks
+from ...errors import FAILED_DEPENDENCY, ProviderBroke, ProviderError, ProviderRefused, ProviderUnreachable
+from ...events import Notice, Outlet, Usage, Yielded, put
+from ...history import estimate_tokens
+from ...http_client.connection import Reply
+from ...http_client.errors import Broken, NotHTTP, NotThere, ProxyFailed, why_tls_ended
+from ...http_client.pool import Connections
+from ...http_client.request import head_of, with_length
+from ...http_client.route import Route, route_to
+from ...redaction import redact
+from .. import ChatRequest, Forwarded
+from ..decoding import error_message, loosely
+from .address import UpstreamAddress, origin_of, request_headers, secrets_of
+from .compression import InflatingDecoder, can_be_inflated, encoding_of, inflated
+from .decoder import ResponseDecoder
+
+__all__ = [
+    "HTTPUpstream",
+    "Refused",
+    "encode_body",
+    "pour",
+    "retry_after",
+]
+
+RETRIED = frozenset({408, 429, 500, 502, 503, 504, 529})
+"""Answers after which the same request may succeed a little later."""
+
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+LONGEST_RETRY_AFTER = 3600.0
+
+_FIRST_PAUSE = 0.2
+_LONGEST_PAUSE = 8.0
+_ERROR_BODY = 64 * 1024
+_END_OF_BODY_SECONDS = 0.05  # the last bytes of HTTP framing follow the last event at once, or it is not kept
+_MOST_REDIRECTS = 4
+_DROPPING = 1.0  # seconds in which an upstream must have heard that an answer is not wanted any more
+
+_NOT_AGAIN = " Its model may have worked on the request, so it was not sent again. Ask again for another answer."
+
+_TOO_LONG = {"context_length_exceeded", "exceed_context_size_error"}  # OpenAI's code for it, and llama-server's type
+_TOO_LONG_WORDS = re.compile(r"exceeds the maximum number of tokens|prompt is too long")  # Gemini's, and Anthropic's
+_WRONG_KEY = b'"API_KEY_INVALID"'  # Gemini's, which answers 400 to a wrong key
+
+
+Method: TypeAlias = Literal["GET", "POST", "DELETE"]
+
+Asked: TypeAlias = Reply | ProviderError
+"""A response whose status says that an answer follows, or what is wrong."""
+
+
+class HTTPUpstream:
+    """One upstream, its headers and its secrets.
+
+    `key` is the header that holds the API key. `linger` is how long is waited for the rest when the main thing has been
+    said: what follows the finish reason, the body after an error's status.
+
+    Costs one connection for each stream.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        base_url: str,
+        *,
+        key: Mapping[str, str],
+        headers: Mapping[str, str],
+        query: Mapping[str, str] | None = None,
+        connect_timeout: float,
+        linger: float,
+        route: Route | None = None,
+    ) -> None:
+        self.name = name
+        self._url = UpstreamAddress(base_url, query)
+        self._headers = request_headers(key, headers)
+        route = route or route_to(base_url)
+        self.secrets = (*secrets_of(self._headers, self._url), *(route.proxy.secrets if route.proxy else ()))
+        self._linger = linger
+        self.answered: bool | None = None
+        """Whether there was an answer when something was last looked up, be it that there is nothing to find."""
+        self.trouble = ""
+        """Why there was none, in a sentence without secrets."""
+        self._heads: dict[tuple[str, str], bytes] = {}
+        self._connections = Connections(self._url.of(""), route=route, connect_timeout=connect_timeout)
+        self._open: set[Reply] = set()
+        self._tasks = OwnedTasks(f"the provider {name}")
+
+    async def answer(
+        self,
+        request: ChatRequest,
+        ask: Callable[[ChatRequest], Awaitable[Asked]],
+        decoder: ResponseDecoder,
+        out: Outlet,
+    ) -> None:
+        """Emit the events of each read together; raise a `ProviderError` unless the upstream said how it ended."""
+        if request.messages:
+            out.emit([Usage(estimate_tokens(request.messages), 0, "estimated")])
+        response = await _asked(request, ask, out)
+        try:
+            self._open.add(response)
+            if encoding_of(response.headers.get("content-encoding", "")):
+                decoder = InflatingDecoder(decoder, self.name)
+            await pour(response, decoder, out)
+            while not decoder.over:
+                if events := await self._rest(response, decoder):
+                    await put(out, events)
+            if decoder.error is not None:
+                raise decoder.error
+            if not response.is_whole:
+                await _read_to_end(response)
+        finally:
+            self._open.discard(response)
+            response.close()
+
+    async def _rest(self, response: Reply, decoder: ResponseDecoder) -> list[Yielded]:
+        """Return the events of the next read after the answer is whole, or of the end."""
+        try:
+            async with asyncio.timeout(self._linger if decoder.finished else None):
+                data = await response.read()
+        except NotHTTP as error:
+            events = decoder.end(cut=True)
+            if decoder.error is not None:
+                decoder.error = ProviderBroke(f"{self.name} sent {error} in the middle of its answer.")
+            return events
+        except (Broken, TimeoutError):
+            return decoder.end(cut=True)
+        return [*chain.from_iterable(decoder.feed(data))] if data else decoder.end()
+
+    async def ask(
+        self,
+        path: str,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        *,
+        query: str = "",
+        method: Method = "POST",
+    ) -> Asked:
+        """Return the response if its status says that an answer follows, and else what is wrong.
+
+        An answer that was asked for before is found again with `GET`.
+        """
+        try:
+            response = await self._send(method, path, body, headers, query)
+        except ProviderError as error:
+            return error
+        if response.status == HTTPStatus.OK and can_be_inflated(_encoding(response)):
+            return response
+        try:
+            return await self._refusal(response)
+        finally:
+            response.close()
+
+    async def _send(
+        self, method: Method, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None, query: str = ""
+    ) -> Reply:
+        head = self._head(method, path, query, headers, len(body))
+        return await self._exchange(head, body, is_repeatable=method != "POST")
+
+    async def _exchange(self, head: bytes, body: bytes = b"", *, is_repeatable: bool = True) -> Reply:
+        """Send a request and return the response. Raises a `ProviderError` that says what failed."""
+        try:
+            return await self._connections.send(head, body, is_repeatable=is_repeatable)
+        except NotHTTP as error:
+            raise ProviderBroke(f"{self.name} answered with {error}.") from error
+        except Broken as error:
+            advice = "" if is_repeatable else _NOT_AGAIN
+            raise ProviderBroke(f"{self.name} {_why_broken(error)} before it answered.{advice}") from error
+        except NotThere as error:
+            message = f"{self.name} could not be reached: {error}.{_advice(error)}"
+            if isinstance(error, ProxyFailed) and error.is_final:
+                raise ProviderRefused(message, code="proxy_refused", status=FAILED_DEPENDENCY) from error
+            raise ProviderUnreachable(message) from error
+
+    def _head(self, method: Method, path: str, query: str, headers: Mapping[str, str] | None, length: int) -> bytes:
+        """Return the first part of a request; what is the same for all requests there is put together once."""
+        if query or headers:
+            return head_of(method, self._url.of(path, query), {**self._headers, **(headers or {})}, length)
+        if (head := self._heads.get((method, path))) is None:
+            head = self._heads[method, path] = head_of(method, self._url.of(path), self._headers, None)
+        return with_length(head, length, always=method == "POST")
+
+    async def _refusal(self, response: Reply) -> ProviderError:
+        encoding = _encoding(response)
+        if response.status == HTTPStatus.OK:
+            return ProviderBroke(f"{self.name} compressed its answer with {encoding[:20]!r}, which was not asked for.")
+        if response.status in REDIRECTS:
+            return Refused(f"{self.name} {_redirects(response)}", response)
+        body = inflated(await _read_error(response, self._linger), encoding, _ERROR_BODY)
+        value = loosely(body)
+        said = error_message(value)
+        message = f"{self.name} answered {response.status}: {redact(said, self.secrets) or _phrase(response.status)}"
+        error = value.get("error") if isinstance(value, dict) else None
+        error = error if isinstance(error, dict) else {}
+        told = {str(error.get("code")), str(error.get("type"))} & _TOO_LONG
+        return Refused(
+            message,
+            response,
+            unredacted=said,
+            param=_param(error, self.secrets),
+            is_too_long=bool(told or _TOO_LONG_WORDS.search(said)),
+            is_about_the_key=_WRONG_KEY in body,
+        )
+
+    async def forward(self, path: str, body: bytes, content_type: str, limit: int) -> Forwarded:
+        """Send a request that is no chat, and return its whole response."""
+        answered = await self.ask(path, body, {"content-type": content_type})
+        if isinstance(answered, ProviderError):
+            raise answered
+        try:
+            whole = inflated(await answered.read_upto(limit), _encoding(answered), limit)
+        except Broken as error:
+            raise ProviderBroke(f"{self.name} {_why_broken(error)} in the middle of its response.") from error
+        finally:
+            answered.close()
+        if len(whole) >= limit:
+            raise ProviderBroke(f"{self.name} sent a response of more than {limit} bytes.")
+        return Forwarded(answered.headers.get("content-type", "application/json"), whole)
+
+    def url_of(self, path: str) -> str:
+        """Return the URL that a request for a path goes to."""
+        return self._url.of(path)
+
+    def path_to(self, path: str) -> str:
+        """Return a path under `/v1`, whether or not the base URL ends with that."""
+        return path if self._url.is_versioned else f"/v1{path}"
+
+    def drop(self, path: str, query: str = "", *, method: Method = "DELETE", again_after: Sequence[float] = ()) -> None:
+        """Tell that an answer is not wanted any more: by a task that no end of a run can interrupt, and once more
+        after each pause."""
+        self._tasks.start(self._drop(method, path, query, again_after))
+
+    async def _drop(self, method: Method, path: str, query: str, again_after: Sequence[float]) -> None:
+        for pause in (0.0, *again_after):
+            await asyncio.sleep(pause)
+            try:
+                async with asyncio.timeout(_DROPPING):
+                    (await self._send(method, path, query=query)).close()
+            except (ProviderError, TimeoutError):
+                pass  # it is away, or does not know how: nothing more can be done from here
+
+    async def get(self, path: str, limit: int, query: str = "") -> Any:
+        """Return the JSON of up to `limit` bytes that is found there; None if there is none now."""
+        answered, trouble, body, encoding = False, f"{self.name} did not answer in time.", b"", ""
+        try:
+            response = await self._found(self._url.of(path, query))
+            try:
+                trouble, encoding = self._trouble_with(response), _encoding(response)
+                answered = response.status < 500 and response.status not in (401, 403)
+                body = await response.read_upto(limit) if response.status == HTTPStatus.OK else b""
+            finally:
+                response.close()
+        except ProviderError as error:
+            trouble = str(error)
+        except Broken:
+            pass  # a list that broke off is none
+        finally:
+            self.answered, self.trouble = answered, trouble
+        return loosely(inflated(body, encoding, limit))
+
+    async def _found(self, url: str) -> Reply:
+        """Return what is found at a URL. A redirect is followed on the same origin: no key goes anywhere else."""
+        for _ in range(_MOST_REDIRECTS):
+            response = await self._exchange(head_of("GET", url, self._headers))
+            if response.status not in REDIRECTS:
+                return response
+            response.close()
+            target = self._url.redirected(url, response.headers.get("location", ""))
+            if target is None:
+                raise Refused(f"{self.name} {_redirects(response)}", response)
+            url = target
+        raise ProviderBroke(f"{self.name} redirects again and again.")
+
+    def _trouble_with(self, response: Reply) -> str:
+        """Return what is wrong with an upstream that answered so; not all of them list their models."""
+        if response.status in (401, 403):
+            return f"{self.name} refuses the key ({response.status}). Check api_key or api_key_env."
+        if response.status >= 500:
+            return f"{self.name} answered {response.status}: {_phrase(response.status)}"
+        if not can_be_inflated(_encoding(response)):
+            return f"{self.name} compresses its list of models with {_encoding(response)[:20]!r}, which cannot be read."
+        return ""
+
+    async def close(self) -> None:
+        """End the streams that still go on, and let go of the connections."""
+        for response in tuple(self._open):
+            response.close()
+        await self._tasks.wait()
+        self._connections.close()
+
+
+async def _asked(request: ChatRequest, ask: Callable[[ChatRequest], Awaitable[Asked]], out: Outlet) -> Reply:
+    """Send a request, and send it again while that makes sense."""
+    patience = _Patience(request.patience)
+    while isinstance(answered := await ask(request), ProviderError):
+        pause = patience.pause_after(answered)
+        if pause is None:
+            raise answered
+        out.emit([Notice("retry", f"Trying again in {pause:.1f} s, because {answered}")])
+        await asyncio.sleep(pause)
+    return answered
+
+
+async def pour(response: Reply, decoder: ResponseDecoder, out: Outlet) -> None:
+    """Emit what arrives, in the call that brings it, until the answer is whole or the response has ended."""
+    has_room = True
+
+    def sink(data: bytes) -> bool:
+        nonlocal has_room
+        for events in decoder.feed(data):
+            if events:
+                has_room = out.emit(events) and has_room
+        return has_room and not (decoder.finished or decoder.over)
+
+    while not (decoder.finished or decoder.over or response.has_ended):
+        await response.pour(sink)
+        if not has_room:
+            await out.room()
+            has_room = True
+
+
+def encode_body(body: Mapping[str, Any]) -> bytes:
+    """Return a request's body as JSON, whatever its strings hold."""
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError:  # half an emoji: JSON can escape it, UTF-8 cannot hold it
+        return json.dumps(body).encode()
+
+
+class Refused(ProviderRefused):
+    """The upstream's status is no success. `answered` is that status, `status` what it means to our own client."""
+
+    _MEANING: ClassVar = {
+        400: (400, "upstream_rejected"),
+        413: (413, "upstream_rejected"),
+        422: (422, "upstream_rejected"),
+        404: (404, "upstream_not_found"),
+        401: (424, "upstream_auth"),
+        403: (424, "upstream_auth"),
+        429: (429, "upstream_rate_limited"),
+        529: (529, "upstream_overloaded"),
+    }
+
+    def __init__(
+        self,
+        message: str,
+        response: Reply,
+        *,
+        unredacted: str = "",
+        param: str | None = None,
+        is_too_long: bool = False,
+        is_about_the_key: bool = False,
+    ) -> None:
+        meaning = HTTPStatus.UNAUTHORIZED if is_about_the_key else response.status
+        status, code = self._MEANING.get(meaning, (502, "upstream_error"))
+        code = "context_length_exceeded" if is_too_long and code == "upstream_rejected" else code
+        super().__init__(message, code=code, status=status, retry_after=retry_after(response.headers, time.time()))
+        self.answered = response.status
+        self.param = param
+        self._unredacted = unredacted
+
+    def is_about(self, field: str) -> bool:
+        """Return whether the upstream refuses the request because of a field that it does not know."""
+        return self.answered in (400, 422) and field in self._unredacted
+
+
+class _Patience:
+    """The time that is left for retries of one request."""
+
+    def __init__(self, seconds: float) -> None:
+        self._deadline = time.monotonic() + seconds
+        self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, spread=(1.0, 1.5))
+
+    def pause_after(self, error: ProviderError) -> float | None:
+        """Return how long to wait before the next try; None if there is to be none."""
+        if not isinstance(error, ProviderUnreachable) and getattr(error, "answered", 0) not in RETRIED:
+            return None
+        pause = max(self._backoff.next(), error.retry_after or 0.0)
+        return pause if time.monotonic() + pause <= self._deadline else None
+
+
+def retry_after(headers: Mapping[str, str], now: float) -> float | None:
+    """Return the seconds that an upstream asks to be left alone: 0 to an hour; None if it asks nothing sensible."""
+    value = headers.get("retry-after", "").strip()
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = _seconds_until(value, now)
+    return min(max(0.0, seconds), LONGEST_RETRY_AFTER) if math.isfinite(seconds) else None
+
+
+def _seconds_until(date: str, now: float) -> float:
+    try:
+        return parsedate_to_datetime(date).timestamp() - now
+    except (ValueError, OverflowError):
+        return math.nan
+
+
+async def _read_error(response: Reply, within: float) -> bytes:
+    """Read as much of an error's body as is worth it; the status has said the main thing."""
+    try:
+        async with asyncio.timeout(within):
+            return await response.read_upto(_ERROR_BODY)
+    except (Broken, TimeoutError):
+        return b""
+
+
+async def _read_to_end(response: Reply) -> None:
+    """Read what follows the last event, so that the connection can be used again; if that takes long it is not."""
+    try:
+        async with asyncio.timeout(_END_OF_BODY_SECONDS):
+            while await response.read():
+                pass
+    except (Broken, TimeoutError):
+        pass  # the answer is whole all the same
+
+
+def _advice(error: NotThere) -> str:
+    """Return which setting to look at. Errors of TLS name theirs themselves."""
+    if isinstance(error, ProxyFailed):
+        return "" if error.status else " Check proxy, HTTPS_PROXY and NO_PROXY."
+    match error.__cause__:
+        case socket.gaierror() | UnicodeError():
+            return " Check the host in base_url."
+        case ssl.SSLError():
+            return ""
+        case ConnectionRefusedError():
+            return " Is it running, and is the port in base_url right?"
+        case _:
+            return " Check base_url, and proxy if a proxy leads there."
+
+
+def _why_broken(error: Broken) -> str:
+    """Return how a connection ended. A client certificate is refused after the request was written."""
+    tls = error.__cause__
+    return f"closed the connection ({why_tls_ended(tls)})" if isinstance(tls, ssl.SSLError) else "closed the connection"
+
+
+def _encoding(response: Reply) -> str:
+    return encoding_of(response.headers.get("content-encoding", ""))
+
+
+def _redirects(response: Reply) -> str:
+    """Return where a response redirects to, by its origin alone: a path or a query may hold a secret."""
+    origin = origin_of(response.headers.get("location", ""))
+    where = f"to {origin}" if origin else "to another address"
+    return f"redirects {where} ({response.status}), which is not followed: set base_url to its new address."
+
+
+def _phrase(status: int) -> str:
+    try:
+        return f"{HTTPStatus(status).phrase}."
+    except ValueError:
+        return "it did not say why."
+
+
+def _param(error: Mapping[str, Any], secrets: Sequence[str]) -> str | None:
+    """Return the parameter that an upstream complains of."""
+    param = error.get("param")
+    return redact(param, secrets) if isinstance(param, str) else None

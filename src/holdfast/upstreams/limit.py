@@ -1,0 +1,91 @@
+"""A concurrency limit of a provider: further requests wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from ..errors import AnswerLost, Unsupported
+from ..events import Notice, Outlet
+from . import Attaching, ChatRequest, Explaining, Forwarded, Forwarding, Provider, Telling, provider_state
+
+PATIENCE = 1.0
+"""Seconds after which a run says that it waits."""
+REMINDER = 20.0
+"""Seconds after which it says so again, so that nobody takes it for an upstream that has fallen silent."""
+
+
+class InTurns:
+    """Lets at most `most` answers of a provider go on at once, in the order in which they were asked for.
+
+    Costs one small task for each run that waits or is answered.
+    """
+
+    def __init__(self, provider: Provider, most: int) -> None:
+        self.name = provider.name
+        self.models = provider.models
+        self.prefills = provider.prefills
+        self.think = provider.think
+        self.demo = provider.demo
+        self.attaches = isinstance(provider, Attaching) and provider.attaches
+        self.tools = getattr(provider, "tools", True)
+        self._provider = provider
+        self._most = most
+        self._turns = asyncio.Semaphore(most)
+
+    async def answer(self, request: ChatRequest, out: Outlet) -> None:
+        """Wait for a turn, then answer as the provider does. The turn ends with the answer, however that ends."""
+        async with self._turn(out):
+            await self._provider.answer(request, out)
+
+    async def attach(self, name: str, out: Outlet, *, text: str = "", reasoning: str = "") -> None:
+        """Attach to an answer as the provider does. It takes a turn like any other: the upstream works on it."""
+        provider = self._provider
+        if not isinstance(provider, Attaching):
+            raise AnswerLost(f"{self.name} does not tell an answer twice.")
+        async with self._turn(out):
+            await provider.attach(name, out, text=text, reasoning=reasoning)
+
+    @asynccontextmanager
+    async def _turn(self, out: Outlet) -> AsyncIterator[None]:
+        """Hold one of the turns. A run that waits for it says so."""
+        turn = asyncio.create_task(self._turns.acquire())
+        try:
+            patience = PATIENCE
+            while not (await asyncio.wait({turn}, timeout=patience))[0]:
+                out.emit([Notice("waiting", f"Waiting for a turn: {self.name} answers {self._most} at a time.")])
+                patience = REMINDER
+            yield
+        finally:
+            if not turn.cancel():
+                self._turns.release()
+
+    async def forward(self, path: str, body: bytes, content_type: str, limit: int) -> Forwarded:
+        """Send a request as the provider does. It takes a turn like any other."""
+        provider = self._provider
+        if not isinstance(provider, Forwarding):
+            raise Unsupported(f"{self.name} can only chat.", "model")
+        async with self._turns:
+            return await provider.forward(path, body, content_type, limit)
+
+    async def list_models(self) -> list[str]:
+        """Return the provider's models."""
+        return await self._provider.list_models()
+
+    async def answers(self) -> bool:
+        """Return whether the upstream is there."""
+        return (await provider_state(self._provider)).ok
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the upstream gave no answer when it was last asked."""
+        return isinstance(self._provider, Telling) and self._provider.is_away
+
+    def why_not(self) -> str | None:
+        """Return why the upstream cannot be used, if the provider can tell."""
+        return self._provider.why_not() if isinstance(self._provider, Explaining) else None
+
+    async def close(self) -> None:
+        """Let go of the provider's connections."""
+        await self._provider.close()

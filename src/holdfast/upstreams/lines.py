@@ -1,0 +1,47 @@
+"""Lines of JSON (NDJSON) from an upstream's bytes: one frame to a line.
+
+Cost: linear in the bytes, however they are cut. Memory: the unfinished line, and one read.
+"""
+
+from __future__ import annotations
+
+from itertools import takewhile
+
+from .sse import EventTooLarge, ServerSentEvent
+
+__all__ = ["LineDecoder"]
+
+
+class LineDecoder:
+    """Turns the reads of one response into lines, as frames without a type.
+
+    `max_line` limits the bytes of one. Past it the decoder is broken: lines that came before are returned, and the next
+    call, or this one if there were none, raises `EventTooLarge`.
+    """
+
+    def __init__(self, max_line: int) -> None:
+        self._max_line = max_line
+        self._tail = bytearray()
+        self._is_broken = False
+
+    def feed(self, data: bytes) -> list[ServerSentEvent]:
+        """Return the lines that one more read completes."""
+        whole, newline, rest = data.rpartition(b"\n")
+        lines = (bytes(self._tail) + whole).split(b"\n") if newline else []
+        self._tail = bytearray(rest) if newline else self._tail + rest
+        sound = list(takewhile(lambda line: len(line) <= self._max_line, lines))
+        self._is_broken = self._is_broken or len(sound) < len(lines) or len(self._tail) > self._max_line
+        if not sound:
+            self._refuse_if_broken()
+        return [(b"", line) for line in sound]
+
+    def finish(self) -> list[ServerSentEvent]:
+        """Return the last line, if no newline follows it."""
+        self._refuse_if_broken()
+        last, self._tail = bytes(self._tail), bytearray()
+        return [(b"", last)] if last.strip() else []
+
+    def _refuse_if_broken(self) -> None:
+        if self._is_broken:
+            self._tail = bytearray()
+            raise EventTooLarge(f"an upstream line is larger than {self._max_line} bytes")

@@ -1,0 +1,1 @@
+"""The embedded model, in a process of its own."""

@@ -1,0 +1,396 @@
+"""The embedded model: answers without a key or a service, from llama.cpp in a child process.
+
+The process (see `child`) starts when it is first needed, serves all runs, and is restarted after it has ended; it ends
+with its parent, or a few seconds later with `linger`. Before the first token, notices say what a run waits for: the
+download of the weights, the loading of the model, its turn, the prompt.
+
+llama.cpp notices a disconnect between two batches of a prompt only if it reports progress, and between two tokens only
+if it streams. So both are always requested, and batches are small.
+
+Cost: one process of about 350 MB with the small model, and for each run one connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import os
+import re
+import secrets
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ...concurrency.tasks import OwnedTasks
+from ...errors import ProviderError, ProviderRefused
+from ...events import Notice, Outlet, Usage, Yielded, put
+from ...http_client.connection import Reply
+from ...http_client.errors import Broken
+from .. import ChatRequest
+from ..http.upstream import pour
+from ..kinds import ProviderKind, ProviderSetup
+from ..openai.decoder import AnswerDecoder
+from ..resume_check import SeenEvents, lost
+from .child import Order
+from .process import WHO, ModelProcess, ProcessGone, claim, is_any_left, start_model
+from .weights import SMOLLM2, fetch_weights, weights_in
+
+__all__ = ["Local"]
+
+MODEL = "smollm2"
+SLOTS = 2
+"""Answers that the embedded model works on at once if the settings do not say."""
+
+_BATCH = 64  # as fast as 128 on a CPU, and stops twice as fast
+_PATIENCE = 0.5  # seconds of waiting without a notice
+_REMINDER = 20.0  # seconds between two notices of a wait: the idle limit counts silence
+
+_PROGRESS = re.compile(rb'"prompt_progress":\{"total":(\d+),"cache":(\d+),"processed":(\d+)')
+
+
+_Ask = Callable[[ModelProcess], Awaitable[Reply]]
+
+
+class Local:
+    """Answers with a model in a child process.
+
+    Without a `model_path` it is SmolLM2-135M, a tiny demo model, whose weights are fetched into `data` when they are
+    first needed, unless `offline`. `context` is the limit of tokens of a prompt and its answer, `slots` the number of
+    concurrent answers; further runs wait. `linger` is how many seconds the process outlives a killed parent, so that
+    the next one with the same `data` can attach to named answers.
+    """
+
+    prefills = True
+    think = True
+    attaches = True
+    tools = False  # too small to choose one
+
+    def __init__(
+        self,
+        name: str = "local",
+        *,
+        data: Path,
+        model_path: Path | None = None,
+        threads: int | None = None,
+        context: int = 4096,
+        slots: int = SLOTS,
+        linger: float = 0.0,
+        offline: bool = False,
+    ) -> None:
+        self.name = name
+        self.models: tuple[str, ...] | None = (model_path.stem if model_path else MODEL,)
+        self.demo = model_path is None
+        self._model_path = model_path
+        self.folder = data / "models"
+        self._linger = linger
+        self._offline = offline
+        self._context = context
+        self._slots = slots
+        self._threads = threads or max(1, _cores() - 1)
+        self._turns = asyncio.Semaphore(slots)
+        self._starting: asyncio.Task[ModelProcess] | None = None
+        self._stage: Callable[[], Notice] = _loading("")
+        self._tasks = OwnedTasks("the embedded model")
+        self._is_installed = importlib.util.find_spec("xllamacpp") is not None
+
+    def why_not(self) -> str | None:
+        """Return how to get the embedded model, in one line, if it is missing; None if it is not."""
+        if self._is_installed:
+            return None
+        return "The embedded model is not installed. Install it with: pip install 'holdfast[local]'"
+
+    def lacks_weights(self) -> bool:
+        """Return whether the weights have to be fetched, and may be. Blocks on the disk."""
+        return self._model_path is None and not self._offline and weights_in(self.folder) is None
+
+    async def list_models(self) -> list[str]:
+        """Return the model; empty if it is not installed."""
+        return list(self.models or ()) if self._is_installed else []
+
+    async def warm(self) -> None:
+        """Fetch and load the model now, so that the first run need not wait."""
+        await asyncio.wait({starting := self._start()})
+        _result(starting)
+
+    @property
+    def pid(self) -> int | None:
+        """The model's process, if it runs."""
+        return None if self._starting is None or not _is_up(self._starting) else self._starting.result().pid
+
+    async def working(self) -> int:
+        """Return the number of answers in progress, from the process."""
+        return 0 if self._starting is None or not _is_up(self._starting) else await self._starting.result().working()
+
+    async def close(self) -> None:
+        """End the process, or its start."""
+        await self._tasks.wait()
+        starting, self._starting = self._starting, None
+        if starting is not None:
+            starting.cancel()
+            await asyncio.wait({starting})
+            if _is_up(starting):
+                await starting.result().end()
+
+    # answering
+
+    async def answer(self, request: ChatRequest, out: Outlet) -> None:
+        """Emit notices, then the answer; raise a `ProviderError` unless the model said how it ended.
+
+        The next process can attach to a named answer after a crash.
+        """
+        self._refuse_tools(request)
+        body, name = _body(request), request.name
+        await self._answer(lambda process: process.ask(body, name), name, out, _choices(request))
+
+    async def attach(self, name: str, out: Outlet, *, text: str = "", reasoning: str = "") -> None:
+        """Emit what follows in a named answer after the text and reasoning that have been seen."""
+        if self._starting is None and not (self._linger and await asyncio.to_thread(is_any_left, self.folder)):
+            raise lost(WHO, "has not been left behind by another server")
+        seen = SeenEvents(out, WHO, text, reasoning, think=self.think)
+        try:
+            await self._answer(lambda process: process.attach(name), name, seen)
+        except ProviderError:
+            seen.cut_off()
+            raise
+
+    async def _answer(self, ask: _Ask, name: str, out: Outlet, choices: int = 1) -> None:
+        with self._turn() as turn:
+            await _wait(turn, self._busy, out)
+            for is_last_try in (False, True):
+                starting = self._start()
+                await _wait(starting, lambda: self._stage(), out)
+                try:
+                    return await self._read(_result(starting), ask, name, choices, out)
+                except ProcessGone:  # the request was not read
+                    if is_last_try:
+                        raise
+
+    async def _read(self, process: ModelProcess, ask: _Ask, name: str, choices: int, out: Outlet) -> None:
+        decoder, response = _Decoder(choices), None
+        try:
+            response = await ask(process)
+            await pour(response, decoder, out)
+            while not decoder.over:
+                if events := await _rest(response, decoder):
+                    await put(out, events)
+            if decoder.error is not None:
+                raise await process.explain(decoder.error)
+        finally:
+            if response is not None:
+                response.close()
+            if name and not decoder.finished:
+                self._tasks.start(process.drop(name))  # the end of a run must not interrupt it
+
+    @contextmanager
+    def _turn(self) -> Iterator[asyncio.Task[bool]]:
+        turn = asyncio.create_task(self._turns.acquire())
+        try:
+            yield turn
+        finally:
+            if not turn.cancel():
+                self._turns.release()
+
+    def _refuse_tools(self, request: ChatRequest) -> None:
+        if request.params.get("tools") or request.params.get("functions"):
+            raise ProviderRefused(
+                f"{WHO} cannot choose tools. Send the request without tools, or to another model.",
+                code="tools_unsupported",
+                status=400,
+            )
+
+    def _busy(self) -> Notice:
+        return Notice("model_busy", f"Waiting for a turn: the embedded model answers {self._slots} at a time.")
+
+    # starting
+
+    def _start(self) -> asyncio.Task[ModelProcess]:
+        """Return the start of the process; a new one if the last has failed or ended."""
+        if self._starting is None or (self._starting.done() and not _is_up(self._starting)):
+            self._starting = asyncio.create_task(self._make())
+            self._starting.add_done_callback(lambda done: done.cancelled() or done.exception())  # for `warm()` alone
+        return self._starting
+
+    async def _make(self) -> ModelProcess:
+        if why_not := self.why_not():
+            raise ProviderError(why_not, code="model_not_installed")
+        model = await self._weights()
+        self._stage = _loading(model.stem)
+        order = self._order(model)
+        claimed = await claim(order) if order.linger else None
+        return claimed or await start_model(order)
+
+    def _order(self, model: Path) -> Order:
+        return Order(
+            model=str(model),
+            context=self._context,
+            slots=self._slots,
+            threads=self._threads,
+            batch=_BATCH,
+            key=secrets.token_urlsafe(32),
+            parent=os.getpid(),
+            linger=self._linger,
+            notes=str(self.folder),
+        )
+
+    async def _weights(self) -> Path:
+        """Return the model's file, and fetch it first if need be."""
+        if self._model_path is not None:
+            if not await asyncio.to_thread(self._model_path.is_file):
+                raise ProviderError(f"There is no model file {self._model_path}.", code="weights_missing")
+            return self._model_path
+        if there := await asyncio.to_thread(weights_in, self.folder):
+            return there
+        if self._offline:
+            raise ProviderError(
+                f"The weights of the embedded model are not in {self.folder}, and nothing is fetched offline. Start "
+                "once without offline, or run any GGUF file with --model PATH.",
+                code="weights_missing",
+            )
+        progress = _Fetching()
+        self._stage = progress.notice
+        return await fetch_weights(self.folder, progress.tell)
+
+
+def _is_up(starting: asyncio.Task[ModelProcess]) -> bool:
+    """Return whether the process has started and not ended."""
+    if not starting.done() or starting.cancelled() or starting.exception() is not None:
+        return False
+    return not starting.result().is_gone
+
+
+def _result(starting: asyncio.Task[ModelProcess]) -> ModelProcess:
+    if starting.cancelled():
+        raise ProviderError(f"{WHO} is being shut down.")
+    return starting.result()
+
+
+def _cores() -> int:
+    """Return the cores that this process may use."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+# waiting
+
+
+async def _wait(until: asyncio.Task[Any], tell: Callable[[], Notice], out: Outlet) -> None:
+    """Wait, with notices: the first after a moment, further ones at changes and at intervals."""
+    told, told_at = None, 0.0
+    while not until.done():
+        await asyncio.wait({until}, timeout=_PATIENCE)
+        notice, now = tell(), time.monotonic()
+        if not until.done() and (notice != told or now >= told_at + _REMINDER):
+            out.emit([notice])
+            told, told_at = notice, now
+
+
+def _loading(name: str) -> Callable[[], Notice]:
+    notice = Notice("loading_model", f"Loading {name}." if name else "Looking for the model.")
+    return lambda: notice
+
+
+class _Fetching:
+    """The progress of a download, written by its thread."""
+
+    def __init__(self) -> None:
+        self._percent = 0
+
+    def tell(self, done: int, total: int) -> None:
+        self._percent = 100 * done // total
+
+    def notice(self) -> Notice:
+        size = SMOLLM2.download // 1_000_000
+        return Notice("fetching_weights", f"Fetching the embedded model ({size} MB, once): {self._percent}%")
+
+
+class _Prompt:
+    """The progress of the prompt: a few notices in a second, if it takes longer than a moment."""
+
+    def __init__(self) -> None:
+        self._told_at = time.monotonic()
+        self._is_counted = False
+
+    def read(self, data: bytes) -> list[Yielded]:
+        """Return the events about the prompt in one read: first its tokens, then notices."""
+        found = _PROGRESS.findall(data)
+        if not found:
+            return []
+        total, cached, processed = map(int, found[-1])
+        events: list[Yielded] = []
+        if not self._is_counted:
+            self._is_counted = True
+            events.append(Usage(total, 0, "estimated"))
+        if processed < total and time.monotonic() >= self._told_at + _PATIENCE:
+            self._told_at = time.monotonic()
+            percent = 100 * (processed - cached) // (total - cached)
+            events.append(Notice("prompt_progress", f"Reading the prompt: {percent}%"))
+        return events
+
+
+class _Decoder(AnswerDecoder):
+    """Decodes the answer of the embedded model, and its progress of the prompt."""
+
+    def __init__(self, choices: int) -> None:
+        super().__init__(WHO, choices=choices)
+        self._prompt = _Prompt()
+
+    def feed(self, data: bytes) -> list[Sequence[Yielded]]:
+        return [self._prompt.read(data), *super().feed(data)]
+
+
+async def _rest(response: Reply, decoder: AnswerDecoder) -> list[Yielded]:
+    """Return the events of the next read after the answer is whole, or of the end."""
+    try:
+        data = await response.read()
+    except Broken:
+        return decoder.end(cut=True)
+    return [*chain.from_iterable(decoder.feed(data))] if data else decoder.end()
+
+
+def _body(request: ChatRequest) -> bytes:
+    ours = {"stream": True, "stream_options": {"include_usage": True}, "return_progress": True}
+    body = {**request.params, "messages": request.messages, **ours}
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError:  # a lone surrogate: JSON can escape it, UTF-8 cannot encode it
+        return json.dumps(body).encode()
+
+
+def _choices(request: ChatRequest) -> int:
+    choices = request.params.get("n")
+    return choices if isinstance(choices, int) else 1
+
+
+class LocalOptions(msgspec.Struct, frozen=True):
+    """What the server's settings say of the embedded model."""
+
+    model: str = ""
+    """A GGUF file that takes the place of the small model."""
+    offline: bool = False
+    linger: float = 0.0
+    """Seconds for which the model goes on when the server was killed."""
+
+
+def _made(setup: ProviderSetup) -> Local:
+    options: LocalOptions = setup.options
+    if setup.data is None:
+        raise ValueError("the embedded model needs a data folder")
+    return Local(
+        setup.name,
+        data=setup.data,
+        model_path=Path(options.model).expanduser() if options.model else None,
+        offline=options.offline,
+        linger=options.linger,
+        slots=setup.max_runs or SLOTS,
+    )
+
+
+KIND = ProviderKind(make=_made, options=LocalOptions, by_http=False, limits_itself=True)

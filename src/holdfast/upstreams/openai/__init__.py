@@ -1,0 +1,1 @@
+"""Upstreams that speak OpenAI's chat completions."""

@@ -1,0 +1,254 @@
+"""Any upstream that speaks OpenAI's chat completions: OpenAI itself, vLLM, llama.cpp, Ollama, another Holdfast.
+
+It is always asked to stream, since a stream can be stopped and shows what it has, and everything that arrives in one
+read is decoded in one pass and emitted together. How it is left and asked again is in `http/upstream.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from ...errors import AnswerLost, ProviderError, ProviderRefused, Unsupported
+from ...events import Outlet
+from ...fields import PASSED_ON, Table, refusal, refused
+from ...http_client.route import Route
+from .. import ChatRequest, Forwarded
+from ..decoding import MAX_EVENT, MAX_TEXT
+from ..http.address import key_in
+from ..http.catalogue import model_names
+from ..http.provider import HTTPProvider
+from ..http.upstream import Asked, HTTPUpstream, Refused, encode_body
+from ..kinds import ProviderKind, ProviderSetup
+from ..resume_check import SeenEvents, lost
+from .decoder import AnswerDecoder
+from .messages import messages_for
+
+__all__ = ["OpenAICompatible"]
+
+PARAMS: Table = {"modalities": refused("Only text can be passed on.", ["text"])}
+"""What becomes of parameters. All others are passed on."""
+
+COMPLETIONS = "/completions"
+"""Where a prompt is completed, and under which name `as_sent` has one."""
+_NAMED = "/stream"  # where llama-server has the answers with a name
+_UNHEARD = (0.2, 0.6)  # seconds after which an answer that had not begun is dropped once more
+
+
+class OpenAICompatible(HTTPProvider):
+    """Speaks OpenAI's dialect to one upstream.
+
+    `base_url` is what comes before `path`, in which `{model}` is replaced by the model's name. `key_header` is the
+    header that holds the API key. `think` takes a leading `<think>` block for reasoning.
+    `alternate` is for models that insist on one system message and on turns: neighbouring messages of one role are
+    joined. Without `developer` that role is sent as `system`. `prefills` says that it goes
+    on with an assistant's message that comes last, where `prefill_params` stand in the request and `prefill_mark` in
+    that message. `wants_reasoning` gives back with each call what was thought before it, for models that insist on
+    that. `usage` asks for a count of the tokens. `attaches` says that it writes an answer with a name to its
+    end, whoever reads it, as llama-server does: a successor of this process can go on with such an answer, and it has
+    to be dropped if nobody wants it any more, as closing the connection does not stop it. `linger` is how long is
+    waited for the rest when the main thing has been said: usage and `[DONE]` after the finish reason, the body after an
+    error's status. Idle limit and deadline are the engine's. `route` says how the upstream is reached: see
+    `route_to`; without it the environment names the proxy.
+
+    Costs one HTTP session, and for each stream one connection.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        base_url: str,
+        *,
+        api_key: str | None = None,
+        models: Sequence[str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
+        key_header: str = "Authorization",
+        path: str = "/chat/completions",
+        connect_timeout: float = 10.0,
+        models_timeout: float = 2.0,
+        models_fresh: float = 60.0,
+        linger: float = 2.0,
+        think: bool = True,
+        alternate: bool = False,
+        developer: bool = True,
+        prefills: bool = False,
+        prefill_params: Mapping[str, Any] | None = None,
+        prefill_mark: Mapping[str, Any] | None = None,
+        wants_reasoning: bool = False,
+        usage: bool = True,
+        attaches: bool = False,
+        tools: bool = True,
+        max_event: int = MAX_EVENT,
+        max_text: int = MAX_TEXT,
+        route: Route | None = None,
+    ) -> None:
+        upstream = HTTPUpstream(
+            name,
+            base_url,
+            key=key_in(key_header, api_key),
+            headers=headers or {},
+            query=query,
+            connect_timeout=connect_timeout,
+            linger=linger,
+            route=route,
+        )
+        listing = {"models_timeout": models_timeout, "models_fresh": models_fresh}
+        super().__init__(upstream, models=models, prefills=prefills, think=think, **listing)
+        self.attaches, self.tools = attaches, tools
+        self._path = path
+        self._alternate, self._developer = alternate, developer
+        self._max_event, self._max_text = max_event, max_text
+        self._prefill_params = dict(prefill_params or {})
+        self._prefill_mark = dict(prefill_mark or {})
+        self._wants_reasoning, self._asks_for_usage = wants_reasoning, usage
+
+    # answering
+
+    async def answer(self, request: ChatRequest, out: Outlet) -> None:
+        """Emit the events of each read together; raise a `ProviderError` unless the upstream said how it ended."""
+        choices = request.params.get("n")
+        decoder = self._decoder(choices if isinstance(choices, int) else 1)
+        if self._is_named(request):
+            await self._answer_by_name(request, self._ask, decoder, out)
+        else:
+            await self.upstream.answer(request, self._ask, decoder, out)
+
+    async def attach(self, name: str, out: Outlet, *, text: str = "", reasoning: str = "") -> None:
+        """Emit what follows in a named answer after the text and reasoning that have been seen."""
+        request = ChatRequest(model="", messages=[], name=name)
+        seen = SeenEvents(out, self.name, text, reasoning, think=self.think)
+        try:
+            await self._answer_by_name(request, self._ask_again, self._decoder(), seen)
+        except ProviderError:
+            seen.cut_off()
+            raise
+
+    async def _ask_again(self, request: ChatRequest) -> Asked:
+        answered = await self.upstream.ask(
+            self.upstream.path_to(_NAMED), query=f"{_query(request.name)}&from=0", method="GET"
+        )
+        if isinstance(answered, Refused):
+            raise lost(self.name, f"has no such answer, or no longer all of it ({answered.answered})")
+        if isinstance(answered, ProviderError):
+            raise AnswerLost(str(answered)) from answered
+        return answered
+
+    async def _answer_by_name(
+        self,
+        request: ChatRequest,
+        ask: Callable[[ChatRequest], Awaitable[Asked]],
+        decoder: AnswerDecoder,
+        out: Outlet,
+    ) -> None:
+        """Answer with an upstream that writes on without a reader. It is told to stop if we leave before the end."""
+        is_refused = False
+        try:
+            await self.upstream.answer(request, ask, decoder, out)
+        except ProviderRefused:
+            is_refused = True
+            raise
+        finally:
+            if not decoder.finished and not is_refused:
+                # A request that is not answered yet may be read only after the first word that it is not wanted.
+                pauses = () if decoder.began else _UNHEARD
+                self.upstream.drop(self.upstream.path_to(_NAMED), _query(request.name), again_after=pauses)
+
+    def _is_named(self, request: ChatRequest) -> bool:
+        return self.attaches and bool(request.name)
+
+    def _decoder(self, choices: int = 1) -> AnswerDecoder:
+        return AnswerDecoder(
+            self.name,
+            choices=choices,
+            secrets=self.upstream.secrets,
+            max_event=self._max_event,
+            max_text=self._max_text,
+        )
+
+    # asking
+
+    async def _ask(self, request: ChatRequest) -> Asked:
+        """Ask; once more, and from then on, without usage if the upstream does not know how to be asked for it."""
+        if found := refusal(request.params, PARAMS, PASSED_ON):
+            raise Unsupported(found.message, found.field)
+        asks_for_usage = self._asks_for_usage
+        named = {"X-Conversation-Id": request.name} if self._is_named(request) else {}
+        path = COMPLETIONS if COMPLETIONS in request.as_sent else self._path_of(request.model)
+        answered = await self.upstream.ask(path, self._body(request, asks_for_usage), named)
+        if asks_for_usage and isinstance(answered, Refused) and answered.is_about("stream_options"):
+            self._asks_for_usage = False
+            return await self._ask(request)
+        return answered
+
+    def _path_of(self, model: str) -> str:
+        return self._path.replace("{model}", quote(model, safe=""))
+
+    def _body(self, request: ChatRequest, asks_for_usage: bool) -> bytes:
+        said = request.as_sent.get(COMPLETIONS) or self._messages(request)
+        body = {**request.params, **said, "model": request.model, "stream": True}
+        options = body.pop("stream_options", None)
+        if asks_for_usage:
+            body["stream_options"] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
+        return encode_body(body)
+
+    def _messages(self, request: ChatRequest) -> dict[str, Any]:
+        """Return the messages, and what else has to be said where the last of them is to be gone on with."""
+        messages = messages_for(
+            request.messages,
+            strict=self._alternate,
+            developer=self._developer,
+            reasoning=self._wants_reasoning,
+        )
+        if not request.goes_on:
+            return {"messages": messages}
+        return {"messages": [*messages[:-1], {**messages[-1], **self._prefill_mark}], **self._prefill_params}
+
+    # whatever else it can do
+
+    async def forward(self, path: str, body: bytes, content_type: str, limit: int) -> Forwarded:
+        """Send a request as it is, and return the response. Raises a `ProviderError` that says what failed."""
+        return await self.upstream.forward(path, body, content_type, limit)
+
+    # models
+
+    async def look_up(self) -> list[str] | None:
+        """Ask the upstream; None if it gave no list."""
+        return model_names(await self.upstream.get("/models", self._max_event))
+
+
+def _query(name: str) -> str:
+    return urlencode({"conv_id": name})
+
+
+def _made(setup: ProviderSetup) -> OpenAICompatible:
+    known = setup.profile
+    return OpenAICompatible(
+        setup.name,
+        setup.base_url,
+        api_key=setup.api_key,
+        key_header=setup.key_header or "Authorization",
+        path=known.path,
+        models=setup.models,
+        headers=setup.headers,
+        query=setup.query,
+        alternate=known.alternate,
+        developer=known.developer,
+        prefills=known.prefills,
+        prefill_params=known.prefill_params,
+        prefill_mark=known.prefill_mark,
+        wants_reasoning=known.wants_reasoning,
+        think=known.think,
+        usage=known.usage,
+        attaches=known.attaches,
+        tools=known.tools,
+        connect_timeout=setup.connect_timeout,
+        models_timeout=setup.models_timeout,
+        models_fresh=setup.models_fresh,
+        linger=setup.linger,
+        route=setup.route,
+    )
+
+
+KIND = ProviderKind(make=_made)

@@ -1,0 +1,83 @@
+"""The tool calls of one choice, built from the pieces of an upstream."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ...events import ToolCall
+from ...ids import new_id
+from ..decoding import loosely
+from .chunks import CalledFunction, ChunkCall
+
+
+class WrittenCalls:
+    """The tool calls of one choice, as they are built."""
+
+    __slots__ = ("_by_index", "_calls")
+
+    def __init__(self) -> None:
+        self._calls: list[WrittenCall] = []
+        self._by_index: dict[int, int] = {}
+
+    def finish_reason(self) -> str | None:
+        """Return OpenAI's finish reason of an answer with these calls; None if there are none."""
+        if not self._calls:
+            return None
+        return "function_call" if self._calls[-1].kind == "function_call" else "tool_calls"
+
+    def find(self, piece: ChunkCall) -> tuple[int, WrittenCall]:
+        """Return the call that a piece belongs to, and its place.
+
+        By the index, but some upstreams send none, and some send 0 for each of several calls.
+        """
+        last = len(self._calls) - 1
+        place = last if piece.index is None else self._by_index.get(piece.index, -1)
+        if place < 0 or self._calls[place].is_another(piece):
+            self._calls.append(WrittenCall(piece))
+            place = last + 1
+        if piece.index is not None:
+            self._by_index[piece.index] = place
+        return place, self._calls[place]
+
+    def whole(self, choice: int) -> list[ToolCall]:
+        return [ToolCall(call.id, call.name, "".join(call.arguments), choice, kind=call.kind) for call in self._calls]
+
+
+class WrittenCall:
+    """One tool call. A missing id is replaced by a new one, so that the result can name it."""
+
+    __slots__ = ("_id_shown", "_upstream_id", "arguments", "id", "kind", "name")
+
+    def __init__(self, first: ChunkCall) -> None:
+        self.id = first.id or new_id("call")
+        self.kind = first.kind
+        self.name = ""
+        self.arguments: list[str] = []
+        self._upstream_id = first.id
+        self._id_shown = False
+
+    def is_another(self, piece: ChunkCall) -> bool:
+        """Return whether a piece begins a new call: by its id, or without ids by its name if this one is complete."""
+        if piece.id and self._upstream_id:
+            return piece.id != self._upstream_id
+        if self.kind == "function_call":
+            return False
+        named = piece.function is not None and bool(piece.function.name)
+        return named and loosely("".join(self.arguments).encode("utf-8", "replace")) is not None
+
+    def read(self, piece: ChunkCall) -> tuple[str, str]:
+        """Return the piece's part of the name and of the arguments. Some upstreams repeat the name in each piece."""
+        function = piece.function or CalledFunction()
+        if piece.custom is not None:
+            function = CalledFunction(piece.custom.name, piece.custom.input)
+        name = "" if function.name == self.name else function.name or ""
+        if isinstance(function.arguments, dict):
+            return name, msgspec.json.encode(function.arguments).decode()
+        return name, function.arguments or ""
+
+    def add(self, name: str, arguments: str) -> str:
+        """Add a piece; return the id the first time."""
+        self.name += name
+        self.arguments.append(arguments)
+        id, self._id_shown = "" if self._id_shown else self.id, True
+        return id

@@ -1,0 +1,111 @@
+"""What becomes of OpenAI's parameters, messages and tools in dialects that have other words for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..errors import Unsupported
+from ..fields import PASSED_ON, USED, Kinds, Rule, Shape, Table, harmless, refusal, refused, used
+from . import ChatRequest
+
+__all__ = ["ONLY_OPENAIS", "asked_of", "check_request"]
+
+_CHEAPER = harmless("It only makes an answer cheaper.")
+
+ONLY_OPENAIS: Table = {
+    "prediction": harmless("It only makes an answer quicker."),
+    "prompt_cache_key": _CHEAPER,
+    "prompt_cache_options": _CHEAPER,
+    "prompt_cache_retention": _CHEAPER,
+    "safety_identifier": harmless("It tells OpenAI who asks."),
+    "store": harmless("It is about what OpenAI keeps."),
+    "stream_options": harmless("The answer is always streamed with its usage."),
+}
+"""Parameters without which the answer of another service is the same."""
+
+_OURS = {**dict.fromkeys(("thoughts", "reasoned", "placed"), USED), "cache_control": _CHEAPER}
+_ORDER = harmless("The order of the calls tells it.")
+_DETAIL = harmless("It is about how many tokens a picture costs.")
+_OF_A_PART: Table = {"type": USED, "cache_control": _CHEAPER, "prompt_cache_breakpoint": _CHEAPER}
+
+
+def part_rules(who: str, *, detail: Rule = _DETAIL, sound: bool = False, files: bool = False) -> Kinds:
+    """Return the rules of the parts of a message: text and pictures, and sound and files if the dialect has them."""
+    unknown = refused(f"{who} does not have it.")
+
+    def part(**fields: Rule) -> Shape:
+        return Shape({**_OF_A_PART, **fields}, unknown)
+
+    picture = Shape({"url": USED, "detail": detail}, unknown)
+    shapes: dict[str, Shape | Rule] = {
+        "text": part(text=USED),
+        "refusal": part(refusal=USED),
+        "image_url": part(image_url=used(picture)),
+        "input_audio": refused(f"{who} does not listen."),
+        "file": refused(f"{who} takes no files."),
+    }
+    if sound:
+        shapes["input_audio"] = part(input_audio=used(Shape({"data": USED, "format": USED}, unknown)))
+    if files:
+        named = {"file_data": USED, "filename": harmless("The file itself is sent.")}
+        shapes["file"] = part(file=used(Shape({**named, "file_id": refused("Send the file itself.")}, unknown)))
+    return Kinds("type", shapes, unknown)
+
+
+def asked_of(
+    who: str, parts: Kinds, *, strict: Rule, custom: bool = False, call: Mapping[str, Rule] | None = None
+) -> Table:
+    """Return the rules of messages and tools for a dialect with other words for them.
+
+    `custom` is for dialects with custom tools, `strict` the rule of functions that must keep to their schema, and
+    `call` what else a call may hold.
+    """
+    unknown = refused(f"{who} does not have it.")
+    customs = USED if custom else refused(f"{who} takes no custom tools. Send a function with one string.")
+    function = used(Shape({"name": USED, "arguments": USED}, unknown))
+    described = used(Shape({"name": USED, "description": USED, "parameters": USED, "strict": strict}, unknown))
+    beside = {"type": USED, "cache_control": _CHEAPER}
+    calls: dict[str, Shape | Rule] = {
+        "function": Shape({**beside, "id": USED, "index": _ORDER, "function": function, **(call or {})}, unknown),
+        "custom": customs,
+    }
+    tools: dict[str, Shape | Rule] = {"function": Shape({**beside, "function": described}, unknown), "custom": customs}
+    return {
+        "messages": used(_messages(who, parts, Kinds("type", calls, unknown, default="function"))),
+        "tools": used(Kinds("type", tools, PASSED_ON)),
+    }
+
+
+def _messages(who: str, parts: Kinds, calls: Kinds) -> Kinds:
+    unknown = refused(f"{who} does not have it.")
+    named, thought = harmless("The role tells who speaks."), harmless("What was thought is not sent back.")
+    said: dict[str, Rule] = {"role": USED, "content": used(parts), **_OURS}
+    system = Shape({**said, "name": named}, unknown)
+    assistant: dict[str, Rule] = {
+        **said,
+        "name": named,
+        "refusal": USED,
+        "tool_calls": used(calls),
+        "audio": refused(f"{who} does not speak.", {}),
+        "function_call": refused(f"{who} takes no function_call. Send it in tool_calls."),
+        "annotations": harmless("They tell where a text is from."),
+        **dict.fromkeys(("reasoning", "reasoning_content", "reasoning_details"), thought),
+    }
+    roles: dict[str, Shape | Rule] = {
+        "system": system,
+        "developer": system,
+        "user": Shape({**said, "name": USED}, unknown),
+        "assistant": Shape(assistant, unknown),
+        "tool": Shape({**said, "tool_call_id": USED, "name": harmless("The call has the name.")}, unknown),
+        "function": refused(f"{who} takes no role function. Send the role tool."),
+    }
+    return Kinds("role", roles, unknown)
+
+
+def check_request(request: ChatRequest, params: Table, unknown: Rule, asked: Table) -> None:
+    """Refuse a request with a parameter, or something inside a message or a tool, that cannot be honoured."""
+    found = refusal(request.params, params, unknown)
+    if found is None:
+        found = refusal({"messages": request.messages, "tools": request.params.get("tools")}, asked, PASSED_ON)
+    if found is not None:
+        raise Unsupported(found.message, found.field)

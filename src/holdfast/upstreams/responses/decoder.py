@@ -1,0 +1,247 @@
+"""One answer of OpenAI's Responses API: server-sent events become events of a run.
+
+- A response is made of items: a message (text, or a refusal), a function call, reasoning. Each is added, written in
+  deltas, and done. What OpenAI's own tools do (web search, code) is left out: to a reader it says nothing.
+- It is whole when `response.completed` or `response.incomplete` came. Nothing follows.
+- Encrypted reasoning is a thought: OpenAI wants it back with the results of the calls if it stores nothing.
+- Each event has a number. A response in the background can be read on after any of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from ...events import CallKind, Thought, Usage, Yielded
+from ..decoding import MAX_EVENT, MAX_TEXT, count
+from ..http.decoder import DialectDecoder, decoded
+from ..sse import SSEDecoder
+
+__all__ = ["ResponsesDecoder"]
+
+
+class _Part(msgspec.Struct, gc=False):
+    type: str = ""
+    text: str | None = None
+    refusal: str | None = None
+
+
+class _Item(msgspec.Struct, gc=False):
+    type: str = ""
+    id: str | None = None
+    call_id: str | None = None
+    name: str | None = None
+    arguments: str | None = None
+    input: str | None = None
+    encrypted_content: str | None = None
+    summary: list[_Part] | None = None
+    content: list[_Part] | None = None
+
+    @property
+    def kind(self) -> CallKind | None:
+        """What is called, if the item is a call that its client answers."""
+        kinds: dict[str, CallKind] = {"function_call": "function", "custom_tool_call": "custom"}
+        return kinds.get(self.type)
+
+
+class _CachedTokens(msgspec.Struct, gc=False):
+    cached_tokens: int | float | None = None
+
+
+class _ReasoningTokens(msgspec.Struct, gc=False):
+    reasoning_tokens: int | float | None = None
+
+
+class _Usage(msgspec.Struct, gc=False):
+    input_tokens: int | float | None = None
+    output_tokens: int | float | None = None
+    input_tokens_details: _CachedTokens | None = None
+    output_tokens_details: _ReasoningTokens | None = None
+
+    def counted(self) -> Usage:
+        cached, thought = self.input_tokens_details, self.output_tokens_details
+        return Usage(
+            count(self.input_tokens),
+            count(self.output_tokens),
+            "provider",
+            count(cached.cached_tokens) if cached is not None else 0,
+            count(thought.reasoning_tokens) if thought is not None else 0,
+        )
+
+
+class _Why(msgspec.Struct, gc=False):
+    reason: str | None = None
+
+
+class _Response(msgspec.Struct, gc=False):
+    id: str | None = None
+    status: str | None = None
+    usage: _Usage | None = None
+    incomplete_details: _Why | None = None
+    error: Any = None
+    output: list[_Item] | None = None
+
+
+class _Event(msgspec.Struct, gc=False):
+    type: str = ""
+    sequence_number: int | None = None
+    output_index: int | None = None
+    content_index: int | None = None
+    summary_index: int | None = None
+    delta: Any = None
+    text: str | None = None
+    refusal: str | None = None
+    arguments: str | None = None
+    input: str | None = None
+    item: _Item | None = None
+    response: _Response | None = None
+
+
+_decode_event = msgspec.json.Decoder(_Event).decode
+
+_ENDINGS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
+
+
+class ResponsesDecoder(DialectDecoder):
+    """Turns the reads of one response into events. `keep` is called with its id as soon as that is known."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        id: str = "",
+        keep: Callable[[str], None] | None = None,
+        secrets: Sequence[str] = (),
+        max_event: int = MAX_EVENT,
+        max_text: int = MAX_TEXT,
+    ) -> None:
+        super().__init__(name, SSEDecoder(max_event), secrets=secrets, max_event=max_event, max_text=max_text)
+        self.id = id
+        """The id of the response, as soon as it is known."""
+        self._keep = keep
+        self.sequence = -1
+        """The number of the last event that was taken in."""
+        self.has_ended = False
+        """Whether the upstream works on it no more."""
+        self._spoken: set[tuple[int, int]] = set()  # parts of which deltas came: their whole text repeats these
+        self._summaries = 0
+
+    def take(self, kind: bytes, payload: bytes, events: list[Yielded]) -> None:
+        """Take in one event."""
+        if payload.strip() == b"[DONE]":
+            return
+        event = decoded(payload, _decode_event, _Event)
+        self.sequence = self.sequence if event.sequence_number is None else event.sequence_number
+        if event.type == "error" or kind == b"error":
+            self.has_ended = True
+            self.fail(self.failed(payload), events)
+        elif event.type in _ENDINGS:
+            self._take_end(event.response or _Response(), event.type.removeprefix("response."), events)
+        elif event.response is not None:
+            self._take_id(event.response.id or "")
+        elif not self.finished:
+            self._take_piece(event, events)
+
+    def _take_id(self, id: str) -> None:
+        if id and not self.id:
+            self.id = id
+            if self._keep is not None:
+                self._keep(id)
+
+    # pieces
+
+    def _take_piece(self, event: _Event, events: list[Yielded]) -> None:
+        index = event.output_index or 0
+        match event.type:
+            case "response.output_text.delta" | "response.refusal.delta":
+                self._speak(event, str(event.delta or ""), events)
+            case "response.output_text.done" | "response.refusal.done":
+                if (index, event.content_index or 0) not in self._spoken:
+                    self._speak(event, event.text or event.refusal or "", events)
+            case "response.reasoning_text.delta" | "response.reasoning_summary_text.delta":
+                self.think(str(event.delta or ""), events, index)
+            case "response.reasoning_summary_part.added":
+                self._part_thoughts(index, events)
+            case "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta":
+                self.add_arguments(index, str(event.delta or ""), events)
+            case "response.output_item.added":
+                self._add_item(index, event.item or _Item(), events)
+            case "response.output_item.done":
+                self._end_item(index, event.item or _Item(), events)
+
+    def _speak(self, event: _Event, text: str, events: list[Yielded]) -> None:
+        index = event.output_index or 0
+        self._spoken.add((index, event.content_index or 0))
+        self.say(text, events, index, refusal=event.type.startswith("response.refusal"))
+
+    def _part_thoughts(self, index: int, events: list[Yielded]) -> None:
+        """Put a blank line between two parts of a summary: each is a paragraph with a heading."""
+        self._summaries += 1
+        if self._summaries > 1:
+            self.think("\n\n", events, index)
+
+    # items
+
+    def _add_item(self, index: int, item: _Item, events: list[Yielded]) -> None:
+        if item.kind is not None:
+            self.begin_call(index, item.call_id or item.id, item.name, events, item.kind)
+
+    def _end_item(self, index: int, item: _Item, events: list[Yielded]) -> None:
+        self.flush(index, events)
+        if item.kind is not None:
+            if not self.has_call(index):
+                self._add_item(index, item, events)
+            self.end_call(index, (item.input if item.kind == "custom" else item.arguments) or "", events)
+        elif item.type == "reasoning" and item.encrypted_content:
+            self.spend(len(item.encrypted_content))
+            events.append(Thought(_thought(item)))
+
+    # the end
+
+    def _take_end(self, response: _Response, status: str, events: list[Yielded]) -> None:
+        self.has_ended = self.over = True
+        if response.usage is not None:
+            events.append(response.usage.counted())
+        if status in ("failed", "cancelled"):
+            said = response.error or f"the response was {status}"
+            self.fail(self.failed(said), events)
+        elif status == "incomplete":
+            why = response.incomplete_details
+            self.finish((why.reason if why is not None else None) or "length", events)
+        else:
+            self.finish("stop", events)
+
+    def whole(self, value: Any) -> list[Yielded]:
+        """Return the events of a response that is there as one object and has ended; none if it has not."""
+        events: list[Yielded] = []
+        try:
+            response = msgspec.convert(value, _Response, strict=False)
+        except msgspec.ValidationError:
+            return events
+        if f"response.{response.status}" not in _ENDINGS:
+            return events
+        for index, item in enumerate(response.output or ()):
+            self._take_item(index, item, events)
+        self._take_end(response, response.status or "", events)
+        return events
+
+    def _take_item(self, index: int, item: _Item, events: list[Yielded]) -> None:
+        for part in item.summary or ():
+            self._part_thoughts(index, events)
+            self.think(part.text or "", events, index)
+        for part in item.content or ():
+            if part.type == "refusal":
+                self.say(part.refusal or "", events, index, refusal=True)
+            elif part.type == "reasoning_text":
+                self.think(part.text or "", events, index)
+            else:
+                self.say(part.text or "", events, index)
+        self._end_item(index, item, events)
+
+
+def _thought(item: _Item) -> dict[str, Any]:
+    summary = [{"type": "summary_text", "text": part.text or ""} for part in item.summary or ()]
+    sealed = {"type": "reasoning", "summary": summary, "encrypted_content": item.encrypted_content}
+    return sealed | ({"id": item.id} if item.id else {})

@@ -1,0 +1,199 @@
+"""OpenAI's models, asked by its Responses API: reasoning, custom tools, and answers that go on without us.
+
+With `attaches` the answer of a detached run is written in the background: OpenAI stores it, and writes it to its end
+whoever reads it. A connection that breaks is replaced by another that reads on after the last event, and a successor of
+this process reads on after the last word that was shown: no token is generated twice. An answer that nobody wants any
+more is cancelled, since closing the connection does not stop it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pathlib
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Literal
+from urllib.parse import quote
+
+import msgspec
+
+from ...errors import AnswerLost, ProviderBroke, ProviderError, ProviderRefused
+from ...events import Notice, Outlet, put
+from .. import ChatRequest
+from ..decoding import MAX_EVENT
+from ..http.catalogue import model_names
+from ..http.provider import HTTPProvider, upstream_of
+from ..http.upstream import Asked, Refused, encode_body
+from ..kinds import ProviderKind, ProviderSetup
+from ..resume_check import SeenEvents, lost
+from ..sse import SSEDecoder
+from .decoder import ResponsesDecoder
+from .ids import ResponseIds
+from .request import body_in
+
+__all__ = ["Responses"]
+
+logger = logging.getLogger("holdfast")
+
+BASE_URL = "https://api.openai.com/v1"
+MOST_RECONNECTS = 3
+"""How often in a row a response is read on after its connection broke, without a new event in between."""
+
+_Ask = Callable[[ChatRequest], Awaitable[Asked]]
+
+
+class ResponsesOptions(msgspec.Struct, frozen=True):
+    """What `options` of a provider of this dialect may hold."""
+
+    summary: Literal["auto", "concise", "detailed"] | None = None
+    """Ask reasoning models for a summary of their reasoning. Others refuse it, so it is off until it is set."""
+
+
+class Responses(HTTPProvider):
+    """Speaks the Responses API to one upstream. `base_url` is what comes before `/responses`.
+
+    Costs one HTTP session, for each stream one connection, and for each answer in the background one small file.
+    """
+
+    def __init__(self, setup: ProviderSetup) -> None:
+        super().__init__(
+            upstream_of(setup, "Authorization"),
+            models=setup.models,
+            prefills=False,
+            think=bool(setup.think),
+            models_timeout=setup.models_timeout,
+            models_fresh=setup.models_fresh,
+        )
+        if setup.attaches and setup.data is None:
+            raise ValueError("attaches needs a data folder")
+        self.attaches = bool(setup.attaches)
+        self.tools = setup.tools is not False
+        self._options: ResponsesOptions = setup.options or ResponsesOptions()
+        self._ids = ResponseIds((setup.data or pathlib.Path()) / "responses" / quote(setup.name, safe=""))
+        self._unencrypted: set[str] = set()  # models that have no reasoning to encrypt
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # answering
+
+    async def answer(self, request: ChatRequest, out: Outlet) -> None:
+        """Emit the events of each read together; raise a `ProviderError` unless the upstream said how it ended."""
+        if self.attaches and request.name:
+            decoder = self._decoder(keep=partial(self._in_turn, self._ids.keep, request.name))
+            await self._follow(request, partial(self._ask, background=True), decoder, out)
+        else:
+            await self.upstream.answer(request, self._ask, self._decoder(), out)
+
+    async def attach(self, name: str, out: Outlet, *, text: str = "", reasoning: str = "") -> None:
+        """Emit what follows in the response of a run after the text and reasoning that have been seen."""
+        id = await asyncio.to_thread(self._ids.find, name)
+        if id is None:
+            raise lost(self.name, "was asked by a process that did not keep the response's id")
+        decoder = self._decoder(id)
+        seen = SeenEvents(out, self.name, text, reasoning, think=self.think)
+        request = ChatRequest(model="", messages=[], name=name)
+        try:
+            await self._follow(request, partial(self._ask_for, decoder), decoder, seen)
+        except ProviderError:
+            seen.cut_off()
+            raise
+
+    def _decoder(self, id: str = "", keep: Callable[[str], None] | None = None) -> ResponsesDecoder:
+        return ResponsesDecoder(self.name, id=id, keep=keep, secrets=self.upstream.secrets)
+
+    async def _follow(self, request: ChatRequest, ask: _Ask, decoder: ResponsesDecoder, out: Outlet) -> None:
+        """Read a response in the background to its end, on as many connections as it takes."""
+        left, last = MOST_RECONNECTS, decoder.sequence
+        try:
+            while True:
+                try:
+                    await self.upstream.answer(request, ask, decoder, out)
+                    return
+                except AnswerLost:
+                    if not await self._read_whole(decoder, out):
+                        raise
+                    return
+                except ProviderBroke as error:
+                    left = MOST_RECONNECTS if decoder.sequence > last else left - 1
+                    if not (decoder.id and decoder.broke_off and left):
+                        raise
+                    out.emit([Notice("retry", f"Reading on after the last event, because {error}")])
+                last = decoder.sequence
+                decoder.reopen(SSEDecoder(MAX_EVENT))
+                ask, request = partial(self._ask_for, decoder), msgspec.structs.replace(request, messages=[])
+        finally:
+            self._let_go(request.name, decoder)
+
+    async def _read_whole(self, decoder: ResponsesDecoder, out: Outlet) -> bool:
+        """Take a response that has ended, and is not streamed any more, as one object. Return whether it is there."""
+        if decoder.sequence >= 0:  # part of it was read in this process, and would be told twice
+            return False
+        events = decoder.whole(await self.upstream.get(self._path(decoder.id), MAX_EVENT))
+        if events:
+            await put(out, events)
+        if decoder.error is not None:
+            raise decoder.error
+        return decoder.finished
+
+    def _let_go(self, name: str, decoder: ResponsesDecoder) -> None:
+        """Forget a response, and cancel it if it goes on."""
+        if decoder.id and not decoder.has_ended:
+            self.upstream.drop(f"{self._path(decoder.id)}/cancel", method="POST")
+        self._in_turn(self._ids.drop, name)
+
+    def _in_turn(self, work: Callable[..., None], *args: str) -> None:
+        """Do something on the disk, after all that was asked for before, in a task that no end of a run interrupts."""
+        before = set(self._tasks)
+        task = asyncio.create_task(_after(before, work, *args))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # asking
+
+    async def _ask(self, request: ChatRequest, *, background: bool = False) -> Asked:
+        """Ask; once more, and from then on, without encrypted reasoning if the model has none."""
+        encrypted = bool(request.params.get("tools")) and request.model not in self._unencrypted
+        try:
+            body = body_in(request, background=background, encrypted=encrypted, summary=self._options.summary)
+        except ProviderRefused as refused:
+            return refused
+        answered = await self.upstream.ask("/responses", encode_body(body))
+        if encrypted and isinstance(answered, Refused) and answered.is_about("ncrypted content"):
+            self._unencrypted.add(request.model)
+            return await self._ask(request, background=background)
+        return answered
+
+    async def _ask_for(self, decoder: ResponsesDecoder, request: ChatRequest) -> Asked:
+        """Ask for a response again, after the last event that was seen of it."""
+        after = f"&starting_after={decoder.sequence}" if decoder.sequence >= 0 else ""
+        answered = await self.upstream.ask(self._path(decoder.id), query=f"stream=true{after}", method="GET")
+        if isinstance(answered, Refused):
+            raise lost(self.name, f"has no such response, or no longer tells it ({answered.answered})")
+        if isinstance(answered, ProviderError):
+            raise AnswerLost(str(answered)) from answered
+        return answered
+
+    def _path(self, id: str) -> str:
+        return f"/responses/{quote(id, safe='')}"
+
+    async def look_up(self) -> list[str] | None:
+        """Ask the upstream for its models."""
+        return model_names(await self.upstream.get("/models", MAX_EVENT))
+
+    async def close(self) -> None:
+        """End the streams that still go on, and let go of the connections."""
+        await super().close()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+
+async def _after(before: set[asyncio.Task[None]], work: Callable[..., None], *args: str) -> None:
+    if before:
+        await asyncio.wait(before)
+    try:
+        await asyncio.to_thread(work, *args)
+    except OSError as error:
+        logger.warning("The id of a response could not be kept: %s. After a crash its run is interrupted.", error)
+
+
+KIND = ProviderKind(make=Responses, options=ResponsesOptions, base_url=BASE_URL, key_env="OPENAI_API_KEY")

@@ -1,0 +1,58 @@
+"""The check of an answer that is sent again from its beginning, after a crash of its reader."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from ..errors import AnswerLost
+from ..events import Finish, Outlet, Reasoning, Text, Yielded
+from ..log.reasoning import AnswerSplitter
+
+__all__ = ["SeenEvents", "lost"]
+
+
+def lost(who: str, how: str) -> AnswerLost:
+    """Return the error of an answer that cannot be attached to."""
+    return AnswerLost(f"{who} {how}.")
+
+
+class SeenEvents:
+    """An outlet that passes on the unseen rest of `who`'s answer, and refuses another answer.
+
+    The seen part has reasoning apart from text, so reasoning is split here; with `think` by tags in the text, too.
+    """
+
+    def __init__(self, out: Outlet, who: str, text: str, reasoning: str, *, think: bool) -> None:
+        self._out = out
+        self.room = out.room
+        self._who = who
+        self._splitter = AnswerSplitter(think)
+        self._left: dict[type, str] = {Text: text, Reasoning: reasoning}
+
+    def emit(self, events: Sequence[Yielded]) -> bool:
+        """Pass on the new part of the events. Raise `AnswerLost` if the answer is not the one that was seen."""
+        return self._pass_on(self._splitter.feed(events))
+
+    def cut_off(self) -> None:
+        """Pass on the text that was held back, of an answer that was interrupted."""
+        self._pass_on(self._splitter.end(complete=False))
+
+    def _pass_on(self, events: Sequence[Yielded]) -> bool:
+        unseen = self._unseen(events)
+        return self._out.emit(unseen) if unseen else True
+
+    def _unseen(self, events: Sequence[Yielded]) -> list[Yielded]:
+        unseen: list[Yielded] = []
+        for event in events:
+            if isinstance(event, Text | Reasoning) and (left := self._left[type(event)]):
+                if not left.startswith(event.text) and not event.text.startswith(left):
+                    raise lost(self._who, "tells another answer than the one that was seen")
+                self._left[type(event)] = left[len(event.text) :]
+                event = replace(event, text=event.text[len(left) :])
+            if isinstance(event, Finish) and any(self._left.values()):
+                raise lost(self._who, "tells less than what was seen")
+            if not isinstance(event, Text | Reasoning) or event.text:
+                unseen.append(event)
+        return unseen

@@ -1,0 +1,1 @@
+"""The dialects of our HTTP API: pure functions from the events of a log to bytes."""

@@ -1,0 +1,389 @@
+"""Anthropic's Messages API for clients: stream events and the whole message, each a pure function of the log.
+
+Blocks of a message are sequential, as Anthropic's are: a piece of a second block waits while a tool call is incomplete.
+A run that did not complete ends in an `error` event, without `message_stop`: SDKs raise on one, and take any other end
+for success. Only a run that hit a limit or a filter has its own stop reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from ...events import (
+    AnySettlement,
+    Completed,
+    ErrorInfo,
+    Event,
+    Failed,
+    Interrupted,
+    ProviderData,
+    Reasoning,
+    RunStarted,
+    Settled,
+    Stopped,
+    Text,
+    ToolCall,
+    ToolDelta,
+    ToolResult,
+    Truncated,
+    Usage,
+)
+from ..openai import chat as openai_chat
+from ..tool_calls import CallPiece, ToolCalls
+
+_encode = msgspec.json.Encoder().encode
+
+STOP_REASONS = {
+    "length": "max_tokens",
+    "content_filter": "refusal",
+    "tool_calls": "tool_use",
+    "function_call": "tool_use",
+}
+"""Anthropic's stop reason for each of OpenAI's finish reasons. All others are `end_turn`."""
+
+ERROR_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    409: "invalid_request_error",
+    410: "not_found_error",
+    413: "request_too_large",
+    424: "api_error",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+"""Anthropic's name for an error of each status. All others are `api_error`."""
+
+ERROR_CODES = frozenset({"thread_unsupported_request", "thread_not_found", "thread_continue_in_flight"})
+"""Error codes that Anthropic's SDKs read from the details of an error."""
+
+STOPPED = 424
+"""The status of a stopped response: neither a success nor a failure of the server, and clients do not retry it."""
+
+
+def message_id(run_id: str) -> str:
+    """Return the message id of a run."""
+    return "msg_" + run_id
+
+
+def run_id_of_message(message_id: str) -> str:
+    """Return the run of a message id."""
+    return message_id.removeprefix("msg_")
+
+
+def anthropic_error(info: ErrorInfo) -> dict[str, Any]:
+    """Return an error in Anthropic's shape, with our own code beside its type."""
+    kind = ERROR_TYPES.get(info.status, "invalid_request_error" if info.status < 500 else "api_error")
+    told: dict[str, Any] = {"type": kind, "message": info.message, "code": info.code, "param": info.param}
+    if info.code in ERROR_CODES:
+        told["details"] = {"error_code": info.code}
+    return {"type": "error", "error": told}
+
+
+def stop_reason(settled: Completed | Truncated, *, calls: bool) -> str:
+    """Return the stop reason of a delivered answer. A complete answer with tool calls always has `tool_use`."""
+    if settled.stop_sequence is not None:
+        return "stop_sequence"
+    word = openai_chat.finish_reason(settled)
+    if isinstance(settled, Completed):
+        return "tool_use" if calls else STOP_REASONS.get(word, "end_turn")
+    return STOP_REASONS.get(word, "max_tokens")
+
+
+def unfinished(settled: Stopped | Failed | Interrupted, run: str) -> dict[str, Any]:
+    """Return the error of a settlement without a delivered answer."""
+    told = openai_chat.verdict(settled, run)["holdfast"]
+    if isinstance(settled, Stopped):
+        message = f"The run was stopped: {settled.by}. What it said before is kept."
+        return {
+            "type": "error",
+            "error": {"type": "stopped", "message": message, "code": told["code"], "param": None},
+            "holdfast": told,
+        }
+    return {**anthropic_error(settled.error), "holdfast": told}
+
+
+def anthropic_usage(used: Usage) -> dict[str, int]:
+    """Return the usage in Anthropic's shape."""
+    cached = {
+        "cache_creation_input_tokens": used.cache_write_tokens,
+        "cache_read_input_tokens": used.cached_tokens,
+    }
+    uncached = max(0, used.input_tokens - used.cached_tokens - used.cache_write_tokens)
+    return {"input_tokens": uncached, **cached, "output_tokens": used.output_tokens}
+
+
+Piece: TypeAlias = CallPiece | str | dict[str, Any]
+"""A new piece of a block: of a call, text, thinking, or Anthropic's own data."""
+
+
+class _Open:
+    """The open block."""
+
+    __slots__ = ("index", "key", "whole")
+
+    def __init__(self, index: int, key: str) -> None:
+        self.index = index
+        self.key = key
+        self.whole = not key.startswith("call ")
+        """Whether another block may follow: text can end anywhere, a call only when it is complete."""
+
+
+class Blocks:
+    """Translates the events of a run to blocks, as the payloads of Anthropic's stream events."""
+
+    def __init__(self) -> None:
+        self._calls = ToolCalls()
+        self._open: _Open | None = None
+        self._count = 0
+        self._held: list[tuple[str, Piece]] = []
+        self._seen: set[str] = set()
+        self._unanswered: set[str] = set()
+
+    @property
+    def calls(self) -> bool:
+        """Whether the client has to run a tool: one was called, and has no result here."""
+        return bool(self._unanswered)
+
+    @property
+    def text_index(self) -> int | None:
+        """The index of the open text block."""
+        return self._open.index if self._open is not None and self._open.key == "text" and not self._held else None
+
+    def take(self, event: Event) -> Iterator[dict[str, Any]]:
+        """Return the payloads of one event."""
+        if isinstance(event, (Text, Reasoning)):
+            if event.choice == 0 and event.text:
+                yield from self._add("text" if isinstance(event, Text) else "thinking", event.text)
+        elif isinstance(event, ToolCall) and event.own:
+            return  # the agent runs it itself
+        elif isinstance(event, (ToolDelta, ToolCall)) and event.choice == 0:
+            piece = self._calls.piece(event) if isinstance(event, ToolDelta) else self._calls.whole(event)
+            if piece is not None:
+                self._unanswered.add(piece.id)
+                yield from self._add(f"call {piece.id}", piece)
+        elif isinstance(event, ProviderData) and event.dialect == "anthropic":
+            yield from self._add(_key_of(event.data), event.data)
+        elif isinstance(event, ToolResult):
+            self._unanswered.discard(event.id)
+
+    def end(self, *, close: bool) -> Iterator[dict[str, Any]]:
+        """Return the pieces that were held back, and with `close` the end of the last block."""
+        while self._held:
+            yield from self._stop()
+            yield from self._again()
+        if close:
+            yield from self._stop()
+
+    def _add(self, key: str, piece: Piece) -> Iterator[dict[str, Any]]:
+        if self._open is not None and self._open.key == key and key != _BLOCK:
+            yield from self._go_on(self._open, piece)
+        elif self._open is not None and not self._open.whole:
+            self._held.append((key, piece))
+            return
+        elif key in self._seen:
+            return  # white space after a complete call
+        else:
+            yield from self._begin(key, piece)
+        if self._open is not None and self._open.whole and self._held:
+            yield from self._again()
+
+    def _again(self) -> Iterator[dict[str, Any]]:
+        held, self._held = self._held, []
+        for key, piece in held:
+            yield from self._add(key, piece)
+
+    def _begin(self, key: str, piece: Piece) -> Iterator[dict[str, Any]]:
+        yield from self._stop()
+        self._open = _Open(self._count, key)
+        self._count += 1
+        if isinstance(piece, CallPiece):
+            self._seen.add(key)
+        block = _empty(key, piece)
+        yield {"type": "content_block_start", "index": self._open.index, "content_block": block}
+        yield from self._go_on(self._open, piece)
+
+    def _go_on(self, block: _Open, piece: Piece) -> Iterator[dict[str, Any]]:
+        if isinstance(piece, CallPiece):
+            block.whole = block.whole or piece.whole
+            delta = {"type": "input_json_delta", "partial_json": piece.arguments}
+            if not piece.arguments:
+                return
+        elif isinstance(piece, dict):
+            if (own := _own_delta(piece)) is None:
+                return
+            delta = own
+        elif block.key == "text":
+            delta = {"type": "text_delta", "text": piece}
+        else:
+            delta = {"type": "thinking_delta", "thinking": piece}
+        yield {"type": "content_block_delta", "index": block.index, "delta": delta}
+        if delta["type"] == "signature_delta":
+            yield from self._stop()  # another thinking block follows
+
+    def _stop(self) -> Iterator[dict[str, Any]]:
+        if self._open is not None:
+            yield {"type": "content_block_stop", "index": self._open.index}
+        self._open = None
+
+
+_BLOCK = "block"
+
+
+def _key_of(data: dict[str, Any]) -> str:
+    """Return the index of the block of Anthropic's own data."""
+    return {"signature_delta": "thinking", "citations_delta": "text"}.get(data["type"], _BLOCK)
+
+
+def _own_delta(data: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the payloads of Anthropic's own data. The input of a block comes after its beginning."""
+    if data["type"] != "content_block":
+        return data
+    given = data["content_block"].get("input")
+    return {"type": "input_json_delta", "partial_json": _encode(given).decode()} if given else None
+
+
+def _empty(key: str, piece: Piece) -> dict[str, Any]:
+    if key == _BLOCK and isinstance(piece, dict):
+        block: dict[str, Any] = piece["content_block"]
+        return {**block, "input": {}} if "input" in block else block
+    if isinstance(piece, CallPiece):
+        return {"type": "tool_use", "id": piece.id, "name": piece.name, "input": {}}
+    return {"type": "text", "text": ""} if key == "text" else {"type": "thinking", "thinking": "", "signature": ""}
+
+
+class MessageEvents:
+    """Renders one run as stream events, in order from its first event: the same log always gives the same bytes."""
+
+    def __init__(self, run: str, model: str, input_tokens: int = 0) -> None:
+        """`input_tokens` is an estimate: the stream begins before an upstream has counted."""
+        self._run = run
+        self._model = model
+        self._input_tokens = input_tokens
+        self._blocks = Blocks()
+
+    def frames(self, events: Sequence[Event]) -> list[bytes]:
+        """Return the frames of the next events, one by one."""
+        out: list[bytes] = []
+        for event in events:
+            index = self._blocks.text_index if type(event) is Text and event.choice == 0 and event.text else None
+            if index is not None:
+                assert isinstance(event, Text)
+                out.append(
+                    b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,'
+                    b'"delta":{"type":"text_delta","text":%b}}\n\n' % (index, _encode(event.text))
+                )
+            else:
+                out.extend(_frame(payload) for payload in self._payloads(event))
+        return out
+
+    def broken(self, info: ErrorInfo) -> bytes:
+        """Return the frame that says that the stream, not its run, ends here, and why."""
+        return _frame(anthropic_error(info))
+
+    def _payloads(self, event: Event) -> Iterator[dict[str, Any]]:
+        if isinstance(event, RunStarted):
+            started = {**_head(self._run, self._model), "content": [], "stop_reason": None, "stop_sequence": None}
+            yield {"type": "message_start", "message": {**started, "usage": anthropic_usage(Usage(self._input_tokens))}}
+            yield {"type": "ping"}
+        elif isinstance(event, Settled):
+            yield from self._ending(event.settlement)
+        else:
+            yield from self._blocks.take(event)
+
+    def _ending(self, settled: AnySettlement) -> Iterator[dict[str, Any]]:
+        if isinstance(settled, (Completed, Truncated)):
+            yield from self._blocks.end(close=True)
+            reason = stop_reason(settled, calls=self._blocks.calls)
+            yield {
+                "type": "message_delta",
+                "delta": {"stop_reason": reason, "stop_sequence": settled.stop_sequence},
+                "usage": anthropic_usage(settled.usage),
+                **openai_chat.verdict(settled, self._run),
+            }
+            yield {"type": "message_stop"}
+        else:
+            yield from self._blocks.end(close=False)
+            yield unfinished(settled, self._run)
+
+
+def _frame(payload: dict[str, Any]) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (payload["type"].encode(), _encode(payload))
+
+
+def _head(run: str, model: str) -> dict[str, Any]:
+    return {"id": message_id(run), "type": "message", "role": "assistant", "model": model}
+
+
+class MessageAnswer:
+    """Gathers a run's events into the finished message."""
+
+    def __init__(self, run: str, model: str) -> None:
+        self._run = run
+        self._model = model
+        self._blocks = Blocks()
+        self._content: list[dict[str, Any]] = []
+        self._pieces: list[list[str]] = []
+
+    def add(self, events: Sequence[Event]) -> None:
+        """Take in the next events."""
+        for event in events:
+            self._gather(self._blocks.take(event))
+
+    def body(self, settled: AnySettlement | None) -> dict[str, Any]:
+        """Return the message, as far as the run has come; with an error around it if it did not get to its end."""
+        self._gather(self._blocks.end(close=False))
+        reason = stop_reason(settled, calls=self._blocks.calls) if isinstance(settled, (Completed, Truncated)) else None
+        said = {
+            **_head(self._run, self._model),
+            "content": [self._block(place) for place in range(len(self._content))],
+            "stop_reason": reason,
+            "stop_sequence": settled.stop_sequence if settled is not None else None,
+            "usage": anthropic_usage(settled.usage if settled is not None else Usage()),
+        }
+        if settled is None:
+            return {**said, "holdfast": {"outcome": None, "run_id": self._run}}
+        if isinstance(settled, (Completed, Truncated)):
+            return {**said, **openai_chat.verdict(settled, self._run)}
+        return {**unfinished(settled, self._run), "partial": said}
+
+    def _gather(self, payloads: Iterator[dict[str, Any]]) -> None:
+        for payload in payloads:
+            if payload["type"] == "content_block_start":
+                self._content.append(payload["content_block"])
+                self._pieces.append([])
+            elif payload["type"] == "content_block_delta":
+                self._take_delta(payload["index"], payload["delta"])
+
+    def _take_delta(self, place: int, delta: dict[str, Any]) -> None:
+        block = self._content[place]
+        if delta["type"] == "signature_delta":
+            self._content[place] = {**block, "signature": delta["signature"]}
+        elif delta["type"] == "citations_delta":
+            self._content[place] = {**block, "citations": [*(block.get("citations") or ()), delta["citation"]]}
+        else:
+            self._pieces[place].append(delta[_FIELD[delta["type"]]])
+
+    def _block(self, place: int) -> dict[str, Any]:
+        block, said = self._content[place], "".join(self._pieces[place])
+        if "input" in block:
+            return {**block, "input": _input(said)}
+        return {**block, block["type"]: said} if block["type"] in ("text", "thinking") else block
+
+
+_FIELD = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
+
+
+def _input(arguments: str) -> dict[str, Any]:
+    """Return a call's arguments as an object; those that are none are kept as they were written."""
+    try:
+        decoded = msgspec.json.decode((arguments.strip() or "{}").encode("utf-8", "replace"))
+    except (msgspec.DecodeError, RecursionError):
+        return {"arguments": arguments}
+    return decoded if isinstance(decoded, dict) else {"arguments": decoded}

@@ -1,0 +1,348 @@
+"""Our own dialect: runs, messages, sessions and events as JSON."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, cast, overload
+
+import msgspec
+
+from ..compare.model import Price, cost
+from ..events import (
+    Completed,
+    ErrorInfo,
+    Event,
+    Failed,
+    Interrupted,
+    Receipt,
+    Settled,
+    Settlement,
+    Stopped,
+    Text,
+    ToolCall,
+    Usage,
+)
+from ..history import Figures, Message, Session, text_of
+from ..log.segment import Segment, needs_no_escape
+from ..log.steps import Step
+from ..store import FeedEntry, RunRecord, SearchHit, Status
+from . import sse
+from .json_pieces import in_pieces
+from .shapes import (
+    ErrorInfoJson,
+    FiguresJson,
+    MessageCallJson,
+    MessageJson,
+    OutcomeJson,
+    QueuedJson,
+    ReceiptJson,
+    RunJson,
+    SearchHitJson,
+    SessionDeletedJson,
+    SessionHeadJson,
+    SessionJson,
+    SettledEventJson,
+    SettlementJson,
+    StepCallJson,
+    StepJson,
+    UsageEventJson,
+    UsageJson,
+)
+
+_encode = msgspec.json.Encoder().encode
+_NO_PRICES: Mapping[str, Price] = {}
+
+
+@overload
+def moment(seconds: float) -> str: ...
+@overload
+def moment(seconds: float | None) -> str | None: ...
+def moment(seconds: float | None) -> str | None:
+    """Return a time in ISO 8601."""
+    if seconds is None:
+        return None
+    at = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def error(info: ErrorInfo) -> ErrorInfoJson:
+    """Return an error in the shape of every response."""
+    return {"message": info.message, "type": info.type, "code": info.code, "param": info.param}
+
+
+def usage(used: Usage) -> UsageJson:
+    """Return the tokens used, and what of them was cached or thought if the upstream counted that."""
+    told: UsageJson = {
+        "input_tokens": used.input_tokens,
+        "output_tokens": used.output_tokens,
+        "total_tokens": used.total_tokens,
+        "source": used.source,
+    }
+    if used.cached_tokens:
+        told["cached_tokens"] = used.cached_tokens
+    if used.cache_write_tokens:
+        told["cache_write_tokens"] = used.cache_write_tokens
+    if used.reasoning_tokens:
+        told["reasoning_tokens"] = used.reasoning_tokens
+    return told
+
+
+def settlement(settled: Settlement) -> SettlementJson:
+    """Return a settlement. Every field is always present."""
+    return {
+        "outcome": settled.outcome,
+        "by": settled.by if isinstance(settled, Stopped) else None,
+        "finish_reason": settled.finish_reason,
+        "partial": bool(settled.text) and not isinstance(settled, Completed),
+        "text": settled.text,
+        "error": error(settled.error) if isinstance(settled, (Failed, Interrupted)) else None,
+        "usage": usage(settled.usage),
+        "receipt": receipt(settled.receipt) if isinstance(settled, Stopped) and settled.receipt else None,
+        "answered_by": settled.answered_by,
+    }
+
+
+def receipt(given: Receipt) -> ReceiptJson:
+    """Return the receipt of a stop: when it was requested, when it was done, and what did not end."""
+    shown: ReceiptJson = {
+        "stop_requested_at": moment(given.stop_requested_at),
+        "upstream_closed_at": moment(given.upstream_closed_at),
+        "settled_at": moment(given.settled_at),
+    }
+    return {**shown, "refused": list(given.refused)} if given.refused else shown
+
+
+def run_object(
+    record: RunRecord,
+    *,
+    status: Status,
+    seq: int,
+    text: str,
+    settled: Settlement | None,
+    prices: Mapping[str, Price] = _NO_PRICES,
+    needs_approval: bool = False,
+) -> RunJson:
+    """Return a run, with its cost if its model's price is known."""
+    price = prices.get((settled.answered_by if settled else None) or record.model)
+    return {
+        "id": record.id,
+        "session_id": record.session_id,
+        "message_id": record.message_id,
+        "parent_id": record.parent_id,
+        "model": record.model,
+        "kind": record.kind,
+        "lifetime": record.lifetime,
+        "status": status,
+        "seq": seq,
+        "text": text,
+        "created_at": moment(record.created_at),
+        "started_at": None if status == "queued" else moment(record.started_at),
+        "settled_at": moment(record.settled_at),
+        "settlement": settlement(settled) if settled else None,
+        "cost": cost(price, settled.usage) if settled else None,
+        "needs_approval": needs_approval,
+    }
+
+
+LISTED_TEXT = 1000
+"""Maximum length of a text in a list, in characters."""
+
+
+def listed_run(shown: RunJson) -> RunJson:
+    """Return a run for a list: with the beginning of its text."""
+    ended = shown["settlement"]
+    if len(shown["text"]) <= LISTED_TEXT and (ended is None or len(ended["text"]) <= LISTED_TEXT):
+        return shown
+    settled: SettlementJson | None = {**ended, "text": beginning(ended["text"])} if ended else None
+    return {**shown, "text": beginning(shown["text"]), "settlement": settled}
+
+
+def beginning(content: str | list[Any]) -> str:
+    """Return the beginning of a text for a list, with an ellipsis in place of the rest."""
+    text = text_of(content)
+    return text if len(text) <= LISTED_TEXT else text[: LISTED_TEXT - 1] + "…"
+
+
+def message(said: Message, prices: Mapping[str, Price] = _NO_PRICES) -> MessageJson:
+    """Return a message of a session, with its cost if its model's price is known."""
+    shown: MessageJson = {
+        "id": said.id,
+        "role": said.role,
+        "content": said.content,
+        "run_id": said.run_id,
+        "model": said.model,
+        "partial": said.partial,
+        "outcome": cast(OutcomeJson | None, said.outcome),
+        "reasoning": said.reasoning,
+        "parent_id": said.parent_id,
+        "created_at": moment(said.created_at),
+    }
+    if said.tool_calls:
+        shown["tool_calls"] = [_call(call) for call in said.tool_calls]
+    if said.tool_call_id is not None:
+        shown["tool_call_id"] = said.tool_call_id
+    if said.steps:
+        shown["steps"] = [step(taken) for taken in said.steps]
+    if said.figures is not None:
+        shown["figures"] = figures(said.figures, prices.get(said.model or ""))
+    if said.automatic:
+        shown["automatic"] = True
+    return shown
+
+
+def _call(call: ToolCall) -> MessageCallJson:
+    shown: MessageCallJson = {"id": call.id, "name": call.name, "arguments": call.arguments}
+    return shown if call.kind == "function" else {**shown, "kind": call.kind}
+
+
+def figures(taken: Figures, price: Price | None) -> FiguresJson:
+    """Return the figures of an answer. Every field is always present."""
+    used = Usage(taken.input_tokens, taken.output_tokens)
+    return cast(FiguresJson, {**msgspec.structs.asdict(taken), "cost": cost(price, used)})
+
+
+def step(taken: Step) -> StepJson:
+    """Return a step of an agent: its text, its calls with their results, and the messages that steered it."""
+    results = {result.id: result for result in taken.results}
+    calls: list[StepCallJson] = [
+        {
+            "id": call.id,
+            "name": call.name,
+            "arguments": call.arguments,
+            "output": results[call.id].output if call.id in results else None,
+            "is_error": call.id in results and results[call.id].is_error,
+            "seconds": results[call.id].seconds if call.id in results else None,
+            "decision": cast(Literal["allow", "deny"] | None, results[call.id].decision)
+            if call.id in results
+            else None,
+            "unfinished": call.id in results and results[call.id].is_unfinished,
+        }
+        for call in taken.calls
+    ]
+    return {"text": taken.text, "tool_calls": calls, "inputs": list(taken.inputs)}
+
+
+def session(kept: Session) -> SessionJson:
+    """Return a session without its messages."""
+    return {**listed_session(kept), "system": kept.system, "params": kept.params}
+
+
+def listed_session(kept: Session) -> SessionHeadJson:
+    """Return a session for a list: without its system prompt and its parameters."""
+    return {
+        "id": kept.id,
+        "title": kept.title,
+        "model": kept.model,
+        "pinned": kept.pinned,
+        "head_id": kept.head_id,
+        "created_at": moment(kept.created_at),
+        "updated_at": moment(kept.updated_at),
+    }
+
+
+def search_hit(hit: SearchHit) -> SearchHitJson:
+    """Return the message that a search has found, and its sentence in pieces."""
+    return {"message_id": hit.message_id, "excerpt": [{"text": text, "match": match} for text, match in hit.excerpt]}
+
+
+def queued(record: RunRecord) -> QueuedJson:
+    """Return a queued run, with the number by which it can be changed or removed."""
+    return {
+        "n": cast(int, record.queue_number),
+        "run_id": record.id,
+        "input": record.input[-1].content if record.input else None,
+        "model": record.model,
+        "created_at": moment(record.created_at),
+    }
+
+
+# Events.
+
+
+def body(event: Event) -> tuple[bytes, bytes]:
+    """Return an event's type and its fields as the inside of a JSON object."""
+    if isinstance(event, Settled):
+        ended: SettledEventJson = {"type": "run.settled", "settlement": settlement(event.settlement)}
+        return b"run.settled", _encode(ended)[1:]
+    if isinstance(event, Usage):
+        used: UsageEventJson = {"type": "usage", **usage(event)}
+        return b"usage", _encode(used)[1:]
+    return str(event.__struct_config__.tag).encode(), _encode(event)[1:]
+
+
+def frames(run_id: str) -> Callable[[int, Segment], bytes]:
+    """Return the function that renders the segments of a run's log, whose first event has the number `first`."""
+    prefix = b'{"run":%b,"seq":' % _encode(run_id)
+    frame = [
+        "id: ",
+        "",
+        f"\nevent: text.delta\ndata: {prefix.decode()}",
+        "",
+        ',"type":"text.delta","text":"',
+        "",
+        '"}\n\n',
+    ]
+
+    def render(first: int, segment: Segment) -> bytes:
+        if segment.kind is Text and len(segment.texts) > 1 and needs_no_escape("".join(segment.texts)):
+            return together(first, segment.texts)
+        parts: list[bytes] = []
+        for seq, event in enumerate(segment, first):
+            kind, rest = (b"text.delta", _encode(event)[1:]) if type(event) is Text else body(event)
+            parts.append(b"id: %d\nevent: %b\ndata: %b%d,%b\n\n" % (seq, kind, prefix, seq, rest))
+        return b"".join(parts)
+
+    def together(first: int, texts: Sequence[str]) -> bytes:
+        """Render many text events at once."""
+        parts = frame * len(texts)
+        parts[1::7] = parts[3::7] = [*map(str, range(first, first + len(texts)))]
+        parts[5::7] = texts
+        return "".join(parts).encode()
+
+    return render
+
+
+def settled_pieces(run_id: str, seq: int, event: Settled) -> Iterator[bytes]:
+    """Yield the frame of a run's last event in pieces: none has all of a long text."""
+    told = {"run": run_id, "seq": seq, "type": "run.settled", "settlement": settlement(event.settlement)}
+    pieces = in_pieces(told)
+    yield b"id: %d\nevent: run.settled\ndata: %b" % (seq, next(pieces))
+    yield from pieces
+    yield b"\n\n"
+
+
+def feed_frame(entry: FeedEntry, seq: int, told: dict[str, Any], session_id: str = "") -> bytes:
+    """Return one entry of a session's feed; `seq` is that of the active run, if there is one.
+
+    If several feeds share a connection, the session's id precedes the cursor.
+    """
+    payload = _encode({"n": entry.n, "type": entry.type, **told})
+    return sse.frame(_feed_id(session_id, entry.n, seq), entry.type.encode(), payload)
+
+
+def _feed_id(session_id: str, n: int, seq: int) -> bytes:
+    cursor = b"%d:%d" % (n, seq) if seq else b"%d" % n
+    return b"%b@%b" % (session_id.encode(), cursor) if session_id else cursor
+
+
+def feed_gone_frame(session_id: str) -> bytes:
+    """Return the frame of a session that does not exist, among several."""
+    gone: SessionDeletedJson = {"type": "session.deleted", "session_id": session_id}
+    return b"event: session.deleted\n" + sse.data(_encode(gone))
+
+
+def told_in_feed(entry: FeedEntry, prices: Mapping[str, Price] = _NO_PRICES) -> dict[str, Any]:
+    """Return the data of an entry, with messages in their usual shape."""
+    told = dict(entry.data)
+    if "message" in told:
+        told["message"] = message(msgspec.convert(told["message"], Message), prices)
+    if "input" in told:
+        told["input"] = [message(said) for said in msgspec.convert(told["input"], list[Message])]
+    return told
+
+
+def feed_run_frame(n: int, run_id: str, seq: int, event: Event, session_id: str = "") -> bytes:
+    """Return an event of the active run of a session, numbered after the feed entry before it."""
+    kind, rest = body(event)
+    return sse.frame(_feed_id(session_id, n, seq), kind, b'{"run":%b,"seq":%d,%b' % (_encode(run_id), seq, rest))

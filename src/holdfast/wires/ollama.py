@@ -1,0 +1,271 @@
+"""Ollama's API, for programs that speak nothing else: their requests in OpenAI's words, and runs as lines of JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from ..errors import BadRequest
+from ..events import (
+    AnySettlement,
+    Completed,
+    ErrorInfo,
+    Event,
+    Failed,
+    Interrupted,
+    Reasoning,
+    Settled,
+    Stopped,
+    Text,
+    ToolCall,
+    Truncated,
+)
+from ..fields import USED, Rule, Shape, Table, harmless, refused, used
+from .openai.chat import finish_reason, verdict
+from .tool_calls import json_arguments
+
+_encode = msgspec.json.Encoder().encode
+
+# What is asked.
+
+_LOADED = harmless("It is about how a model is loaded, which its upstream decides.")
+_OPTIONS: Table = {
+    **dict.fromkeys(("temperature", "top_p", "seed", "stop", "num_predict"), USED),
+    **dict.fromkeys(("presence_penalty", "frequency_penalty", "top_k", "min_p", "repeat_penalty"), USED),
+    **dict.fromkeys(
+        ("num_ctx", "num_batch", "num_gpu", "main_gpu", "num_thread", "num_keep", "use_mmap", "use_mlock", "numa"),
+        _LOADED,
+    ),
+    "low_vram": _LOADED,
+    "vocab_only": _LOADED,
+}
+UNKNOWN_OF_OLLAMA: Rule = refused("This server does not know it.")
+"""What becomes of all other fields."""
+_TEMPLATE = refused("The model's upstream has its own template.", False, "")
+OLLAMA_CHAT: Table = {
+    "model": USED,
+    "messages": used(
+        Shape(
+            {
+                **dict.fromkeys(("role", "content", "images", "tool_calls", "tool_name", "tool_call_id"), USED),
+                "name": USED,
+                "thinking": harmless("No model is shown what it thought before."),
+            },
+            UNKNOWN_OF_OLLAMA,
+        )
+    ),
+    "tools": USED,
+    "stream": USED,
+    "format": USED,
+    "options": used(Shape(_OPTIONS, UNKNOWN_OF_OLLAMA)),
+    "think": USED,
+    "keep_alive": _LOADED,
+    "truncate": harmless("What is too long is refused by the model's upstream."),
+    "shift": harmless("What is too long is refused by the model's upstream."),
+    "logprobs": refused("Ask /v1/chat/completions for them.", False),
+    "top_logprobs": refused("Ask /v1/chat/completions for them.", 0),
+}
+"""`/api/chat`, in Ollama's words."""
+OLLAMA_GENERATE: Table = {
+    **{name: rule for name, rule in OLLAMA_CHAT.items() if name not in ("messages", "tools")},
+    "prompt": USED,
+    "system": USED,
+    "images": USED,
+    "suffix": refused("Ask /v1/completions for it.", ""),
+    "raw": _TEMPLATE,
+    "template": _TEMPLATE,
+    "context": refused("Send the conversation to /api/chat.", []),
+}
+"""`/api/generate`."""
+
+_PARAMS = {"num_predict": "max_tokens", "repeat_penalty": "repeat_penalty"}
+_MAGIC = {"/9j/": "jpeg", "iVBOR": "png", "R0lG": "gif", "UklGR": "webp"}
+
+
+def chat_of(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a request as OpenAI would have it."""
+    asked = {
+        "model": _name(fields.get("model")),
+        "messages": _messages(fields),
+        "stream": fields.get("stream") is not False,
+    }
+    tools = {"tools": fields["tools"]} if fields.get("tools") else {}
+    return (
+        asked | tools | _format(fields.get("format")) | _options(fields.get("options")) | _effort(fields.get("think"))
+    )
+
+
+def _name(model: Any) -> str | None:
+    """Return a model's name without the tag that Ollama's programs add to every name."""
+    return model.removesuffix(":latest") if isinstance(model, str) else model
+
+
+def _format(form: Any) -> dict[str, Any]:
+    if not form:
+        return {}
+    if form == "json":
+        return {"response_format": {"type": "json_object"}}
+    if not isinstance(form, dict):
+        raise BadRequest('format is "json" or a JSON schema.', param="format")
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": "output", "schema": form}}}
+
+
+def _options(options: Any) -> dict[str, Any]:
+    if not isinstance(options or {}, dict):
+        raise BadRequest("options is an object.", param="options")
+    given = {name: value for name, value in (options or {}).items() if value is not None}
+    kept = {_PARAMS.get(name, name): value for name, value in given.items() if _OPTIONS[name].kind == "used"}
+    return {name: value for name, value in kept.items() if not (name == "max_tokens" and value < 0)}
+
+
+def _effort(think: Any) -> dict[str, Any]:
+    """Return how hard to think, if that is said. Whether to think at all is up to the model's upstream."""
+    return {"reasoning_effort": think} if isinstance(think, str) else {}
+
+
+def _messages(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+    if "prompt" in fields or "messages" not in fields:
+        system = [{"role": "system", "content": fields["system"]}] if fields.get("system") else []
+        said = {"role": "user", "content": fields.get("prompt") or "", "images": fields.get("images")}
+        return [*system, _said(said, "images")]
+    messages, waiting = [], list[tuple[str, str]]()
+    for place, message in enumerate(fields["messages"]):
+        if not isinstance(message, dict):
+            raise BadRequest("A message is an object.", param=f"messages[{place}]")
+        messages.append(_turn(message, f"messages[{place}]", waiting))
+    return messages
+
+
+def _turn(message: Mapping[str, Any], param: str, waiting: list[tuple[str, str]]) -> dict[str, Any]:
+    """Return a message. Results have no ids here: each belongs to the first call of its name that waits."""
+    if message.get("role") == "tool":
+        wanted = message.get("tool_name") or message.get("name")
+        found = next((call for call in waiting if wanted in (None, call[1])), ("", ""))
+        if found in waiting:
+            waiting.remove(found)
+        id = message.get("tool_call_id") or found[0]
+        return {"role": "tool", "tool_call_id": id, "content": message.get("content") or ""}
+    said = _said(message, f"{param}.images")
+    calls = message.get("tool_calls")
+    if calls:
+        said["tool_calls"] = [_call(call, f"{param}.tool_calls[{n}]", n, waiting) for n, call in enumerate(calls)]
+        said["content"] = said["content"] or None
+    return said
+
+
+def _said(message: Mapping[str, Any], param: str) -> dict[str, Any]:
+    text, images = message.get("content") or "", message.get("images") or []
+    if not isinstance(images, list) or not all(isinstance(image, str) for image in images):
+        raise BadRequest("images are texts of base64.", param=param)
+    if not images:
+        return {"role": message.get("role"), "content": text}
+    parts = [{"type": "image_url", "image_url": {"url": _data_url(image)}} for image in images]
+    return {"role": message.get("role"), "content": [{"type": "text", "text": text}, *parts] if text else parts}
+
+
+def _data_url(image: str) -> str:
+    kind = next((kind for magic, kind in _MAGIC.items() if image.startswith(magic)), "png")
+    return image if image.startswith(("data:", "http")) else f"data:image/{kind};base64,{image}"
+
+
+def _call(call: Any, param: str, place: int, waiting: list[tuple[str, str]]) -> dict[str, Any]:
+    match call:
+        case {"function": {"name": str(name), **more}}:
+            id = call.get("id") or f"call_{len(waiting)}_{place}"
+            waiting.append((id, name))
+            arguments = more.get("arguments", {})
+            text = arguments if isinstance(arguments, str) else _encode(arguments).decode()
+            return {"id": id, "type": "function", "function": {"name": name, "arguments": text}}
+    raise BadRequest("A call has a function with a name.", param=param)
+
+
+# What is answered.
+
+
+class OllamaLines:
+    """Renders one run as lines of JSON, in order from its first event. `is_chat` is false for `/api/generate`."""
+
+    def __init__(
+        self, run: str, model: str, created: float, *, is_chat: bool, settled_at: Callable[[], float | None]
+    ) -> None:
+        self._run = run
+        self._created = created
+        self._settled_at = settled_at
+        self._is_chat = is_chat
+        self._head = {"model": model, "created_at": datetime.fromtimestamp(created, UTC).isoformat()}
+
+    def frames(self, events: Sequence[Event]) -> list[bytes]:
+        """Return the lines of the next events, one by one."""
+        return [_encode(line) + b"\n" for event in events for line in self._lines(event)]
+
+    def broken(self, info: ErrorInfo) -> bytes:
+        """Return the line that says that the stream, not its run, ends here, and why."""
+        return _encode({"error": info.message}) + b"\n"
+
+    def _lines(self, event: Event) -> Iterator[dict[str, Any]]:
+        if isinstance(event, Text) and event.choice == 0:
+            yield self._piece(event.text)
+        elif isinstance(event, Reasoning) and event.choice == 0:
+            yield self._piece("", thinking=event.text)
+        elif isinstance(event, ToolCall) and event.choice == 0 and not event.own and self._is_chat:
+            yield self._piece("", tool_calls=[_called(event)])
+        elif isinstance(event, Settled):
+            yield self.end(event.settlement)
+
+    def _piece(self, text: str, **more: Any) -> dict[str, Any]:
+        if self._is_chat:
+            return {**self._head, "message": {"role": "assistant", "content": text, **more}, "done": False}
+        return {**self._head, "response": text, **more, "done": False}
+
+    def end(self, settled: AnySettlement) -> dict[str, Any]:
+        """Return the last line. Only what completed or was cut off is done; Ollama's clients raise on an error."""
+        if isinstance(settled, (Completed, Truncated)):
+            reason = finish_reason(settled)
+            done = {"done": True, "done_reason": "stop" if reason == "tool_calls" else reason}
+            return {**self._piece(""), **done, **self._spent(settled), **verdict(settled, self._run)}
+        return ollama_error(settled, self._run)
+
+    def _spent(self, settled: AnySettlement) -> dict[str, Any]:
+        took = max(1, int(((self._settled_at() or self._created) - self._created) * 1e9))
+        return {
+            "total_duration": took,
+            "load_duration": 0,
+            "prompt_eval_count": settled.usage.input_tokens,
+            "prompt_eval_duration": 1,
+            "eval_count": settled.usage.output_tokens,
+            "eval_duration": took,
+        }
+
+    def whole(self, events: Sequence[Event]) -> dict[str, Any]:
+        """Return all events of a run as one object."""
+        pieces = [line for event in events for line in self._lines(event)]
+        last = dict(pieces[-1]) if pieces else self._piece("")
+        if "error" in last:
+            return last
+        said = [piece["message"] if self._is_chat else piece for piece in pieces]
+        field = "content" if self._is_chat else "response"
+        joined: dict[str, Any] = {field: "".join(each.get(field) or "" for each in said)}
+        if thoughts := "".join(each.get("thinking") or "" for each in said):
+            joined["thinking"] = thoughts
+        if calls := [call for each in said for call in each.get("tool_calls") or ()]:
+            joined["tool_calls"] = calls
+        return {**last, "message": {**last["message"], **joined}} if self._is_chat else {**last, **joined}
+
+
+def _called(call: ToolCall) -> dict[str, Any]:
+    try:
+        arguments = msgspec.json.decode(json_arguments(call).encode("utf-8", "replace") or b"{}")
+    except (msgspec.DecodeError, RecursionError):
+        arguments = {"arguments": call.arguments}
+    return {"id": call.id, "function": {"name": call.name, "arguments": arguments}}
+
+
+def ollama_error(settled: Stopped | Failed | Interrupted, run: str) -> dict[str, Any]:
+    """Return an ending that is no delivered answer, as Ollama tells it: in words."""
+    told = verdict(settled, run)["holdfast"]
+    if isinstance(settled, Stopped):
+        return {"error": f"The run was stopped: {settled.by}.", "holdfast": told}
+    return {"error": settled.error.message, "holdfast": told}

@@ -1,0 +1,417 @@
+"""The JSON objects of the native API, as types.
+
+The functions of `native` and `comparison` return them, so that a type checker compares both. The types of the browser
+UI are written from them by `scripts/web_types.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, Required, TypeAlias, TypedDict
+
+from ..events import CallKind, Outcome, StoppedBy
+
+OutcomeJson = Outcome
+UsageSourceJson = Literal["provider", "estimated"]
+
+
+class ErrorInfoJson(TypedDict):
+    """Why a request or a run failed."""
+
+    message: str
+    type: str
+    code: str
+    param: str | None
+
+
+class UsageJson(TypedDict):
+    """The tokens that a run has used."""
+
+    input_tokens: int
+    output_tokens: int
+    total_tokens: int
+    source: UsageSourceJson
+    cached_tokens: NotRequired[int]
+    cache_write_tokens: NotRequired[int]
+    reasoning_tokens: NotRequired[int]
+
+
+class ReceiptJson(TypedDict):
+    """When a stop was requested, and when it was done."""
+
+    stop_requested_at: str
+    upstream_closed_at: str | None
+    settled_at: str
+    refused: NotRequired[list[str]]
+
+
+class SettlementJson(TypedDict):
+    """How a run ended."""
+
+    outcome: OutcomeJson
+    by: StoppedBy | None
+    finish_reason: str | None
+    partial: bool
+    text: str
+    error: ErrorInfoJson | None
+    usage: UsageJson
+    receipt: ReceiptJson | None
+    answered_by: str | None
+
+
+class RunJson(TypedDict):
+    """A run, while it runs and after."""
+
+    id: str
+    session_id: str | None
+    message_id: str | None
+    parent_id: str | None
+    model: str
+    kind: str
+    lifetime: Literal["detached", "attached"]
+    status: Literal["queued", "running", "settled"]
+    seq: int
+    text: str
+    created_at: str
+    started_at: str | None
+    settled_at: str | None
+    settlement: SettlementJson | None
+    cost: float | None
+    needs_approval: bool
+
+
+class ImageUrlJson(TypedDict):
+    """The address of a picture."""
+
+    url: str
+
+
+class PartJson(TypedDict, total=False):
+    """One part of a message's content. `type` decides which of the other fields there are."""
+
+    type: Required[str]
+    text: str
+    image_url: ImageUrlJson
+
+
+ContentJson: TypeAlias = str | list[PartJson]
+
+
+class MessageCallJson(TypedDict):
+    """A tool call for the client to answer."""
+
+    id: str
+    name: str
+    arguments: str
+    kind: NotRequired[CallKind]
+
+
+class StepCallJson(TypedDict):
+    """A tool call of an agent, with its result."""
+
+    id: str
+    name: str
+    arguments: str
+    output: str | None
+    is_error: bool
+    seconds: float | None
+    decision: Literal["allow", "deny"] | None
+    unfinished: bool
+
+
+class StepJson(TypedDict):
+    """One step of an agent: its text, its tool calls, and the messages that a person sent after them."""
+
+    text: str
+    tool_calls: list[StepCallJson]
+    inputs: list[str]
+
+
+class FiguresJson(TypedDict):
+    """What an answer took, as the server measured it."""
+
+    input_tokens: int
+    output_tokens: int
+    usage_source: UsageSourceJson
+    ttft_ms: float | None
+    duration_ms: float | None
+    tokens_per_second: float | None
+    cost: float | None
+
+
+class MessageJson(TypedDict):
+    """A message of a session. `siblings` is there only if the whole session was requested."""
+
+    id: str
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: ContentJson | None
+    run_id: str | None
+    model: str | None
+    partial: bool
+    outcome: OutcomeJson | None
+    reasoning: str | None
+    parent_id: str | None
+    created_at: str
+    siblings: NotRequired[list[str]]
+    tool_calls: NotRequired[list[MessageCallJson]]
+    tool_call_id: NotRequired[str]
+    steps: NotRequired[list[StepJson]]
+    figures: NotRequired[FiguresJson]
+    automatic: NotRequired[bool]
+
+
+class SessionHeadJson(TypedDict):
+    """What lists and single sessions have in common."""
+
+    id: str
+    title: str
+    model: str | None
+    pinned: bool
+    head_id: str | None
+    created_at: str
+    updated_at: str
+
+
+class SessionJson(SessionHeadJson):
+    """A session without its messages."""
+
+    system: str | None
+    params: dict[str, Any]
+
+
+class ExcerptJson(TypedDict):
+    """A piece of the sentence that a search has found."""
+
+    text: str
+    match: bool
+
+
+class SearchHitJson(TypedDict):
+    """The message that a search has found."""
+
+    message_id: str
+    excerpt: list[ExcerptJson]
+
+
+class ListedSessionJson(SessionHeadJson):
+    """A session in a list. Only a search has hits, and none for a session of which the title alone was found."""
+
+    active_run: str | None
+    needs_approval: bool
+    hit: SearchHitJson | None
+
+
+class QueuedJson(TypedDict):
+    """A message that waits for its turn."""
+
+    n: int
+    run_id: str
+    input: ContentJson | None
+    model: str
+    created_at: str
+
+
+class OpenSessionJson(SessionJson):
+    """A session with its messages. `feed` is the cursor of the feed that this view reaches to."""
+
+    messages: list[MessageJson]
+    active_run: RunJson | None
+    queued: list[QueuedJson]
+    feed: str
+
+
+# Events of a run whose JSON is not that of their struct.
+
+
+class UsageEventJson(UsageJson):
+    """The tokens that a run has used."""
+
+    type: Literal["usage"]
+
+
+class SettledEventJson(TypedDict):
+    """The last event of every run."""
+
+    type: Literal["run.settled"]
+    settlement: SettlementJson
+
+
+# Entries of a session's feed.
+
+
+class MessageAddedJson(TypedDict):
+    """A message entered the session."""
+
+    n: int
+    type: Literal["message.added"]
+    message: MessageJson
+
+
+class MessageChangedJson(TypedDict):
+    """A message was continued."""
+
+    n: int
+    type: Literal["message.changed"]
+    message: MessageJson
+
+
+class RunQueuedJson(TypedDict):
+    """A run waits for its turn, or its input has changed."""
+
+    n: int
+    type: Literal["run.queued", "queue.changed"]
+    run_id: str
+    queue_number: int
+    input: list[MessageJson]
+
+
+class RunBeganJson(TypedDict):
+    """A run started. Its own events follow."""
+
+    n: int
+    type: Literal["run.started"]
+    run_id: str
+    message_id: str | None
+    parent_id: str | None
+    model: str
+
+
+class RunEndedJson(TypedDict):
+    """A run ended. There is no `settlement` if the run was deleted meanwhile."""
+
+    n: int
+    type: Literal["run.settled"]
+    run_id: str
+    message_id: str | None
+    outcome: OutcomeJson
+    settlement: NotRequired[SettlementJson]
+
+
+class SessionChangedJson(TypedDict):
+    """Fields of the session that have changed."""
+
+    n: int
+    type: Literal["session.changed"]
+    title: NotRequired[str]
+    pinned: NotRequired[bool]
+    model: NotRequired[str | None]
+    system: NotRequired[str | None]
+    params: NotRequired[dict[str, Any]]
+    head_id: NotRequired[str]
+
+
+FeedEntryJson: TypeAlias = (
+    MessageAddedJson | MessageChangedJson | RunQueuedJson | RunBeganJson | RunEndedJson | SessionChangedJson
+)
+
+
+class SessionDeletedJson(TypedDict):
+    """A session that is read among others does not exist, or no longer."""
+
+    type: Literal["session.deleted"]
+    session_id: str
+
+
+# Comparisons.
+
+
+class MetricsJson(TypedDict):
+    """What the answer of a pane took."""
+
+    ttft_ms: float | None
+    tokens_per_second: float | None
+    input_tokens: int | None
+    output_tokens: int | None
+    usage_source: UsageSourceJson | None
+    cost: float | None
+    duration_ms: float | None
+    fastest: bool
+
+
+class EarlierAnswerJson(TypedDict):
+    """The answer of a pane to an earlier prompt."""
+
+    text: str
+    outcome: OutcomeJson | None
+
+
+class PaneEndingJson(TypedDict):
+    """How a pane ended, as a list shows it."""
+
+    outcome: OutcomeJson | None
+    by: StoppedBy | None
+    finish_reason: str | None
+    error: ErrorInfoJson | None
+
+
+class PaneHeadJson(TypedDict):
+    """What lists and single comparisons have in common. `model` is null while it is blind."""
+
+    pane: int
+    label: str
+    model: str | None
+    run_id: str | None
+    status: Literal["waiting", "running", "settled"]
+    metrics: MetricsJson | None
+
+
+class ListedPaneJson(PaneHeadJson):
+    """A pane of a comparison in a list."""
+
+    settlement: PaneEndingJson | None
+
+
+class PaneJson(PaneHeadJson):
+    """A pane with its answers. `earlier` has null for a prompt that got no answer."""
+
+    text: str
+    reasoning: str | None
+    earlier: list[EarlierAnswerJson | None]
+    settlement: SettlementJson | None
+
+
+class VoteJson(TypedDict):
+    """Which pane won, and when this was decided."""
+
+    winner: int | Literal["tie", "none"]
+    at: str
+
+
+class ComparisonHeadJson(TypedDict):
+    """What lists and single comparisons have in common."""
+
+    id: str
+    blind: bool
+    revealed: bool
+    order: Literal["parallel", "sequential"]
+    kind: str
+    timeout: float | None
+    lifetime: Literal["attached", "detached"]
+    status: Literal["running", "settled"]
+    created_at: str
+    settled_at: str | None
+    turns: int
+    vote: VoteJson | None
+
+
+class ListedComparisonJson(ComparisonHeadJson):
+    """A comparison in a list, with the beginning of its first prompt."""
+
+    prompt: str
+    panes: list[ListedPaneJson]
+
+
+class ComparisonJson(ComparisonHeadJson):
+    """A comparison with its answers."""
+
+    prompt: ContentJson
+    prompts: list[ContentJson]
+    system: str | None
+    params: dict[str, Any]
+    panes: list[PaneJson]
+
+
+class ComparisonFrameJson(TypedDict):
+    """The first or the last frame of a comparison's stream."""
+
+    type: Literal["comparison.started", "comparison.settled"]
+    comparison: ComparisonJson

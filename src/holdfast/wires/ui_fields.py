@@ -1,0 +1,121 @@
+"""Rules for the fields of requests of the AI SDK's `useChat`, and of AG-UI's clients."""
+
+from __future__ import annotations
+
+from ..fields import USED, Kinds, Shape, Table, harmless, refused, used
+
+THE_PAGE = harmless("It is the page's own.")
+"""The rule of unknown fields of the AI SDK: its `body` may add any."""
+NOT_KNOWN = refused("This server does not know it.")
+"""The rule of unknown fields of AG-UI."""
+
+_NOT_SHOWN = harmless("No model is shown what it thought before.")
+_FOR_THE_PAGE = harmless("It is shown to people, not to the model.")
+_TOOL_PART = Shape(
+    {
+        "type": USED,
+        "toolCallId": USED,
+        "toolName": USED,
+        "state": USED,
+        "input": USED,
+        "output": USED,
+        "errorText": USED,
+    },
+    THE_PAGE,
+)
+_UI_PARTS = Kinds(
+    "type",
+    {
+        "text": Shape({"type": USED, "text": USED}, THE_PAGE),
+        "file": Shape({"type": USED, "url": USED, "mediaType": USED, "filename": USED}, THE_PAGE),
+        "tool-*": _TOOL_PART,
+        "dynamic-tool": _TOOL_PART,
+        "step-start": USED,
+        "reasoning": _NOT_SHOWN,
+        "reasoning-file": _NOT_SHOWN,
+        "source-url": _FOR_THE_PAGE,
+        "source-document": _FOR_THE_PAGE,
+        "custom": _FOR_THE_PAGE,
+        "data-*": _FOR_THE_PAGE,
+    },
+    refused("text, file, tool, reasoning, source and data are."),
+)
+
+AI_SDK: Table = {
+    "id": USED,
+    "messages": used(Shape({"id": USED, "role": USED, "parts": used(_UI_PARTS), "metadata": THE_PAGE}, THE_PAGE)),
+    "trigger": USED,
+    "messageId": USED,
+    "model": USED,
+    "system": USED,
+    "if_busy": USED,
+    "params": USED,
+}
+"""The AI SDK's transport, and what its `body` may add for us."""
+
+_ABOUT = harmless("It is about the message, and not part of it.")
+_SOURCE = Kinds(
+    "type",
+    {
+        "data": Shape({"type": USED, "value": USED, "mimeType": USED}, NOT_KNOWN),
+        "url": Shape({"type": USED, "value": USED, "mimeType": harmless("The URL tells.")}, NOT_KNOWN),
+    },
+    refused("Send the picture itself, or its URL."),
+)
+_AG_UI_PARTS = Kinds(
+    "type",
+    {
+        "text": Shape({"type": USED, "text": USED, "id": _ABOUT, "metadata": _ABOUT}, NOT_KNOWN),
+        "image": Shape({"type": USED, "source": used(_SOURCE), "id": _ABOUT, "metadata": _ABOUT}, NOT_KNOWN),
+    },
+    refused("Text and images are."),
+)
+_SAID: Table = {
+    "id": USED,
+    "role": USED,
+    "content": used(_AG_UI_PARTS),
+    "name": USED,
+    "metadata": _ABOUT,
+    "encryptedValue": _NOT_SHOWN,
+    "subagentRunId": _ABOUT,
+}
+_MESSAGE = Shape(_SAID, NOT_KNOWN)
+_CALL = Shape(
+    {
+        "id": USED,
+        "type": USED,
+        "function": used(Shape({"name": USED, "arguments": USED}, NOT_KNOWN)),
+        "encryptedValue": _NOT_SHOWN,
+        "metadata": _ABOUT,
+    },
+    NOT_KNOWN,
+)
+_TOOL = Shape({"name": USED, "description": USED, "parameters": USED, "metadata": _ABOUT}, NOT_KNOWN)
+
+AG_UI: Table = {
+    "threadId": USED,
+    "runId": USED,
+    "messages": used(
+        Kinds(
+            "role",
+            {
+                "developer": _MESSAGE,
+                "system": _MESSAGE,
+                "user": _MESSAGE,
+                "assistant": Shape({**_SAID, "toolCalls": used(_CALL)}, NOT_KNOWN),
+                "tool": Shape({**_SAID, "toolCallId": USED, "error": USED}, NOT_KNOWN),
+                "activity": _FOR_THE_PAGE,
+                "reasoning": _NOT_SHOWN,
+            },
+            USED,
+        )
+    ),
+    "tools": used(_TOOL),
+    "context": used(Shape({"value": USED, "description": USED}, NOT_KNOWN)),
+    "state": USED,
+    "forwardedProps": USED,
+    "protocolVersion": USED,
+    "parentRunId": harmless("The thread has the runs in their order."),
+    "resume": refused("No run here waits for an interrupt of this protocol.", []),
+}
+"""AG-UI's `RunAgentInput`. Of `forwardedProps`, what is not for us is the application's own."""

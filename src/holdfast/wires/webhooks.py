@@ -1,0 +1,60 @@
+"""Payload and signature of webhooks: by the Standard Webhooks specification, with OpenAI's event names."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+
+import msgspec
+
+from ..events import Settlement
+from .openai import responses as openai_responses
+
+EVENTS = tuple(f"response.{word}" for word in ("completed", "incomplete", "failed", "cancelled"))
+SECRET = "whsec_"
+"""The prefix of a secret in base64."""
+
+
+def event_id(run: str) -> str:
+    """Return the id of the event of a run: a repeated delivery has the same."""
+    return "evt_" + run.removeprefix("run_")
+
+
+def event_type(settled: Settlement) -> str:
+    """Return the event type of a settlement."""
+    return f"response.{openai_responses.status(settled)}"
+
+
+def payload(run: str, settled: Settlement, at: float) -> bytes:
+    """Return the payload: the id of the response and its end, without its text."""
+    said = {
+        "object": "event",
+        "id": event_id(run),
+        "type": event_type(settled),
+        "created_at": int(at),
+        "data": {"id": openai_responses.response_id(run)},
+    }
+    return msgspec.json.encode(said)
+
+
+def key_of(secret: str) -> bytes:
+    """Return the bytes of a secret. Raises ValueError for invalid base64."""
+    if not secret.startswith(SECRET):
+        return secret.encode()
+    try:
+        return base64.b64decode(secret.removeprefix(SECRET), validate=True)
+    except binascii.Error:
+        raise ValueError("what follows whsec_ is not base64") from None
+
+
+def headers(key: bytes, id: str, at: int, body: bytes) -> dict[str, str]:
+    """Return the headers with the signature and the time."""
+    signed = hmac.new(key, b"%b.%d.%b" % (id.encode(), at, body), hashlib.sha256).digest()
+    return {
+        "Content-Type": "application/json",
+        "webhook-id": id,
+        "webhook-timestamp": str(at),
+        "webhook-signature": f"v1,{base64.b64encode(signed).decode()}",
+    }

@@ -1,0 +1,81 @@
+"""Usage in full on every wire: what an upstream counted of cached and reasoning tokens reaches every client."""
+
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.requirements import requirement
+from tests.support.server import Server, provider
+from tests.support.upstream import Chunk, Delta, Done, Finish, Role, Upstream
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), requirement("wire.usage")]
+
+COUNTED = {
+    "prompt_tokens": 100,
+    "completion_tokens": 20,
+    "total_tokens": 120,
+    "prompt_tokens_details": {"cached_tokens": 90},
+    "completion_tokens_details": {"reasoning_tokens": 15},
+}
+USER = {"role": "user", "content": "Hi"}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def client(tmp_path_factory):
+    async with Upstream() as up:
+        up.models["counts"] = [Role(), Delta("Hi."), Finish(), Chunk({"choices": [], "usage": COUNTED}), Done()]
+        async with Server(tmp_path_factory.mktemp("usage"), [provider(up.base_url, models=None)]) as server:
+            async with server.client() as client:
+                yield client
+
+
+async def whole(client, path: str, **body: Any) -> dict[str, Any]:
+    return await (await client.post(path, {"model": "up/counts", **body})).json()
+
+
+async def last(client, path: str, **body: Any) -> list[dict[str, Any]]:
+    response = await client.post(path, {"model": "up/counts", "stream": True, **body})
+    return [frame.json() for frame in await response.all_events() if frame.data != "[DONE]"]
+
+
+async def test_chat_completions_and_responses_tell_all(client):
+    """Programs compute the cost of an answer from it."""
+    chat = await whole(client, "/v1/chat/completions", messages=[USER])
+    streamed = await last(client, "/v1/chat/completions", messages=[USER], stream_options={"include_usage": True})
+    response = (await whole(client, "/v1/responses", input="Hi"))["usage"]
+
+    assert COUNTED == chat["usage"]
+    assert COUNTED == streamed[-1]["usage"]
+    assert (90, 15) == (
+        response["input_tokens_details"]["cached_tokens"],
+        response["output_tokens_details"]["reasoning_tokens"],
+    )
+
+
+async def test_messages_tell_the_cache_apart_and_the_input_at_the_start(client):
+    """Anthropic's clients add what was cached to what was not."""
+    message = (await whole(client, "/v1/messages", messages=[USER], max_tokens=9))["usage"]
+    events = await last(client, "/v1/messages", messages=[USER], max_tokens=9)
+
+    assert (10, 90, 20) == (message["input_tokens"], message["cache_read_input_tokens"], message["output_tokens"])
+    assert events[0]["message"]["usage"]["input_tokens"] > 0
+    assert 90 == events[-2]["usage"]["cache_read_input_tokens"]
+
+
+async def test_the_native_api_the_ai_sdk_and_ag_ui_tell_it_too(client):
+    """Each in its own words."""
+    session = await (await client.post("/api/sessions", {})).json()
+    run = await whole(client, f"/api/sessions/{session['id']}/runs", input="Hi")
+    frames = await (await client.get(f"/api/runs/{run['id']}/events")).all_events()
+    native = [frame.json() for frame in frames][-1]["settlement"]["usage"]
+    message = {"id": "u", "role": "user", "parts": [{"type": "text", "text": "Hi"}]}
+    parts = await (await client.post("/api/chat", {"model": "up/counts", "messages": [message]})).all_events()
+    metadata = [frame.json() for frame in parts if frame.data != "[DONE]"][-1]["messageMetadata"]
+    asked = {"threadId": "t", "runId": "r", "messages": [{"id": "u", **USER}], "tools": [], "context": [], "state": {}}
+    props = {"forwardedProps": {"model": "up/counts"}}
+    finished = (await (await client.post("/ag-ui", {**asked, **props})).all_events())[-1].json()
+
+    assert (90, 15) == (native["cached_tokens"], native["reasoning_tokens"])
+    assert 90 == metadata["holdfast"]["usage"]["cached_tokens"]
+    assert (90, 15) == (finished["usage"][0]["cachedInputTokens"], finished["usage"][0]["reasoningTokens"])

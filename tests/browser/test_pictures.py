@@ -1,0 +1,170 @@
+"""Photos in the page: made small before they are sent, and fetched once, when they are looked at."""
+
+import base64
+import random
+import struct
+import zlib
+from typing import Any
+
+import pytest
+from playwright.async_api import expect
+
+from tests.browser.tab import Tab
+from tests.browser.test_long_session import said
+from tests.requirements import requirement
+from tests.support.native import Native
+from tests.support.upstream import answer
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+TEN_MEGABITS = 10_000_000 / 8
+# Draws a photo that does not compress well, as a phone would take it, and pastes it.
+PASTE_PHOTO = """async ([width, height, type]) => {
+    const canvas = Object.assign(document.createElement("canvas"), {width, height});
+    const pen = canvas.getContext("2d"), tile = pen.createImageData(250, 250);
+    for (let at = 0; at < tile.data.length; at += 65536)
+        crypto.getRandomValues(new Uint8Array(tile.data.buffer, at, Math.min(65536, tile.data.length - at)));
+    for (let at = 3; at < tile.data.length; at += 4) tile.data[at] = 255;
+    for (let x = 0; x < width; x += 250) for (let y = 0; y < height; y += 250) pen.putImageData(tile, x, y);
+    const photo = await new Promise((done) => canvas.toBlob(done, type, 0.98));
+    const brought = new DataTransfer();
+    brought.items.add(new File([photo], "photo", {type}));
+    document.querySelector("#composer").dispatchEvent(
+        new ClipboardEvent("paste", {bubbles: true, cancelable: true, clipboardData: brought}));
+    return photo.size;
+}"""
+
+
+def noise(seed: int, side: int = 365) -> bytes:
+    """A picture of about 400 kB that no compression makes smaller."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = b"".join(b"\0" + random.Random(f"{seed}/{row}").randbytes(3 * side) for row in range(side))
+    head = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows, 1)) + chunk(b"IEND", b"")
+
+
+def with_photo(seed: int) -> list[dict[str, Any]]:
+    url = f"data:image/png;base64,{base64.b64encode(noise(seed)).decode()}"
+    return [{"type": "text", "text": f"Photo {seed}"}, {"type": "image_url", "image_url": {"url": url}}]
+
+
+async def imported(api: Native, contents: list[Any]) -> str:
+    roles = ("user", "assistant")
+    told = [
+        {"role": roles[n % 2], "content": content, "outcome": (None, "completed")[n % 2]}
+        for n, content in enumerate(contents)
+    ]
+    made = await api.client.post("/api/sessions/import", {"title": "Photos", "model": "up/m", "messages": told})
+    assert 201 == made.status, await made.text()
+    return str((await made.json())["id"])
+
+
+class Traffic:
+    """Counts the bytes that a tab receives, as they are on the network."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.files = 0
+        """Pictures that came over the network."""
+        self._files: dict[str, bool] = {}
+
+    async def watch(self, tab: Tab) -> None:
+        session = await tab.page.context.new_cdp_session(tab.page)
+        session.on("Network.responseReceived", self._begun)
+        session.on("Network.loadingFinished", self._ended)
+        await session.send("Network.enable")
+
+    def _begun(self, event: dict[str, Any]) -> None:
+        response = event["response"]
+        self._files[event["requestId"]] = "/files/" in response["url"] and not response.get("fromDiskCache")
+
+    def _ended(self, event: dict[str, Any]) -> None:
+        self.bytes += event["encodedDataLength"]
+        self.files += self._files.get(event["requestId"], False)
+
+
+@requirement("ui.browser-pictures")
+@pytest.mark.parametrize("kind", ["image/jpeg", "image/png", "image/webp"])
+async def test_a_photo_of_twelve_megapixels_is_made_small_and_sent(tab, up, kind):
+    """Phones take photos of 4,000 pixels and many megabytes. Models look at fewer, and networks are slow."""
+    up.enqueue(answer("A photo."))
+    taken = await tab.measure(PASTE_PHOTO, [4000, 3000, kind])
+    await expect(tab.page.locator(".composer .pictures img")).to_have_count(1)
+    await tab.say("What is this?")
+    await tab.sees_ending("completed", "A photo.")
+    sent = up.requests[-1].body["messages"][-1]["content"][1]["image_url"]["url"]
+    shown = tab.page.locator(".message.user img")
+    await expect(shown).to_have_js_property("complete", True)
+
+    assert taken > 2_000_000
+    assert sent.startswith(("data:image/jpeg;base64,", f"data:{kind.replace('webp', 'jpeg')};base64,"))
+    assert len(sent) < 4_000_000
+    assert [2048, 1536] == await shown.evaluate("image => [image.naturalWidth, image.naturalHeight]")
+
+
+@requirement("ui.browser-pictures")
+async def test_what_only_calls_itself_a_picture_is_refused_and_says_why(tab, up):
+    """The browser cannot show it, and no model could read it."""
+    await tab.measure(
+        """() => {
+            const brought = new DataTransfer();
+            brought.items.add(new File(["no picture"], "broken.png", {type: "image/png"}));
+            document.querySelector("#composer").dispatchEvent(
+                new ClipboardEvent("paste", {bubbles: true, cancelable: true, clipboardData: brought}));
+        }"""
+    )
+
+    await expect(tab.page.get_by_text("“broken.png” can't be read as an image.")).to_be_visible()
+    await expect(tab.page.locator(".composer .pictures")).to_have_count(0)
+
+
+@requirement("ui.browser-pictures")
+async def test_eight_photos_and_two_thousand_messages_open_within_a_second_and_a_half_at_ten_megabits(new_tab, api):
+    """Counted in bytes: the page, the session and the stream, up to its last message."""
+    photos = [with_photo(n) if n < 16 and n % 2 == 0 else said(n) for n in range(2000)]
+    session = await imported(api, photos)
+    tab, traffic = await new_tab(None), Traffic()
+    await traffic.watch(tab)
+    await tab.open(f"/s/{session}")
+    await expect(tab.page.get_by_text("Answer 999.")).to_be_visible()
+
+    assert traffic.bytes < 0.5 * TEN_MEGABITS
+    assert 0 == traffic.files
+
+
+@requirement("ui.browser-pictures")
+async def test_a_photo_is_fetched_when_it_is_looked_at_and_only_once(new_tab, api):
+    """A reload, and another tab, find it in the browser."""
+    session = await imported(api, [with_photo(100), "Yes.", with_photo(101), "Yes."])
+    tab, traffic = await new_tab(None), Traffic()
+    await traffic.watch(tab)
+    await tab.open(f"/s/{session}")
+    await expect(tab.page.locator(".message.user img")).to_have_count(2)
+    await tab.page.reload()
+    await expect(tab.page.locator(".message.user img")).to_have_count(2)
+    sizes = await tab.page.locator(".message.user img").evaluate_all("all => all.map(image => image.naturalWidth)")
+
+    assert [365, 365] == sizes
+    assert 2 == traffic.files
+
+
+@requirement("ui.browser-pictures")
+async def test_an_edited_message_keeps_its_photo(new_tab, api, up):
+    """The photo is not sent again; the model is shown it."""
+    up.enqueue(answer("Still a photo."))
+    session = await imported(api, [with_photo(102), "Yes."])
+    tab = await new_tab(f"/s/{session}")
+    await expect(tab.page.locator(".message.user img")).to_have_count(1)
+    await tab.box.press("ArrowUp")
+    box = tab.page.locator(".is-edited textarea")
+    await box.fill("And now?")
+    await box.press("Enter")
+    await tab.sees_ending("completed", "Still a photo.")
+
+    assert ["And now?", with_photo(102)[1]["image_url"]["url"]] == [
+        part.get("text") or part["image_url"]["url"] for part in up.requests[-1].body["messages"][-1]["content"]
+    ]
+    await expect(tab.page.locator(".message.user img")).to_have_count(1)

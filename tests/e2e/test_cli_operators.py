@@ -1,0 +1,171 @@
+"""What an operator does from the command line: back up and restore, and one-off prompts from scripts."""
+
+import io
+import json
+import re
+import stat
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.test_cli import Shell, here
+from tests.requirements import requirement
+from tests.support.native import Native
+from tests.support.server import Server, free_port
+
+SCRIPTED = {"name": "scripted", "dialect": "scripted"}
+AGENT = '[[agents]]\nname = "helper"\nmodel = "scripted/steps"\ntools = ["files"]\n'
+
+
+@pytest.fixture
+def alone(tmp_path):
+    return Shell(tmp_path, {"HOLDFAST_PORT": str(free_port())})
+
+
+# backup and restore
+
+
+@requirement("store.backup")
+async def test_a_backup_of_a_running_server_restores_chats_keys_settings_and_files(tmp_path):
+    """The guide named two files, and the providers that were added in the browser were lost with the third."""
+    async with Server(tmp_path / "data", [SCRIPTED], config=AGENT) as server:
+        shell = Shell(tmp_path, {**here(server), "HOLDFAST_CONFIG": str(server.config)})
+        async with server.client() as client:
+            api = Native(client)
+            session = await api.new_session(title="kept")
+            await api.settled(await api.start(session, "remember me", "scripted/echo"))
+            added = [{"name": "mine", "base_url": "http://127.0.0.1:9/v1", "api_key": "sk-mine", "models": ["m"]}]
+            await client.request("PUT", "/api/settings", json={"providers": added, "default_model": "mine/m"})
+            written = 'files_write {"path": "note.txt", "content": "by the agent"}'
+            await shell("run", "--agent", "helper", "--approve", "files_write", written)
+        key = (await shell("key", "new", "ada", "--admin")).out.strip()
+        (server.data / "models").mkdir(exist_ok=True)
+        (server.data / "models" / "weights.gguf").write_bytes(b"large")
+        backed_up = await shell("backup", "everything.tar.gz")
+        again = await shell("backup", "everything.tar.gz")
+    other = Shell(tmp_path / "other", {"HOLDFAST_PORT": str(free_port()), "HOLDFAST_API_KEY": key})
+    other.home.mkdir()
+    archive = tmp_path / "everything.tar.gz"
+    restored = await other("restore", str(archive))
+    twice = await other("restore", str(archive))
+
+    data = other.home / "data" / "holdfast"
+    assert (0, 0) == (backed_up.code, restored.code), backed_up.err + restored.err
+    assert 0o600 == stat.S_IMODE(archive.stat().st_mode)
+    assert "remember me" in (await other("sessions", "export", session, "--format", "markdown")).out
+    assert re.search(r"^ada\t.*\tadmin$", (await other("key", "ls")).out, re.MULTILINE)
+    assert "default_model\tmine/m\tui\n" in (await other("config", "show", "--sources")).out
+    assert "sk-mine" == json.loads((data / "settings.json").read_text())["providers"][0]["api_key"]
+    assert ["by the agent"] == [file.read_text() for file in (data / "agents").rglob("note.txt")]
+    assert "helper" in (other.home / "config" / "holdfast" / "holdfast.toml").read_text()
+    assert not (data / "models").exists()
+    private = [data, *(file for file in data.rglob("*") if file.is_file())]
+    assert {0} == {stat.S_IMODE(file.stat().st_mode) & 0o077 for file in private}
+    assert (1, True) == (again.code, "already exists" in again.err)
+    assert (1, True) == (twice.code, "already has a database" in twice.err)
+
+
+@requirement("store.backup")
+@pytest.mark.parametrize(
+    ("entries", "told"),
+    [
+        ({}, "it has no database"),
+        ({"data/holdfast.db": b"x", "data/../../outside": b"x"}, "unexpected entry"),
+        ({"data/holdfast.db": b"x", "/outside": b"x"}, "unexpected entry"),
+        ({"data/holdfast.db": b"not a database" * 100}, "is damaged: file is not a database"),
+        (None, "is not a backup, or is damaged"),
+    ],
+)
+async def test_what_is_no_backup_is_refused_and_leaves_nothing(alone, tmp_path, entries, told):
+    """A file from elsewhere must not write outside of the folder, and half a restore must not look like one."""
+    archive = tmp_path / "backup.tar.gz"
+    if entries is None:
+        archive.write_bytes(b"no archive at all")
+    else:
+        with tarfile.open(archive, "w:gz") as tar:
+            for name, content in entries.items():
+                info = tarfile.TarInfo(name)
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
+    shown = await alone("restore", str(archive))
+
+    assert (1, "") == (shown.code, shown.out)
+    assert told in shown.err
+    assert not (alone.home / "data" / "holdfast" / "holdfast.db").exists()
+    assert not (tmp_path / "outside").exists()
+
+
+async def test_a_restore_keeps_a_settings_file_that_is_there(alone, tmp_path):
+    """It may be newer, and it can run commands."""
+    alone.settings('log_level = "error"\n')
+    await alone("run", "hello", "-m", "scripted/echo")
+    await alone("backup", "backup.tar.gz")
+    alone.settings('log_level = "warning"\n')
+    shown = await alone("restore", "backup.tar.gz", "--data", "elsewhere")
+
+    assert 0 == shown.code
+    assert "holdfast.toml differs from the one in the backup, and was kept." in shown.err
+    assert "warning" in (Path(alone.home) / "config" / "holdfast" / "holdfast.toml").read_text()
+
+
+# one-off prompts
+
+
+@requirement("cli.run-alone")
+async def test_run_keeps_no_session_unless_it_is_asked_to(alone):
+    """A script's thousand calls were a thousand chats in the sidebar. The runs are still there to be looked at."""
+    for arguments in (["one"], ["two", "--system", "Be brief."], ["three", "--json"]):
+        assert 0 == (await alone("run", *arguments, "-m", "scripted/echo")).code
+    without = (await alone("sessions", "ls")).out
+    await alone("run", "four", "--keep", "-m", "scripted/echo")
+    with_one = (await alone("sessions", "ls")).out
+    runs = (await alone("runs", "ls")).out
+
+    assert ["session\tchanged\ttitle\tstate"] == without.splitlines()
+    assert ["four"] == [line.split("\t")[2] for line in with_one.splitlines()[1:]]
+    assert {"one", "two", "three", "four"} == {line.split("\t")[4] for line in runs.splitlines()[1:]}
+
+
+# providers
+
+
+@requirement("model.default-providers")
+async def test_a_provider_in_the_file_takes_no_other_away_unless_the_file_says_so(alone):
+    """One table removed the demo models, so that the README's first command failed, and the keys of the environment."""
+    table = '[[providers]]\nname = "up"\nbase_url = "http://127.0.0.1:9/v1"\nmodels = ["m"]\n'
+    keys = {"GROQ_API_KEY": "gsk_0123456789"}
+    alone.settings(table)
+    with_others = await alone("config", "show", **keys)
+    echoed = await alone("run", "Hello there", "-m", "scripted/echo")
+    listed = await alone("models")
+    alone.settings("default_providers = false\n" + table)
+    only = await alone("config", "show", **keys)
+
+    def providers(shown: str) -> str:
+        return dict(line.split("\t")[:2] for line in shown.splitlines())["providers"]
+
+    assert "up (openai), groq (openai), local (local), scripted (scripted)" == providers(with_others.out)
+    assert (0, "Hello there\n") == (echoed.code, echoed.out)
+    assert ["up/m\tdefault\t"] == listed.out.splitlines()[1:], "demo models stay out of the way of a real provider"
+    assert "up (openai)" == providers(only.out)
+
+
+async def test_errors_of_the_command_line_say_what_to_do(alone, tmp_path):
+    """One line, in words that git or psql would use."""
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    told = {
+        ("models", "--url", "nonsense"): "Not a URL: 'nonsense'. It must begin with http:// or https://.",
+        ("models", "--url", nowhere): f"Could not connect to {nowhere}: connection refused. Is the server running?",
+        ("run",): 'No prompt given. Try: holdfast run "Why is the sky blue?"',
+        ("run", "hello", "-m", "nope"): "Unknown model 'nope'. See `holdfast models`.",
+        ("runs", "show", "run_nowhere"): "No run 'run_nowhere'. See `holdfast runs ls`.",
+        ("key", "revoke", "nobody"): "No key 'nobody'. See `holdfast key ls`.",
+        ("db", "check", "--data", "none"): f"No database at {tmp_path / 'none' / 'holdfast.db'}. `holdfast serve` "
+        "creates it.",
+        ("models", "--config", "none.toml"): "Settings file not found: none.toml",
+    }
+    for command, words in told.items():
+        shown = await alone(*command)
+        assert shown.code in (1, 2)
+        assert f"Error: {words}\n" == shown.err[shown.err.index("Error: ") :]

@@ -1,0 +1,14 @@
+"""What only `make test-all` runs: tests marked `long`, and the larger counts of generated cases.
+
+One environment variable decides for both, so that a count that is read at import and a mark agree in every worker.
+"""
+
+import os
+
+EVERYTHING = os.environ.get("HOLDFAST_TEST_ALL") == "1"
+"""True in `make test-all`."""
+
+
+def count(default: int, everything: int) -> int:
+    """How many generated cases to try: by default, and in `make test-all`."""
+    return everything if EVERYTHING else default

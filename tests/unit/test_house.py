@@ -1,0 +1,84 @@
+"""What keeps the code readable, counted: one owner for each name, and folders that fit on a screen."""
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SRC = ROOT / "src"
+MOST_FILES = 14
+"""Modules in one folder, `__init__.py` included."""
+MOST_LINES_OF_A_FILE = 600
+MOST_LINES_OF_A_FUNCTION = 50
+CORE_LOOP = {"run.py": "Run", "pump.py": "Pump", "keeper.py": "Keeper", "committer.py": "Committer"}
+"""What one must read to change the life of a run."""
+MOST_LINES_OF_THE_CORE_LOOP = 600
+
+
+def trees() -> Iterator[tuple[Path, ast.Module]]:
+    for path in sorted(SRC.rglob("*.py")):
+        yield path.relative_to(ROOT), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def foreign_private_names(tree: ast.AST) -> Iterator[ast.Attribute]:
+    """`x._name`, unless x is the object itself, its class, or its base class."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Attribute) or ast.unparse(node.value) in ("self", "cls", "super()"):
+            continue
+        if node.attr.startswith("_") and not node.attr.endswith("__"):
+            yield node
+
+
+def test_no_object_uses_a_private_name_of_another():
+    """Whatever reaches into another object has to be changed with it, and no test says so."""
+    found = [
+        f"{path}:{node.lineno} {ast.unparse(node)}" for path, tree in trees() for node in foreign_private_names(tree)
+    ]
+
+    assert [] == found
+
+
+def test_a_private_name_of_another_object_is_found():
+    """A search that finds nothing proves nothing until it has found something."""
+    tree = ast.parse("run._log.seal()\nself._log.seal()\nself.run._log\nsuper()._end()\nnode.__class__\n")
+
+    assert {"run._log", "self.run._log"} == {ast.unparse(node) for node in foreign_private_names(tree)}
+
+
+def test_no_folder_has_more_files_than_can_be_looked_over():
+    """A newcomer looks for a file by its folder."""
+    folders = Counter(path.parent for path, _ in trees())
+
+    assert {} == {str(folder): count for folder, count in folders.items() if count > MOST_FILES}
+
+
+def test_no_file_is_longer_than_one_subject():
+    """What needs more room is two subjects."""
+    sizes = {str(path): len((ROOT / path).read_text(encoding="utf-8").splitlines()) for path, _ in trees()}
+
+    assert {} == {path: lines for path, lines in sizes.items() if lines > MOST_LINES_OF_A_FILE}
+
+
+def test_no_function_is_longer_than_a_page():
+    """A function is a paragraph."""
+    functions = [
+        (f"{path}:{node.lineno} {node.name}", (node.end_lineno or 0) - node.lineno + 1)
+        for path, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+
+    assert [] == [name for name, lines in functions if lines > MOST_LINES_OF_A_FUNCTION]
+    assert functions, "the rule is checked against nothing"
+
+
+def test_the_core_loop_can_be_read_in_one_sitting():
+    """Run, Pump, Keeper and Committer: their invariants hold together, so they are read together."""
+    sizes = {}
+    for file, name in CORE_LOOP.items():
+        tree = ast.parse((SRC / "holdfast" / "engine" / file).read_text(encoding="utf-8"))
+        (found,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name]
+        sizes[name] = (found.end_lineno or 0) - found.lineno + 1
+
+    assert sum(sizes.values()) <= MOST_LINES_OF_THE_CORE_LOOP, sizes

@@ -1,0 +1,88 @@
+"""Errors of the settings: which one, where, what it must be, and what was probably meant."""
+
+import pytest
+
+from holdfast.server.config.settings import SettingsError, load, unknown_variables
+from tests.requirements import requirement
+
+
+def refused(tmp_path, text: str = "", environ: dict[str, str] | None = None, **flags: object) -> str:
+    """What is said of settings that are wrong, with the file as FILE."""
+    file = tmp_path / "holdfast.toml"
+    file.write_text(text)
+    with pytest.raises(SettingsError) as error:
+        load(flags, environ or {}, file)
+    return str(error.value).replace(str(file), "FILE")
+
+
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ({"HOLDFAST_PORT": "http"}, "HOLDFAST_PORT must be a number."),
+        ({"HOLDFAST_PORT": "70000"}, "HOLDFAST_PORT must be at most 65535."),
+        ({"HOLDFAST_GRACE": "long"}, "HOLDFAST_GRACE must be a number."),
+        ({"HOLDFAST_OFFLINE": "maybe"}, "HOLDFAST_OFFLINE must be true or false."),
+        ({"HOLDFAST_HEAD_TIMEOUT": "-1"}, "HOLDFAST_HEAD_TIMEOUT must be at least 0."),
+        ({"HOLDFAST_LOG_LEVEL": "loud"}, "HOLDFAST_LOG_LEVEL must be debug, error, info or warning."),
+        ({"HOLDFAST_DISCOVER": "often"}, "HOLDFAST_DISCOVER must be true, false or auto."),
+    ],
+)
+def test_a_variable_with_a_wrong_value_is_named_with_what_it_must_be(tmp_path, variables, told):
+    """ "In environment: Expected `int`, got `str` - at `$.port`" is for programmers."""
+    assert told == refused(tmp_path, environ=variables)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("prot = 1", "Unknown setting 'prot' in FILE. Did you mean 'port'?"),
+        ("zebra = 1", "Unknown setting 'zebra' in FILE."),
+        ('port = "x"', "port in FILE must be a number."),
+        ('[[agents]]\nname = "a"', "[[agents]] number 1 in FILE has no 'model', which it needs."),
+        (
+            '[[agents]]\nname = "a"\nmodel = "b/c"\n[[agents]]\nname = "d"\nmodell = "b/c"',
+            "Unknown setting 'modell' in [[agents]] number 2 in FILE. Did you mean 'model'?",
+        ),
+        (
+            '[[agents]]\nname = "a"\nmodel = "b/c"\nmax_steps = 0',
+            "max_steps of [[agents]] number 1 in FILE must be at least 1.",
+        ),
+        ("agents = 3", "agents in FILE must be a list."),
+        ('[prices]\n"a/b" = 3', "prices in FILE must be a table."),
+    ],
+)
+def test_an_error_of_the_file_names_the_place_and_what_was_meant(tmp_path, text, told):
+    """The file, the table by its number, the setting."""
+    assert told == refused(tmp_path, text)
+
+
+@requirement("cli.misspelt")
+@pytest.mark.parametrize(
+    ("variable", "told"),
+    [
+        ("HOLDFAST_PROT", "Unknown variable HOLDFAST_PROT. Did you mean 'HOLDFAST_PORT'?"),
+        ("HOLDFAST_APIKEY", "Unknown variable HOLDFAST_APIKEY. Did you mean 'HOLDFAST_API_KEY'?"),
+        ("HOLDFAST_PROVIDERS", "HOLDFAST_PROVIDERS cannot be set by a variable. Set 'providers' in the settings file."),
+    ],
+)
+def test_a_misspelt_variable_is_an_error_as_a_misspelt_setting_is(tmp_path, variable, told):
+    """It was ignored: a key that was meant to protect the server protected nothing."""
+    assert told == refused(tmp_path, environ={variable: "1"})
+
+
+@requirement("cli.misspelt")
+def test_a_variable_that_the_settings_name_or_that_is_like_no_setting_is_no_error(tmp_path):
+    """People name their own keys so, and orchestrators set variables by the name of a service."""
+    file = tmp_path / "holdfast.toml"
+    file.write_text('[[keys]]\nname = "ada"\nkey_env = "HOLDFAST_API_KEYS"\n')
+    environ = {"HOLDFAST_API_KEYS": "x" * 40, "HOLDFAST_CONFIG": "", "HOLDFAST_SERVICE_PORT_8787_TCP": "1"}
+
+    assert ["HOLDFAST_SERVICE_PORT_8787_TCP"] == unknown_variables(environ, load({}, environ, file))
+
+
+def test_an_unknown_dialect_is_refused_with_those_that_there_are(tmp_path):
+    """Packages can add more."""
+    told = refused(tmp_path, '[[providers]]\nname = "a"\ndialect = "klingon"')
+
+    assert told.startswith("Provider 'a' in FILE: unknown dialect 'klingon'. Use one of ")
+    assert "openai" in told

@@ -1,0 +1,70 @@
+import { afterEach, expect, test, vi } from "vitest";
+import { type StreamState, Streams } from "../src/connection/streams";
+import type { FeedFrame } from "../src/types";
+import { Server } from "./server";
+
+function reading() {
+  const heard: [string, FeedFrame[]][] = [];
+  const states: StreamState[] = [];
+  const streams = new Streams({
+    events: (session, frames) => heard.push([session, frames]),
+    state: (state) => states.push(state),
+  });
+  return { streams, heard, states };
+}
+
+const changed = (n: number): FeedFrame => ({ n, type: "session.changed", title: `Title ${n}` });
+const cursors = (query: URLSearchParams | undefined) => query?.getAll("session");
+
+afterEach(() => {
+  vi.unstubAllGlobals();
+});
+
+test("several sessions are read through one connection, each from its cursor", async () => {
+  const server = new Server();
+  const { streams, heard } = reading();
+  streams.watch("a", "3");
+  streams.watch("b", "7:2");
+  await vi.waitFor(() => expect(server.opened).toHaveLength(1));
+  server.send("b", ["8", changed(8)]);
+  await vi.waitFor(() => expect(heard).toEqual([["b", [changed(8)]]]));
+
+  expect(cursors(server.opened[0])).toEqual(["a@3", "b@7:2"]);
+});
+
+test("after a break it reads on where it was", async () => {
+  const server = new Server();
+  const { streams, heard } = reading();
+  streams.watch("a", "3");
+  await vi.waitFor(() => expect(server.opened).toHaveLength(1));
+  server.send("a", ["4", changed(4)], ["4:9", { type: "text.delta", text: "x", run: "run_1", seq: 9 }]);
+  await vi.waitFor(() => expect(heard).toHaveLength(1));
+  server.cut();
+  await vi.waitFor(() => expect(server.opened).toHaveLength(2));
+
+  expect(cursors(server.opened[1])).toEqual(["a@4:9"]);
+});
+
+test("a second reader of a session is given all that it asked for, from the start of the run it may be in", async () => {
+  const server = new Server();
+  const { streams } = reading();
+  streams.watch("a", "9:120");
+  streams.watch("a", "5");
+  await vi.waitFor(() => expect(server.opened).toHaveLength(1));
+
+  expect(cursors(server.opened[0])).toEqual(["a@5"]);
+});
+
+test("a session that was deleted is not asked for again", async () => {
+  const server = new Server();
+  const { streams, heard } = reading();
+  streams.watch("a", "3");
+  streams.watch("b", "0");
+  await vi.waitFor(() => expect(server.opened).toHaveLength(1));
+  server.send("", ["", { type: "session.deleted", session_id: "b" }]);
+  await vi.waitFor(() => expect(heard.map(([session]) => session)).toEqual(["b"]));
+  server.cut();
+  await vi.waitFor(() => expect(server.opened).toHaveLength(2));
+
+  expect(cursors(server.opened[1])).toEqual(["a@3"]);
+});
