@@ -13,7 +13,8 @@ from holdfast.server.app import ENDPOINTS
 from tests.requirements import requirement
 from tests.support.compare import EVENTS, Compare, Watched
 from tests.support.http import Client, Response
-from tests.support.server import UP_KEY, Server, free_port, provider
+from tests.support.ports import free_port
+from tests.support.server import UP_KEY, Server, provider
 from tests.support.upstream import (
     Chunk,
     Cut,

@@ -15,7 +15,8 @@ from holdfast.server.config.settings import AgentSettings, McpSettings, Settings
 from holdfast.server.sources.agent_factory import agents_of
 from tests.requirements import requirement
 from tests.support.agents import serving
-from tests.support.server import Process, clean_environment, free_port
+from tests.support.ports import free_port
+from tests.support.server import Process, clean_environment
 from tests.support.upstream import Upstream, answer, calling
 from tests.support.waiting import LONG, SOON
 

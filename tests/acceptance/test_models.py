@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 import subprocess
 import sys
 from contextlib import asynccontextmanager, contextmanager
@@ -16,6 +15,7 @@ from holdfast.store.memory import MemoryStore
 from tests.acceptance.surfaces import QUESTION
 from tests.requirements import requirement
 from tests.support.native import Native
+from tests.support.ports import free_port
 from tests.support.served import NO_HOME, Served
 from tests.support.upstream import Upstream, answer
 from tests.support.waiting import LONG
@@ -361,13 +361,6 @@ def stranger(port: int):
         process.kill()
         process.wait()
         process.stdout.close()
-
-
-def free_port() -> int:
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        port: int = bound.getsockname()[1]
-        return port
 
 
 @requirement("model.found-default")

@@ -4,12 +4,14 @@ import asyncio
 from types import TracebackType
 from typing import Self
 
+from tests.support.ports import free_port
+
 
 class Listener:
     """A TCP server that knows its connections."""
 
     def __init__(self) -> None:
-        self.port = 0
+        self.port = free_port()
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -27,7 +29,6 @@ class Listener:
 
     async def listen(self) -> None:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
 
     def close(self) -> None:
         """Refuse connections from now on, and reset those that are open."""

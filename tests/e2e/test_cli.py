@@ -21,7 +21,8 @@ import pytest_asyncio
 
 from tests.requirements import requirement
 from tests.support.native import Native
-from tests.support.server import UP_KEY, Server, clean_environment, free_port, provider
+from tests.support.ports import free_port
+from tests.support.server import UP_KEY, Server, clean_environment, provider
 from tests.support.upstream import (
     Delta,
     Done,

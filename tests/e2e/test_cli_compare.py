@@ -12,7 +12,8 @@ import pytest_asyncio
 
 from tests.e2e.test_cli import Shell, Terminal, ended, here
 from tests.support.native import Native
-from tests.support.server import Server, free_port, provider
+from tests.support.ports import free_port
+from tests.support.server import Server, provider
 from tests.support.upstream import Delta, Gate, Hang, Headers, Pause, Role, Status, Upstream, answer
 from tests.support.waiting import LONG
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.test_cli import Shell
-from tests.support.server import ROOT, free_port
+from tests.support.ports import free_port
+from tests.support.server import ROOT
 
 SCRIPTED = '[[providers]]\nname = "scripted"\ndialect = "scripted"\n'
 

@@ -9,7 +9,8 @@ from asyncio.subprocess import DEVNULL, PIPE
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.server import Server, clean_environment, free_port, provider
+from tests.support.ports import free_port
+from tests.support.server import Server, clean_environment, provider
 from tests.support.waiting import LONG
 
 

@@ -12,7 +12,8 @@ import pytest
 from tests.e2e.test_cli import Shell, here
 from tests.requirements import requirement
 from tests.support.native import Native
-from tests.support.server import Server, free_port
+from tests.support.ports import free_port
+from tests.support.server import Server
 
 SCRIPTED = {"name": "scripted", "dialect": "scripted"}
 AGENT = '[[agents]]\nname = "helper"\nmodel = "scripted/steps"\ntools = ["files"]\n'

@@ -68,6 +68,15 @@ async def screen(shell: Shell, width: int, *command: str) -> list[str]:
     return [line.rstrip() for line in re.sub(r"\x1b\[[\d;]*m", "", terminal.screen).split("\r\n")][:-1]
 
 
+SHORT = 20
+"""Characters of an id that a person types. The first 14 are its type and its time: ids of the same 4 ms share them."""
+
+
+def row_of(run: str, lines: Sequence[str]) -> int:
+    """Where a list shows a run: under the shortest beginning of its id, of at least 14 characters, that no other has."""
+    return next(at for at, line in enumerate(lines) if line[:14] == run[:14] and run.startswith(line.split("  ")[0]))
+
+
 def columns(lines: Sequence[str]) -> list[list[str]]:
     return [re.split(r" {2,}", line) for line in lines]
 
@@ -85,22 +94,24 @@ async def test_no_line_of_a_list_is_wider_than_the_terminal(shell, command, widt
 
 async def test_at_80_columns_a_run_is_one_line_with_its_outcome_and_reason(shell, made):
     """The states were cut to three letters, and each run took eight lines."""
-    header, *rows = columns(await screen(shell, 80, "runs", "ls"))
+    lines = await screen(shell, 80, "runs", "ls")
+    rows = columns(lines)
+    shown = {outcome: rows[row_of(made[outcome], lines)] for outcome in ("truncated", "failed", "completed")}
 
-    assert ["RUN", "STATE", "STARTED", "MODEL", "TEXT"] == header
-    shown = {run: (state, model, text) for run, state, _, model, text in rows}
-    assert ("truncated", "scripted/length", "token limit reached") == shown[made["truncated"][:14]]
-    assert ("failed", "scripted/fail") == shown[made["failed"][:14]][:2]
-    assert LONG.startswith(shown[made["completed"][:14]][2].removesuffix("…").rstrip())
+    assert ["RUN", "STATE", "STARTED", "MODEL", "TEXT"] == rows[0]
+    assert {outcome: outcome for outcome in shown} == {outcome: row[1] for outcome, row in shown.items()}
+    assert ["scripted/length", "token limit reached"] == shown["truncated"][3:]
+    assert "scripted/fail" == shown["failed"][3]
+    assert LONG.startswith(shown["completed"][4].removesuffix("…").rstrip())
 
 
 async def test_at_44_columns_a_run_is_two_lines_and_nothing_of_its_state_is_cut(shell, made):
     """A phone, or a pane beside an editor."""
     lines = await screen(shell, 44, "runs", "ls")
 
-    at = next(n for n, line in enumerate(lines) if line.startswith(made["failed"][:14]))
+    at = row_of(made["failed"], lines)
     assert ["RUN", "STATE", "STARTED"] == columns(lines)[0]
-    assert re.fullmatch(rf"{made['failed'][:14]}  failed     \d+ s ago|.* min ago", lines[at])
+    assert re.fullmatch(r"run_\w{10,}  failed     \d+ (s|min) ago", lines[at])
     assert lines[at + 1].startswith("    scripted/fail · This model fails")
 
 
@@ -160,14 +171,14 @@ async def test_help_fits_80_columns(shell, command):
 async def test_every_command_takes_the_beginning_of_an_id(shell, made, ada):
     """As git does: forty characters are for programs. The type may be left out."""
     run, session = made["completed"], made["first"]
-    for given in (run[:14], run[4:16], run):
+    for given in (run[:SHORT], run[4:SHORT], run):
         assert run == json.loads((await shell("runs", "show", given)).out)["id"]
-    tailed = await shell("runs", "tail", run[:14])
-    stopped = await shell("runs", "stop", run[:14])
-    exported = await shell("sessions", "export", session[:14])
-    said = await shell("run", "-s", session[:14], "again", "--json")
-    chatted = await shell("chat", "-s", session[:14], stdin="")
-    removed = await shell("sessions", "rm", "-y", (await ada.new_session())[:14])
+    tailed = await shell("runs", "tail", run[:SHORT])
+    stopped = await shell("runs", "stop", run[:SHORT])
+    exported = await shell("sessions", "export", session[:SHORT])
+    said = await shell("run", "-s", session[:SHORT], "again", "--json")
+    chatted = await shell("chat", "-s", session[:SHORT], stdin="")
+    removed = await shell("sessions", "rm", "-y", (await ada.new_session())[:SHORT])
 
     assert (0, f"{LONG}\n") == (tailed.code, tailed.out)
     assert stopped.out.startswith(run)
@@ -197,15 +208,15 @@ async def test_the_beginning_of_anothers_id_leads_nowhere(shell, made):
     """Else anybody could find out ids, character by character."""
     bob = of_bob(shell)
     shown = [
-        await bob("runs", "show", made["completed"][:14]),
+        await bob("runs", "show", made["completed"][:SHORT]),
         await bob("runs", "stop", "run_"),
-        await bob("sessions", "rm", "-y", made["first"][:14]),
-        await bob("chat", "-s", made["first"][:14], stdin=""),
+        await bob("sessions", "rm", "-y", made["first"][:SHORT]),
+        await bob("chat", "-s", made["first"][:SHORT], stdin=""),
     ]
 
     assert [(1, "")] * 4 == [(each.code, each.out) for each in shown]
-    assert f"Error: No run '{made['completed'][:14]}'. See `holdfast runs ls`.\n" == shown[0].err
-    assert f"Error: No session '{made['first'][:14]}'. See `holdfast sessions ls`.\n" == shown[2].err
+    assert f"Error: No run '{made['completed'][:SHORT]}'. See `holdfast runs ls`.\n" == shown[0].err
+    assert f"Error: No session '{made['first'][:SHORT]}'. See `holdfast sessions ls`.\n" == shown[2].err
 
 
 # completion
@@ -232,8 +243,8 @@ async def test_the_shell_completes_models_runs_and_sessions(shell, made, tmp_pat
     without_server = await completed(alone, "holdfast run --model scripted/f")
 
     assert ["scripted/length"] == models
-    assert made["failed"][:14] in runs
-    assert {made["first"][:14], made["second"][:14]} <= set(sessions)
+    assert any(made["failed"].startswith(offered) for offered in runs)
+    assert all(any(made[name].startswith(offered) for offered in sessions) for name in ("first", "second"))
     assert [] == of_others
     assert ["scripted/fail"] == without_server
     assert not (tmp_path / "data").exists(), "a key press must leave nothing behind"

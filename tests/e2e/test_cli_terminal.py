@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from tests.e2e.test_cli import Shell, Terminal
 from tests.requirements import requirement
-from tests.support.server import free_port
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -23,7 +23,8 @@ from tests.e2e.test_cli import (
 )
 from tests.requirements import requirement
 from tests.support.native import Native
-from tests.support.server import Server, free_port
+from tests.support.ports import free_port
+from tests.support.server import Server
 from tests.support.waiting import LONG
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

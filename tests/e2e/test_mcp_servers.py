@@ -11,7 +11,8 @@ from holdfast.agents.mcp.described import McpServer
 from holdfast.agents.mcp.pool import ToolServer
 from holdfast.agents.tools import ToolContext
 from tests.requirements import requirement
-from tests.support.server import Process, clean_environment, free_port
+from tests.support.ports import free_port
+from tests.support.server import Process, clean_environment
 
 BIN = Path(sys.executable).parent
 PACKAGES = Path(__file__).parent / "node" / "node_modules" / "@modelcontextprotocol"

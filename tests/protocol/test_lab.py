@@ -13,7 +13,8 @@ import pytest_asyncio
 from holdfast_lab import CHECKS, SERVERS, WIRES, Http, Lab, Upstream, judge, trouble
 from holdfast_lab.process import Judged
 from tests.requirements import requirement
-from tests.support.server import Server, clean_environment, config_text, free_port, provider
+from tests.support.ports import free_port
+from tests.support.server import Server, clean_environment, config_text, provider
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

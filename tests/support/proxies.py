@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tests.support.ports import free_port
 from tests.support.programs import CADDY, NGINX
-from tests.support.server import ROOT, free_port
+from tests.support.server import ROOT
 from tests.support.waiting import LONG
 
 NGINX_AROUND = """

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import signal
-import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from tests.support.http import Client
+from tests.support.ports import free_port
 from tests.support.waiting import LONG
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -307,10 +307,3 @@ def clean_environment() -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(paths),
         "XDG_CONFIG_HOME": nowhere,
     }
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
