@@ -283,6 +283,19 @@ async def test_a_search_leads_to_a_message_of_another_branch(new_tab, api, up):
 
 
 @requirement("ui.browser-sessions")
+async def test_no_letter_typed_right_after_the_search_key_is_lost(tab):
+    """The search was selected again a frame later, so that the second letter replaced the first."""
+    await tab.page.evaluate("""() => {
+        document.dispatchEvent(new KeyboardEvent("keydown", {key: "k", ctrlKey: true, bubbles: true}));
+        document.execCommand("insertText", false, "a");
+        return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+    }""")
+    await tab.page.keyboard.type("b")
+
+    await expect(tab.page.locator("#search")).to_have_value("ab")
+
+
+@requirement("ui.browser-sessions")
 async def test_a_search_that_finds_nothing_says_so_and_esc_gives_the_list_back(tab, api):
     """An empty list without a word looks like lost chats."""
     await listed(tab, api, "Tangle")

@@ -57,9 +57,12 @@ function isTyping(): boolean {
 function focusSearch(): void {
   setSidebarHidden(false);
   isSidebarOpen.value = matchMedia("(max-width: 50rem)").matches;
-  const focus = () => document.querySelector<HTMLInputElement>("#search")?.select();
-  focus();
-  requestAnimationFrame(focus); // where the list was hidden a moment ago
+  const search = () => document.querySelector<HTMLInputElement>("#search");
+  search()?.select();
+  requestAnimationFrame(() => {
+    // A list that was hidden takes the focus only now. Selecting twice would let the next key replace the first letter.
+    if (document.activeElement !== search()) search()?.select();
+  });
 }
 
 export function newChat(): void {
