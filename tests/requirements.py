@@ -386,7 +386,7 @@ REQUIREMENTS: dict[str, str] = {
     ),
     "safe.bind": "No open bind without a key.",
     "safe.origin": "A foreign Origin is refused.",
-    "safe.host": "A foreign Host is refused.",
+    "safe.host": "A foreign Host is refused, and so are two of Host, Origin, Authorization or X-Api-Key.",
     "safe.owner-404": "What belongs to someone else is 404.",
     "safe.agent-users": (
         "An agent that a caller may not use is on no list and 404 wherever a model can be named; one that can write or "

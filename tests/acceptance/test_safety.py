@@ -437,6 +437,24 @@ async def test_a_name_that_is_not_ours_is_refused(local: World, host: str | None
 
 
 @requirement("safe.host")
+@pytest.mark.parametrize("name", ["Host", "Origin", "Authorization", "X-Api-Key"])
+async def test_a_header_that_says_who_calls_is_given_once(local: World, name: str):
+    """A proxy in front may check the one and we the other."""
+    own = {"Host": f"127.0.0.1:{local.server.port}", "Origin": local.server.url}
+    twice = [f"{name}: {own.get(name, 'Bearer x')}", f"{name}: {own.get(name, 'Bearer y')}"]
+    lines = ["POST /api/sessions HTTP/1.1", *twice, *([f"Host: {own['Host']}"] if name != "Host" else [])]
+    head = "\r\n".join([*lines, "Content-Length: 2", "Content-Type: application/json", "", "{}"])
+    before = local.stored()
+
+    response = await local.alice.client.send_raw(head.encode(), method="POST")
+
+    error = (await response.json())["error"]
+    assert (400, "invalid_http") == (response.status, error["code"])
+    assert name.lower() in error["message"]
+    assert before == local.stored()
+
+
+@requirement("safe.host")
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:{port}", "127.0.0.1", "[::1]:{port}", "chat.home.arpa"])
 async def test_the_names_of_this_machine_and_those_that_were_allowed_are_ours(local: World, host: str):
     """The check must not depend on how its owner spells the address."""

@@ -32,6 +32,8 @@ ALLOWED_HEADERS = (
 )
 """Headers that an allowed page of another origin may send."""
 AUTHORIZATION, API_KEY = b"authorization", b"x-api-key"
+ONCE = (b"host", b"origin", AUTHORIZATION, API_KEY)
+"""Headers that a request has at most once: a proxy may have checked another of them than we would."""
 NOBODY = Access("")
 """The access of paths that need no key."""
 _HOW = "send it as Authorization: Bearer <key>, or as x-api-key: <key>."
@@ -105,6 +107,9 @@ class Gate:
             await app(scope, receive, send)
 
     def _refuse(self, scope: Scope, headers: dict[bytes, bytes], origin: str) -> ErrorInfo | None:
+        if len(headers) < len(scope["headers"]) and (repeated := _repeated(scope["headers"])):
+            message = f"The request has more than one {repeated} header."
+            return ErrorInfo("invalid_http", message, "invalid_request_error", status=400)
         host = headers.get(b"host", b"").decode("latin-1").lower()
         if not self._is_our_host(host):
             return _refusal("host_not_allowed", f"The Host {host!r} is not a name of this server. Set allowed_hosts.")
@@ -228,6 +233,12 @@ def _hostname(host: str) -> str:
     if match is None or int(match[3] or 0) > 65535:
         return ""
     return match[1] or match[2]
+
+
+def _repeated(headers: list[tuple[bytes, bytes]]) -> str:
+    """Return the name of a header that must not be repeated, and is."""
+    names = [name for name, _ in headers]
+    return next((name.decode() for name in ONCE if names.count(name) > 1), "")
 
 
 def _refusal(code: str, message: str) -> ErrorInfo:
