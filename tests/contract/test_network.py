@@ -121,6 +121,17 @@ async def test_a_small_body_that_becomes_a_huge_one_is_given_up(up):
 
 
 @requirement("net.compressed")
+async def test_one_read_that_expands_to_very_many_small_events_is_given_up(up, provider):
+    """Each is short enough, but all of them are decoded in one turn of the event loop: 64 kB kept it busy for 0.4 s."""
+    chunk = b'data: {"choices": [{"index": 0, "delta": {"content": "x"}}]}\n\n'
+    up.enqueue([Status(200, gzip.compress(chunk * 300_000), {"Content-Encoding": "gzip"})])
+    heard = await listen(provider, asked())
+
+    assert "up sent a compressed answer that expands to over 4194304 bytes at once." == str(heard.error)
+    assert 1 < len(heard.text) < 300_000
+
+
+@requirement("net.compressed")
 async def test_a_compression_that_cannot_be_read_is_named(up, provider):
     """Whoever runs the gateway has to turn it off there."""
     up.enqueue([Status(200, b"\x0b", {"Content-Encoding": "br"})])

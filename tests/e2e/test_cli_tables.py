@@ -73,7 +73,7 @@ SHORT = 20
 
 
 def row_of(run: str, lines: Sequence[str]) -> int:
-    """Where a list shows a run: under the shortest beginning of its id, of at least 14 characters, that no other has."""
+    """Return the line that shows a run, under the beginning of its id: at least 14 characters, and unique."""
     return next(at for at, line in enumerate(lines) if line[:14] == run[:14] and run.startswith(line.split("  ")[0]))
 
 

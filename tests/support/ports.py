@@ -16,8 +16,8 @@ _held: dict[int, int] = {}
 def free_port() -> int:
     """Return a port that stays ours until this process ends, also while nothing listens on it.
 
-    The kernel gives outgoing connections ports of its ephemeral range. A server that restarts on such a port can find it
-    taken, so ours are below that range. A locked file for each port keeps other test processes away from it.
+    The kernel gives outgoing connections ports of its ephemeral range. A server that restarts on such a port can find
+    it taken, so ours are below that range. A locked file for each port keeps other test processes away from it.
     """
     ports = range(_FIRST, min(_FIRST + _COUNT, _ephemeral_start()))
     for port in random.sample(ports, len(ports)):

@@ -1,7 +1,8 @@
 """Compressed responses. None is requested (`Accept-Encoding: identity`), but some gateways compress all the same.
 
 gzip and deflate are decoded as they arrive, 64 kB at a time, so that a small body that becomes a large one reaches the
-limits of its decoder before it fills the memory. Other encodings (br, zstd) are refused by name.
+limits of its decoder before it fills the memory. One read may become 4 MiB: more would keep the event loop busy.
+Other encodings (br, zstd) are refused by name.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from .decoder import ResponseDecoder
 __all__ = ["InflatingDecoder", "can_be_inflated", "encoding_of", "inflated"]
 
 _PIECE = 64 * 1024
+_MOST_FROM_A_READ = 4 * 1024 * 1024
 _GZIP_OR_ZLIB, _RAW = 47, -15  # zlib's `wbits`
 _DEFLATE = 8  # the lower half of the first byte of a zlib stream: the method
 
@@ -115,16 +117,28 @@ class InflatingDecoder:
     def feed(self, data: bytes) -> list[Sequence[Yielded]]:
         """Return the events that one more read completes."""
         said: list[Sequence[Yielded]] = []
+        room = _MOST_FROM_A_READ
         try:
             for piece in self._inflater.feed(data) if data else ():
                 said += self._decoder.feed(piece)
+                room -= len(piece)
                 if self.over:
                     break
+                if room < 0:
+                    said.append(
+                        self._broken(f"a compressed answer that expands to over {_MOST_FROM_A_READ} bytes at once")
+                    )
+                    break
         except zlib.error:
-            said.append(self._decoder.end(cut=True))
-            if self.error is not None:
-                self.error = ProviderBroke(f"{self._name} sent a compressed answer that cannot be decompressed.")
+            said.append(self._broken("a compressed answer that cannot be decompressed"))
         return said
+
+    def _broken(self, what: str) -> list[Yielded]:
+        """End the answer as one that was cut off, with the reason."""
+        last = self._decoder.end(cut=True)
+        if self.error is not None:
+            self.error = ProviderBroke(f"{self._name} sent {what}.")
+        return last
 
     def end(self, *, cut: bool = False) -> list[Yielded]:
         """Return the last events. A body without the end of its compression was cut off."""
