@@ -38,7 +38,7 @@ from .dialects import ag_ui, ai_sdk, llama_cpp, ollama, pass_through
 from .dialects import anthropic as messages
 from .dialects import completions as text_completions
 from .dialects import openai_chat as completions
-from .dialects import openai_responses as responses
+from .dialects.responses import openai_responses as responses
 from .errors import Json
 from .routing import Endpoint, Router
 from .services import Parts

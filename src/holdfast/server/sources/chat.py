@@ -16,7 +16,7 @@ from ...log.log import Log
 from ...store import RunRecord, Store
 from ...store.files import with_pictures
 from ...upstreams import Attaching, ChatRequest, Provider, Providers
-from ..dialects.response_chains import RESPONSE, conversation
+from ..dialects.responses.response_chains import RESPONSE, conversation
 
 AS_SENT = "as_sent"
 """The field of a run's request with the conversation in the client's dialect, by the dialect's name."""

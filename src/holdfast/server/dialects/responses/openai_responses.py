@@ -8,27 +8,27 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from ...asgi.event_stream import EventStream
-from ...engine.run import Run
-from ...errors import FAILED_DEPENDENCY, BadRequest, Conflict, HoldfastError, RunNotFound
-from ...events import Completed, Failed, Interrupted, StoppedBy
-from ...history import alternating
-from ...ids import new_id
-from ...store import Idempotency, RunRecord
-from ...wires.anthropic.request import estimated_tokens
-from ...wires.openai import responses as openai_responses
-from ...wires.openai.responses import ECHOED
-from ...wires.openai.responses_request import COMPACT, Item, compaction_item, items_of, listed, params_of
-from ..api.runs import stop_within
-from ..caller import model_of, own_run, owner_of, providers_of
-from ..errors import Json, json_of
-from ..request import convert, decode_object, idempotency, read_body, whole_number
-from ..routing import Endpoint
-from ..services import Parts
-from ..sources.agents import STREAM
-from .openai_chat import failure
+from ....asgi.event_stream import EventStream
+from ....engine.run import Run
+from ....errors import FAILED_DEPENDENCY, BadRequest, Conflict, HoldfastError, RunNotFound
+from ....events import Completed, Failed, Interrupted, StoppedBy
+from ....history import alternating
+from ....ids import new_id
+from ....store import Idempotency, RunRecord
+from ....wires.anthropic.request import estimated_tokens
+from ....wires.openai import responses as openai_responses
+from ....wires.openai.responses import ECHOED
+from ....wires.openai.responses_request import COMPACT, Item, compaction_item, items_of, listed, params_of
+from ...api.runs import stop_within
+from ...caller import model_of, own_run, owner_of, providers_of
+from ...errors import Json, json_of
+from ...request import convert, decode_object, idempotency, read_body, whole_number
+from ...routing import Endpoint
+from ...services import Parts
+from ...sources.agents import STREAM
+from ..openai_chat import failure
+from ..run_responses import WholeAnswer, answer_headers, gathered, stream, whole
 from .response_chains import RESPONSE, ResponseNotFound, conversation, is_stored, resolved
-from .run_responses import WholeAnswer, answer_headers, gathered, stream, whole
 
 LOOKED_AT = 1000
 """Maximum number of runs that one call of the list reads: most of an owner's may not be responses."""

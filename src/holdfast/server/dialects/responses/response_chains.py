@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...errors import BadRequest, Conflict, NotFound, ResumeGap
-from ...history import Message, alternating, for_model, left_of
-from ...store import RunRecord, Store
-from ...wires.openai import responses as openai_responses
-from ...wires.openai.responses_request import Item, listed, messages_of
+from ....errors import BadRequest, Conflict, NotFound, ResumeGap
+from ....history import Message, alternating, for_model, left_of
+from ....store import RunRecord, Store
+from ....wires.openai import responses as openai_responses
+from ....wires.openai.responses_request import Item, listed, messages_of
 
 RESPONSE = "response"
 """The field of a run's request with the fields of a response's request."""

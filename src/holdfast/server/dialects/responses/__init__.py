@@ -1,0 +1,1 @@
+"""OpenAI's Responses API: responses, their chains, conversations, and the WebSocket mode."""
