@@ -75,7 +75,7 @@ lock: setup-dev ## resolve every dependency again, to the newest versions
 	$(call compile,pyproject.toml --extra local --constraints requirements/server.txt --output-file requirements/local.txt)
 	$(call compile,pyproject.toml --extra mcp --constraints requirements/server.txt --output-file requirements/mcp.txt)
 	$(call compile,pyproject.toml --extra server --extra mcp --group dev --constraints requirements/server.txt --constraints requirements/mcp.txt --output-file requirements/dev.txt)
-	cd $(NODE) && PATH="$(CURDIR)/$(BIN):$$PATH" npm install openai@latest @anthropic-ai/sdk@latest @ag-ui/client@latest @modelcontextprotocol/server-everything@latest @modelcontextprotocol/server-filesystem@latest ai@latest @ai-sdk/openai@latest @ai-sdk/react@latest @ai-sdk/workflow@latest react@latest react-test-renderer@latest zod@latest axe-core@latest --save-exact --package-lock-only \
+	cd $(NODE) && PATH="$(CURDIR)/$(BIN):$$PATH" npm install openai@latest ws@latest @anthropic-ai/sdk@latest @ag-ui/client@latest @modelcontextprotocol/server-everything@latest @modelcontextprotocol/server-filesystem@latest ai@latest @ai-sdk/openai@latest @ai-sdk/react@latest @ai-sdk/workflow@latest react@latest react-test-renderer@latest zod@latest axe-core@latest --save-exact --package-lock-only \
 		--omit-lockfile-registry-resolved --no-audit --no-fund
 	cd $(WEB) && PATH="$(CURDIR)/$(BIN):$$PATH" npm update --package-lock-only --omit-lockfile-registry-resolved \
 		--no-audit --no-fund

@@ -1,4 +1,4 @@
-"""Reads a response with OpenAI's own client, cut off as often as you like, and stops another one.
+"""Reads a response with OpenAI's own client, cut off as often as you like; stops one; asks two over a WebSocket.
 
 Run it as `python responses_client.py http://127.0.0.1:8787/v1 scripted/lorem:200:50`.
 """
@@ -23,6 +23,21 @@ async def read_on(client: AsyncOpenAI, response_id: str, seen: int, said: list[s
         return seen
 
 
+async def over_a_websocket(client: AsyncOpenAI, model: str, questions: list[str]) -> None:
+    """Ask one question after the other on one connection. Nothing is stored: the connection knows what was said."""
+    before: dict[str, str] = {}
+    async with client.responses.connect() as connection:
+        for question in questions:
+            await connection.response.create(model=model, input=question, store=False, **before)
+            async for event in connection:
+                if event.type == "error":
+                    raise RuntimeError(event.error.message)
+                if event.type in ("response.completed", "response.incomplete", "response.failed"):
+                    print(event.response.status)
+                    before = {"previous_response_id": event.response.id}
+                    break
+
+
 async def main(base_url: str, model: str) -> None:
     """Ask in the background, come back again and again, follow it with a second question, and stop that one."""
     async with AsyncOpenAI(base_url=base_url, api_key="not needed on this machine") as client:
@@ -38,6 +53,8 @@ async def main(base_url: str, model: str) -> None:
         )
         stopped = await client.responses.cancel(second.id)
         print(stopped.status)
+
+        await over_a_websocket(client, model, ["Is it deep?", "And cold?"])
 
 
 if __name__ == "__main__":

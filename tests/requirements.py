@@ -315,6 +315,15 @@ REQUIREMENTS: dict[str, str] = {
         "A conversation can be made shorter by its model, and goes on from the summary; half a summary is refused. Its "
         "tokens can be estimated."
     ),
+    "resp.websocket": (
+        "Responses can be asked for over a WebSocket by the same rules as over HTTP; each ends with one last message, "
+        "and a connection continues what is not stored."
+    ),
+    "resp.open-responses": "What each of the 17 checks of Open Responses' suite asks for is there.",
+    "safe.websocket": (
+        "A connection becomes a WebSocket only if nothing but the handshake was sent; its messages have the limits of "
+        "requests, and frames that break the rules end it."
+    ),
     "resp.schema": "Every object and event of responses is valid by the types of OpenAI's SDK, but for what is listed.",
     "model.alias": "An alias in the settings is a model's name on every wire, and is listed.",
     "wire.usage": "What an upstream counted of cached and reasoning tokens is told on every wire, in its own words.",

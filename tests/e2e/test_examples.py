@@ -17,7 +17,7 @@ from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.http import Client, Frame
 from tests.support.native import Native
-from tests.support.served import NO_HOME, Served
+from tests.support.served import NO_HOME, Served, protocol
 from tests.support.server import Server, StartFailed
 from tests.support.waiting import LONG, SOON
 
@@ -184,16 +184,17 @@ async def test_chat_client_comes_back_to_its_answer_and_leaves_another(capsys):
     assert "cancelled" == ending
 
 
-@requirement("resp.resume", "resp.cancel")
+@requirement("resp.resume", "resp.cancel", "resp.websocket")
 async def test_responses_client_has_the_whole_answer_however_often_it_was_cut_off(capsys):
-    """With OpenAI's own client: a hundred words in one second, some cuts, and a second answer that is stopped."""
+    """With OpenAI's own client: a hundred words in one second, some cuts, a second answer that is stopped, and two more
+    over a WebSocket, which are not stored."""
     app = create_app(Settings(providers=(ProviderSettings("scripted", dialect="scripted"),)), MemoryStore(), NO_HOME)
-    async with Served(app) as served, served.client() as client:
+    async with Served(app, http=protocol()) as served, served.client() as client:
         await load("responses_client").main(f"{served.url}/v1", "scripted/lorem:100:100")
         listed = (await (await client.get("/v1/responses")).json())["data"]
-    text, status = capsys.readouterr().out.splitlines()
+    text, *statuses = capsys.readouterr().out.splitlines()
 
-    assert "cancelled" == status
+    assert ["cancelled", "completed", "completed"] == statuses
     assert ["cancelled", "completed"] == [response["status"] for response in listed]
     assert text == listed[1]["output"][0]["content"][0]["text"]
     assert 100 == len(text.split())

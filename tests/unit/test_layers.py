@@ -88,7 +88,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "compare.runs": {"msgspec", "starlette"},
     "compare.scores_api": {"starlette"},
     "evals.api": {"msgspec", "starlette"},
-    "server": {"msgspec", "starlette", "uvicorn", "uvloop", "httptools", "anyio", "rich"},
+    "server": {"msgspec", "starlette", "uvicorn", "uvloop", "httptools", "websockets", "anyio", "rich"},
     "agents.mcp.connection": {"msgspec", "mcp", "httpx2", "jsonschema"},
     "agents.mcp.limit": {"httpx2"},
     "agents.mcp.stdio": {"mcp", "anyio"},

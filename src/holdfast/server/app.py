@@ -39,6 +39,7 @@ from .dialects import anthropic as messages
 from .dialects import completions as text_completions
 from .dialects import openai_chat as completions
 from .dialects.responses import openai_responses as responses
+from .dialects.responses import websocket as responses_websocket
 from .errors import Json
 from .routing import Endpoint, Router
 from .services import Parts
@@ -54,6 +55,7 @@ ENDPOINTS: list[Endpoint] = [
     *text_completions.ENDPOINTS,
     *pass_through.ENDPOINTS,
     *responses.ENDPOINTS,
+    *responses_websocket.ENDPOINTS,
     *messages.ENDPOINTS,
     *ag_ui.ENDPOINTS,
     *runs.ENDPOINTS,

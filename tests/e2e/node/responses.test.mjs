@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import OpenAI from "openai";
+import { ResponsesWS } from "openai/resources/responses/ws";
 
 const { SERVER, API_KEY } = process.env;
 const TEXT = "Héllo wörld 🌊";
@@ -125,4 +126,25 @@ test("a response's input is listed, and it can be deleted", async () => {
     ["0", "1", "2"],
   );
   await assert.rejects(client.responses.retrieve(made.id), OpenAI.NotFoundError);
+});
+
+// @requirement("resp.websocket")
+test("responses are asked for over a websocket, one after the other", async () => {
+  const socket = new ResponsesWS(client);
+  const said = [];
+  try {
+    socket.send({ type: "response.create", model: "up/end:completed", input, store: false });
+    for await (const event of socket) {
+      if (event.type === "error") throw event.error;
+      if (event.type !== "message" || event.message.type !== "response.completed") continue;
+      said.push(event.message.response.output[0].content[0].text);
+      if (said.length === 2) break;
+      const previous_response_id = event.message.response.id;
+      socket.send({ type: "response.create", model: "up/echo:two", input: "And?", store: false, previous_response_id });
+    }
+  } finally {
+    socket.close();
+  }
+
+  assert.deepEqual(said, [TEXT, "two"]);
 });

@@ -88,7 +88,7 @@ def stream(
         headers=_encoded(answer_headers(run) if headers is None else headers),
         broken=rendering.broken,
         on_leave=run.leave if attached else on_leave,
-        hold=_Hold(run, refuse) if refuse is not None and not skip else None,
+        hold=_hold(run, refuse) if refuse is not None and not skip else None,
         heartbeat=parts.settings.heartbeat,
         sign_of_life=sign_of_life,
         send_timeout=parts.settings.send_timeout,
@@ -149,20 +149,26 @@ class Skipping:
                 yield frame
 
 
-class _Hold:
-    """Waits for the first output, so that an early failure can have an error status."""
+def _hold(run: Run, refuse: Refuse) -> Callable[[RequestClient], Awaitable[ASGIApp | None]]:
+    async def hold(client: RequestClient) -> ASGIApp | None:
+        failed = await FirstWord(run).failure(client)
+        return None if failed is None else refuse(run, failed)
 
-    def __init__(self, run: Run, refuse: Refuse) -> None:
+    return hold
+
+
+class FirstWord:
+    """Waits for the first output, so that an early failure can be told from one in the middle of an answer."""
+
+    def __init__(self, run: Run) -> None:
         self._run = run
-        self._refuse = refuse
         self._looked_at = 0
 
-    async def __call__(self, client: RequestClient) -> ASGIApp | None:
+    async def failure(self, client: RequestClient) -> Failed | Interrupted | None:
+        """Wait for the first output. Return the settlement of a run that failed without any."""
         await self._first_word(client)
         settled = self._run.settlement
-        if isinstance(settled, (Failed, Interrupted)) and await is_bare(self._run):
-            return self._refuse(self._run, settled)
-        return None
+        return settled if isinstance(settled, (Failed, Interrupted)) and await is_bare(self._run) else None
 
     async def _first_word(self, client: RequestClient) -> None:
         log = self._run.log

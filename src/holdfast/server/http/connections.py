@@ -52,6 +52,22 @@ class Timed(Protocol):
         ...
 
 
+OFFER = "holdfast.upgrade"
+"""The key of a request's scope that is set if the client offers to switch to WebSocket, and to nothing else."""
+
+
+class Upgraded(Protocol):
+    """What receives the bytes of a connection after an upgrade."""
+
+    def received(self, data: bytes) -> bool:
+        """Handle received bytes. True if a message is incomplete."""
+        ...
+
+    def too_slow(self) -> None:
+        """End the connection: a message does not arrive in time."""
+        ...
+
+
 class OpenConnections:
     """Counts the connections, and calls `overdue` of those whose deadline has passed.
 

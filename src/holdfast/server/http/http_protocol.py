@@ -19,7 +19,7 @@ from ...asgi.client import CONNECTION, Header
 from ...concurrency.watchers import Wake, Watchers
 from ...errors import BadRequest, HoldfastError
 from ..errors import error_answer
-from .connections import OpenConnections
+from .connections import OFFER, OpenConnections, Upgraded
 
 logger = logging.getLogger("holdfast")
 
@@ -74,6 +74,7 @@ class Protocol(HttpToolsProtocol):
         "_part",
         "_received",
         "_room",
+        "_upgraded",
         "_watchers",
         "due",
         "is_lost",
@@ -90,8 +91,9 @@ class Protocol(HttpToolsProtocol):
         """Whether a response was begun here, and uvicorn's `send` would write a piece of it at once.
 
         It is read for each token, so it is an attribute."""
-        self._part: Literal["nothing", "head", "body", "refused"] = "nothing"
-        """The part of a request that is being received."""
+        self._part: Literal["nothing", "head", "body", "refused", "messages"] = "nothing"
+        """The part of a request that is being received; after an upgrade it is `messages`."""
+        self._upgraded: Upgraded | None = None
         self._room = HEAD_LIMIT
         """Bytes that may arrive before a head, a piece of a body or a request must be complete."""
         self._received = self._mark = 0  # bytes in all, and at the start of the `body_timeout` that runs
@@ -134,6 +136,9 @@ class Protocol(HttpToolsProtocol):
         if self._part == "refused":
             return
         self._received += len(data)
+        if self._upgraded is not None:
+            self._pass_on(self._upgraded, data)
+            return
         self._room -= len(data)
         try:
             try:
@@ -150,13 +155,16 @@ class Protocol(HttpToolsProtocol):
     def _decline(self, rest: memoryview) -> None:
         """Handle a head with `Upgrade`: parse it again without that header, then the bytes that follow it.
 
-        The parser takes the bytes after such a head for the other protocol, not for the body. The upgrade is not
-        accepted, so the request has to be framed as if it had not been offered.
+        The parser takes the bytes after such a head for the other protocol, not for the body. Until an upgrade is
+        accepted, which is the application's choice, the request has to be framed as if it had not been offered.
         """
         while True:
+            offers = [value.lower() for name, value in self.headers if name == b"upgrade"]
             head = self._head_without_offer()
             self.parser = _parser(self)
             self.parser.feed_data(head)
+            if offers == [b"websocket"]:
+                self.scope[OFFER] = True  # type: ignore[literal-required]
             try:
                 self.parser.feed_data(rest)
             except httptools.HttpParserUpgrade as offer:
@@ -169,6 +177,14 @@ class Protocol(HttpToolsProtocol):
         version = self.parser.get_http_version().encode()
         lines = [b"%b: %b\r\n" % header for header in self.headers if header[0] != b"upgrade"]
         return b"%b %b HTTP/%b\r\n%b\r\n" % (self.parser.get_method(), self.url, version, b"".join(lines))
+
+    def _pass_on(self, upgraded: Upgraded, data: bytes) -> None:
+        """Pass bytes to the protocol after an upgrade. A message that is incomplete has to go on arriving."""
+        if not upgraded.received(data):
+            self.due = float("inf") if self._part == "messages" else self.due
+        elif self.due == float("inf"):
+            self._mark = self._received
+            self.due = self._connections.body_due
 
     def on_message_begin(self) -> None:
         """Begin a request."""
@@ -230,6 +246,11 @@ class Protocol(HttpToolsProtocol):
         """End a connection whose client is too slow, unless the client waits for a response."""
         if self._part in ("nothing", "refused"):
             self.transport.abort()
+        elif self._upgraded is not None and self._received - self._mark < PACE:
+            self._upgraded.too_slow()
+        elif self._upgraded is not None:
+            self._mark = self._received
+            self.due = self._connections.body_due
         elif self._follows_another() or self.flow.read_paused:
             self.due = self._connections.body_due
         elif self._part == "head":
@@ -274,6 +295,42 @@ class Protocol(HttpToolsProtocol):
         headers = (*self.server_state.default_headers, *response.raw_headers, (b"connection", b"close"))
         lines = [b"%b: %b\r\n" % header for header in headers]
         return b"".join([STATUS_LINE[response.status_code], *lines, b"\r\n", bytes(response.body)])
+
+    # After an upgrade.
+
+    def upgrade(self, send: Send, head: bytes, upgraded: Upgraded) -> bool:
+        """Send the head of a 101 response, and pass on what is received from now on. False if HTTP has to answer.
+
+        Until then all bytes are HTTP: if any came after the request, there is no upgrade.
+        """
+        cycle = self.cycle
+        if self.is_lost or send != cycle.send or cycle.response_started or self.pipeline or self._part != "nothing":
+            return False
+        cycle.response_started = cycle.response_complete = True
+        self._part, self._upgraded = "messages", upgraded
+        self.transport.write(head)
+        return True
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether the client reads too slowly for what was written."""
+        return self.flow.write_paused
+
+    async def drained(self) -> None:
+        """Wait until the client has read enough, or has left."""
+        await self.flow.drain()
+
+    def write(self, data: bytes) -> None:
+        """Send bytes of the protocol after an upgrade."""
+        self.transport.write(data)
+
+    def close(self) -> None:
+        """Close the connection when everything is sent."""
+        self.transport.close()
+
+    def hang_up(self) -> None:
+        """Close the connection when the client does, and at the latest after `LINGER`."""
+        self._part, self.due = "nothing", self._connections.now + LINGER
 
     # Answering.
 

@@ -291,3 +291,12 @@ RESPONSES: Table = {
     "truncation": refused("What is too long is refused by the model's upstream.", "disabled"),
 }
 """Responses. A field that is not known is passed on, as it may be the upstream's. One inside a field is refused."""
+OVER_WEBSOCKET: Table = {
+    "type": USED,
+    "stream_id": USED,
+    "generate": USED,
+    "stream": refused("Every response is streamed here.", True),
+    "background": refused("A response with `store: true` continues without its client.", False),
+}
+"""Responses over a WebSocket: the fields of a message that HTTP has not, or has otherwise."""
+AS_OVER_HTTP = Rule("used", "As over HTTP.")

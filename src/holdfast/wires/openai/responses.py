@@ -555,7 +555,10 @@ class ResponseFrames:
         for kind, fields in steps:
             data = _encode({"type": kind, "sequence_number": self.said, **fields})
             self.said += 1
-            yield b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
+            yield self._frame(kind, data)
+
+    def _frame(self, kind: str, data: bytes) -> bytes:
+        return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
 
     def _text(self, message: _Message, text: str) -> bytes:
         """Render a text delta, the most frequent event, without a dict."""

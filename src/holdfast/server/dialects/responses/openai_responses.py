@@ -28,7 +28,7 @@ from ...services import Parts
 from ...sources.agents import STREAM
 from ..openai_chat import failure
 from ..run_responses import WholeAnswer, answer_headers, gathered, stream, whole
-from .response_chains import RESPONSE, ResponseNotFound, conversation, is_stored, resolved
+from .response_chains import BEFORE, RESPONSE, ResponseNotFound, conversation, is_stored, resolved
 
 LOOKED_AT = 1000
 """Maximum number of runs that one call of the list reads: most of an owner's may not be responses."""
@@ -91,7 +91,22 @@ class ResponseBody(msgspec.Struct, frozen=True):
 async def create_response(parts: Parts, request: Request) -> ASGIApp:
     """Answer with a response: at once in the background, streaming, or when it is finished."""
     raw = await read_body(parts, request)
-    decoded = decode_object(raw)
+    body, record = await prepared(parts, request, decode_object(raw))
+    run = await begun(parts, body, record, idempotency(request, raw))
+    if body.stream:
+        return _stream(parts, run, stop_unheard=run.id == record.id and not body.background)
+    if body.background:
+        return Json(await _begun(run), headers=answer_headers(run))
+    return WholeAnswer(run, finished, attached=run.take_hold())
+
+
+async def prepared(
+    parts: Parts, request: Request, decoded: dict[str, Any], before: list[Item] | None = None
+) -> tuple[ResponseBody, RunRecord]:
+    """Return a request that can be answered, and the record of its run.
+
+    `before` are the items of the response that it follows, if that is known to the caller alone.
+    """
     body = convert(decoded, ResponseBody)
     _check(body)
     model = await model_of(parts, request, body.model)
@@ -109,15 +124,17 @@ async def create_response(parts: Parts, request: Request) -> ASGIApp:
         lifetime="detached" if body.is_detached else "attached",
         request={"params": params, STREAM: bool(body.stream), RESPONSE: _asked(body, decoded, items)},
     )
+    if before is not None:
+        record.request[RESPONSE][BEFORE] = before
     await parts.agents.check(record)
     await conversation(parts.store, record)  # refuses an invalid request
-    parts.starts.take(owner)
-    run = await _start(parts, record, idempotency(request, raw), keep=body.is_stored)
-    if body.stream:
-        return _stream(parts, run, stop_unheard=run.id == record.id and not body.background)
-    if body.background:
-        return Json(await _begun(run), headers=answer_headers(run))
-    return WholeAnswer(run, finished, attached=run.take_hold())
+    return body, record
+
+
+async def begun(parts: Parts, body: ResponseBody, record: RunRecord, key: Idempotency | None = None) -> Run:
+    """Start the run of a request, within the owner's limits."""
+    parts.starts.take(record.owner)
+    return await _start(parts, record, key, keep=body.is_stored)
 
 
 async def _start(parts: Parts, record: RunRecord, key: Idempotency | None, *, keep: bool) -> Run:
@@ -179,6 +196,8 @@ async def compact_response(parts: Parts, request: Request) -> ASGIApp:
     """Let a model summarise a conversation, and return the item that stands for it in later requests."""
     decoded = decode_object(await read_body(parts, request))
     body = convert(decoded, ResponseBody)
+    if not body.model:
+        raise BadRequest("model is missing: name the one that summarises.", param="model")
     params_of(decoded)
     record = await _unasked(parts, request, body, decoded)
     messages = [*await conversation(parts.store, record), {"role": "user", "content": COMPACT}]
@@ -424,13 +443,6 @@ ENDPOINTS = [
             409: "the response to follow has not ended",
             413: "too large",
         },
-    ),
-    Endpoint(
-        "GET",
-        "/v1/responses",
-        list_responses,
-        query={"limit": "1 to 100", "after": "the response to go on from"},
-        answers={200: "responses, the newest first", 400: "a bad query"},
     ),
     Endpoint(
         "GET",

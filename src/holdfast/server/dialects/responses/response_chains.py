@@ -12,6 +12,8 @@ from ....wires.openai.responses_request import Item, listed, messages_of
 
 RESPONSE = "response"
 """The field of a run's request with the fields of a response's request."""
+BEFORE = "before"
+"""The field of these with the items before the input, if the response that it follows is not stored."""
 
 
 class ResponseNotFound(NotFound):
@@ -47,9 +49,10 @@ async def conversation(store: Store, record: RunRecord) -> list[dict[str, Any]]:
     this request alone.
     """
     asked = record.request[RESPONSE]
-    said: list[Message] = []
+    said = messages_of(asked.get(BEFORE, ()))
     for before in await _chain(store, record):
-        said += messages_of([*before.request[RESPONSE]["input"], *await output_of(store, before)])
+        earlier = before.request[RESPONSE]
+        said += messages_of([*earlier.get(BEFORE, ()), *earlier["input"], *await output_of(store, before)])
     new = messages_of(asked["input"])
     shown = for_model([*said, *new], asked.get("instructions"))
     _check_results(new, shown)
@@ -71,7 +74,7 @@ async def _chain(store: Store, record: RunRecord) -> list[RunRecord]:
     chain: list[RunRecord] = []
     seen = {record.id}
     following = record
-    while (named := following.request[RESPONSE].get("previous_response_id")) is not None:
+    while (named := _followed(following)) is not None:
         found = await stored(store, record.owner, named, "previous_response_id")
         if found.settlement is None:
             raise ResponseNotSettled(named)
@@ -82,6 +85,12 @@ async def _chain(store: Store, record: RunRecord) -> list[RunRecord]:
         following = found
     chain.reverse()
     return chain
+
+
+def _followed(record: RunRecord) -> str | None:
+    """Return the stored response that a response follows; None if there is none, or it has the items itself."""
+    asked = record.request[RESPONSE]
+    return None if BEFORE in asked else asked.get("previous_response_id")
 
 
 async def stored(store: Store, owner: str, response_id: str, param: str) -> RunRecord:

@@ -1,0 +1,350 @@
+"""`/v1/responses` over a WebSocket: a response for each `response.create`, in order on each of the client's lanes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import Any, Literal
+
+import msgspec
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+from websockets.frames import CloseCode
+
+from ....asgi.client import CONNECTION, RequestClient, finish
+from ....asgi.cursor import RunFrames
+from ....asgi.event_stream import info_of
+from ....concurrency.tasks import OwnedTasks
+from ....engine.run import Run
+from ....errors import BadRequest, HoldfastError, KeyRevoked
+from ....events import Completed, ErrorInfo, Failed, Interrupted, Settled, Usage
+from ....fields import check_fields
+from ....ids import new_id
+from ....log.segment import Segment
+from ....store import RunRecord
+from ....wires.openai import responses as openai_responses
+from ....wires.openai.fields import AS_OVER_HTTP, OVER_WEBSOCKET
+from ....wires.openai.response_messages import ResponseMessages, refusal_message
+from ....wires.openai.responses_request import Item
+from ...accounts.auth import HEADERS
+from ...http.connections import OFFER
+from ...http.http_protocol import Protocol
+from ...http.websocket import InvalidHandshake, WebSocket, accepting_head, text_frame
+from ...request import BodyTooLarge, check_body, check_name, convert, decode_object
+from ...routing import Endpoint
+from ...services import Parts
+from ..run_responses import FirstWord
+from .openai_responses import ResponseBody, begun, list_responses, prepared, response_of
+from .response_chains import BEFORE, RESPONSE
+
+logger = logging.getLogger("holdfast")
+
+LONGEST = 60 * 60.0
+"""Maximum age of a connection in seconds. A response that goes on then is finished."""
+MOST_UNANSWERED = 16
+"""Maximum number of requests that are being answered or wait for that, on one connection."""
+MOST_LANES = 32
+"""Maximum number of named lanes of one connection."""
+
+
+class TooManyUnanswered(HoldfastError):
+    """A client sends requests faster than they are answered."""
+
+    code = "websocket_response_limit_reached"
+    status = 429
+    type = "rate_limit_error"
+
+    def __init__(self) -> None:
+        super().__init__(f"{MOST_UNANSWERED} responses are unanswered on this connection. Wait for one of them.")
+
+
+class TooManyLanes(BadRequest):
+    """A client uses more lanes than a connection has."""
+
+    code = "websocket_stream_limit_reached"
+    param = "stream_id"
+
+    def __init__(self) -> None:
+        super().__init__(f"A connection has at most {MOST_LANES} named streams. Open another connection.")
+
+
+class ConnectionTooOld(BadRequest):
+    """A connection has reached its maximum age. At this code clients connect again."""
+
+    code = "websocket_connection_limit_reached"
+
+    def __init__(self) -> None:
+        super().__init__(f"A connection lasts {LONGEST / 60:.0f} minutes. Open another one.")
+
+
+class ClientEvent(msgspec.Struct, frozen=True):
+    """A message of a client, with the fields that HTTP has not."""
+
+    type: Literal["response.create"]
+    stream_id: str | None = None
+    generate: bool | None = None
+    previous_response_id: str | None = None
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """The items up to a response that is not stored: the connection can continue it."""
+
+    response_id: str
+    items: list[Item]
+    size: int
+    """Bytes of the messages and outputs that they came with."""
+
+
+class _Lane:
+    """Requests that are answered one after the other, and the last response that the store does not have."""
+
+    def __init__(self, name: str | None) -> None:
+        self.name = name
+        self.waiting: deque[tuple[dict[str, Any], int]] = deque()
+        """The decoded requests, and the size of each. The first is being answered."""
+        self.known: _Known | None = None
+
+
+class ResponsesSocket:
+    """One client's connection. Costs its request's task, and a task for each lane that has a request.
+
+    A response that is not stored can be continued on its connection alone, by the last response of each lane. A
+    response stops when its client leaves, unless it was asked for with `store: true`.
+    """
+
+    def __init__(self, parts: Parts, request: Request) -> None:
+        self._parts = parts
+        self._request = request
+        self._lanes: dict[str | None, _Lane] = {}
+        self._tasks = OwnedTasks("a WebSocket")
+        self._inbox: deque[bytes] = deque()
+        self._unanswered = 0
+        self._wake = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Accept the upgrade, and serve the connection until it ends."""
+        connection = scope.get(CONNECTION)
+        head = accepting_head(scope[HEADERS], {"x-request-id": new_id("req")})
+        assert isinstance(connection, Protocol)  # nothing else sets the offer
+        self._socket = WebSocket(connection, self._parts.settings.body_limit, self._take)
+        if not connection.upgrade(send, head, self._socket):
+            raise InvalidHandshake("Bytes followed the handshake, or the origin is another one: there is no upgrade.")
+        self._receive = receive
+        with RequestClient(scope, receive) as client:
+            await self._serve(client)
+            await self._tasks.wait()  # with their clients gone, they end soon
+
+    # The connection.
+
+    async def _serve(self, client: RequestClient) -> None:
+        """Hand out the messages as they come, until the client leaves or has to."""
+        parts, ends_at = self._parts, asyncio.get_running_loop().time() + LONGEST
+        client.on_leaving(self._wake.set)
+        unwatch = parts.closing.watch(self._wake.set)
+        try:
+            while not client.has_left and not parts.closing.has_begun:
+                self._wake.clear()
+                while self._inbox:
+                    await self._hand_out(self._inbox.popleft())
+                if asyncio.get_running_loop().time() > ends_at and not self._unanswered:
+                    await self._refuse(ConnectionTooOld().info(), None)
+                    break
+                await self._pause()
+        finally:
+            unwatch()
+        await self._end(client)
+
+    async def _pause(self) -> None:
+        """Wait for something to do. In silence, send a ping now and then."""
+        try:
+            async with asyncio.timeout(self._parts.settings.heartbeat):
+                await self._wake.wait()
+        except TimeoutError:
+            self._socket.ping()
+
+    async def _end(self, client: RequestClient) -> None:
+        if client.is_revoked:
+            await self._refuse(KeyRevoked().info(), None)
+            self._socket.close(CloseCode.POLICY_VIOLATION, "The key was revoked.")
+        elif self._parts.closing.has_begun:
+            await self._tasks.wait()
+            self._socket.close(CloseCode.GOING_AWAY, "The server ends.")
+        else:
+            self._socket.close(CloseCode.NORMAL_CLOSURE, "The connection is too old.")
+
+    def _take(self, message: bytes) -> None:
+        """Keep a message until it is its turn. A client that sends too many is refused without a look at them."""
+        self._wake.set()
+        waiting = sum(map(len, self._inbox)) + sum(size for lane in self._lanes.values() for _, size in lane.waiting)
+        if self._unanswered >= MOST_UNANSWERED:
+            self._tasks.start(self._refuse(TooManyUnanswered().info(), None))
+        elif waiting and waiting + len(message) > self._parts.settings.body_limit:
+            self._tasks.start(self._refuse(BodyTooLarge(self._parts.settings.body_limit).info(), None))
+        else:
+            self._unanswered += 1
+            self._inbox.append(message)
+
+    async def _hand_out(self, message: bytes) -> None:
+        """Append a request to its lane."""
+        try:
+            await check_body(self._parts, message)
+            decoded = decode_object(message)
+            lane = self._lane(convert(decoded, ClientEvent).stream_id)
+        except HoldfastError as error:
+            self._unanswered -= 1
+            await self._refuse(error.info(), None)
+            return
+        lane.waiting.append((decoded, len(message)))
+        if len(lane.waiting) == 1:
+            self._tasks.start(self._answer_all(lane))
+
+    def _lane(self, name: str | None) -> _Lane:
+        if name in self._lanes:
+            return self._lanes[name]
+        if name is not None:
+            check_name(name, "stream_id")
+            if len(self._lanes) - (None in self._lanes) >= MOST_LANES:
+                raise TooManyLanes
+        return self._lanes.setdefault(name, _Lane(name))
+
+    async def _refuse(self, info: ErrorInfo, lane: str | None) -> None:
+        await self._send(text_frame(refusal_message(info, lane)))
+
+    async def _send(self, frames: bytes) -> None:
+        await self._socket.send(frames, self._parts.settings.send_timeout)
+
+    # One request.
+
+    async def _answer_all(self, lane: _Lane) -> None:
+        while lane.waiting:
+            decoded, size = lane.waiting[0]
+            if self._socket.is_open:
+                await self._answer(lane, decoded, size)
+            lane.waiting.popleft()
+            self._unanswered -= 1
+        self._wake.set()
+
+    async def _answer(self, lane: _Lane, decoded: dict[str, Any], size: int) -> None:
+        """Answer one request. One that fails is forgotten together with the response that it was to continue."""
+        event = convert(decoded, ClientEvent)
+        try:
+            with RequestClient(self._request.scope, self._receive) as client:
+                await self._respond(client, lane, event, decoded, size)
+        except Exception as error:
+            if not isinstance(error, HoldfastError):
+                logger.error("a request on a WebSocket failed", exc_info=error)
+            self._forget(event.previous_response_id)
+            await self._refuse(info_of(error), lane.name)
+
+    async def _respond(
+        self, client: RequestClient, lane: _Lane, event: ClientEvent, decoded: dict[str, Any], size: int
+    ) -> None:
+        check_fields(decoded, OVER_WEBSOCKET, AS_OVER_HTTP)
+        followed = self._find(event.previous_response_id)
+        asked = {name: value for name, value in decoded.items() if name not in _ENVELOPE} | {"stream": True}
+        body, record = await prepared(self._parts, self._request, asked, None if followed is None else followed.items)
+        size += followed.size if followed else 0
+        if event.generate is False:
+            await self._prepare_only(lane, record, size)
+            return
+        run = await begun(self._parts, body, record)
+        messages = ResponseMessages(run.id, response_of(run), lane.name)
+        try:
+            failed = await FirstWord(run).failure(client)
+            if failed is None:
+                await self._copy(client, run, messages)
+        finally:
+            if run.settlement is None:
+                await finish(_left(run, client, messages))
+        if failed is not None:
+            await self._refuse(failed.error, lane.name)
+        self._remember(lane, body, run, messages, event, size)
+
+    async def _copy(self, client: RequestClient, run: Run, messages: ResponseMessages) -> None:
+        """Send the messages of a run, until its end or while the client stays."""
+
+        def render(_: int, segment: Segment) -> bytes:
+            return b"".join(map(text_frame, messages.frames(segment)))
+
+        frames = RunFrames(
+            run.log,
+            render,
+            pieces=lambda _, event: map(text_frame, messages.ending(event)),
+            attached=run.take_hold(),
+        )
+        grew = asyncio.Event()
+        client.on_leaving(grew.set)
+        unwatch = frames.watch(grew.set)
+        try:
+            while not client.has_left and self._socket.is_open and not frames.is_over:
+                grew.clear()
+                if body := await frames.next():
+                    await self._send(body)
+                    await asyncio.sleep(0)
+                elif not frames.is_over:
+                    await grew.wait()
+        finally:
+            unwatch()
+
+    # Responses that are not stored.
+
+    async def _prepare_only(self, lane: _Lane, record: RunRecord, size: int) -> None:
+        """Answer a request that is not to be generated: its items are known to this connection."""
+        asked = {**record.request[RESPONSE], "store": False}
+        now = self._parts.engine.now()
+        response = openai_responses.Response(record.id, record.model, now, asked, settled_at=lambda: now)
+        messages = ResponseMessages(record.id, response, lane.name)
+        nothing = messages.frames([Settled(Completed(text="", usage=Usage(source="estimated")))])
+        self._keep(lane, record, [], size)
+        await self._send(b"".join(map(text_frame, nothing)))
+
+    def _remember(
+        self, lane: _Lane, body: ResponseBody, run: Run, messages: ResponseMessages, event: ClientEvent, size: int
+    ) -> None:
+        if isinstance(run.settlement, (Failed, Interrupted)):
+            self._forget(event.previous_response_id)
+        elif run.settlement is not None and not body.is_stored:
+            output = messages.output()
+            self._keep(lane, run.record, output, size + len(msgspec.json.encode(output)))
+
+    def _keep(self, lane: _Lane, record: RunRecord, output: list[Item], size: int) -> None:
+        """Keep the items up to a response. A conversation that no request could hold is not kept."""
+        asked = record.request[RESPONSE]
+        items = [*asked.get(BEFORE, ()), *asked["input"], *output]
+        fits = size <= self._parts.settings.body_limit
+        lane.known = _Known(openai_responses.response_id(record.id), items, size) if fits else None
+
+    def _find(self, response_id: str | None) -> _Known | None:
+        known = (lane.known for lane in self._lanes.values())
+        return next((each for each in known if each is not None and each.response_id == response_id), None)
+
+    def _forget(self, response_id: str | None) -> None:
+        for lane in self._lanes.values():
+            if lane.known is not None and lane.known.response_id == response_id:
+                lane.known = None
+
+
+_ENVELOPE = ("type", "stream_id", "generate", "stream", "background")
+
+
+async def _left(run: Run, client: RequestClient, messages: ResponseMessages) -> None:
+    """End a response whose client left: if it does not outlive its client, or if the client has not got its id."""
+    if run.record.lifetime == "attached" or not messages.said:
+        await run.stop(client.left_by)
+
+
+async def connect_or_list(parts: Parts, request: Request) -> ASGIApp:
+    """List stored responses, the newest first. A client that offers WebSocket gets a connection for new ones."""
+    return ResponsesSocket(parts, request) if OFFER in request.scope else await list_responses(parts, request)
+
+
+ENDPOINTS = [
+    Endpoint(
+        "GET",
+        "/v1/responses",
+        connect_or_list,
+        query={"limit": "1 to 100", "after": "the response to go on from"},
+        answers={200: "responses, the newest first", 400: "a bad query, or a bad handshake"},
+    ),
+]
