@@ -53,6 +53,7 @@ DIALECTS: list[tuple[str, Table, Rule]] = [
     ("Completions", openai_completions.COMPLETION, PASSED_ON),
     ("Completions, to a model that can only chat", openai_completions.COMPLETION_AS_CHAT, PASSED_ON),
     ("Responses", openai_fields.RESPONSES, PASSED_ON),
+    ("Conversations", openai_fields.CONVERSATIONS, openai_fields.NOT_OF_A_CONVERSATION),
     ("Responses, over a WebSocket", openai_fields.OVER_WEBSOCKET, openai_fields.AS_OVER_HTTP),
     ("Anthropic's messages, to its own models", anthropic_fields.FOR_ANTHROPIC, PASSED_ON),
     ("Anthropic's messages, to all other models", anthropic_fields.FOR_OTHERS, anthropic_fields.UNKNOWN),

@@ -319,6 +319,10 @@ REQUIREMENTS: dict[str, str] = {
         "Responses can be asked for over a WebSocket by the same rules as over HTTP; each ends with one last message, "
         "and a connection continues what is not stored."
     ),
+    "resp.conversations": (
+        "A conversation has items of its owner's; a response in it is shown them, and adds its own once, one response "
+        "at a time, over a crash too."
+    ),
     "resp.open-responses": "What each of the 17 checks of Open Responses' suite asks for is there.",
     "safe.websocket": (
         "A connection becomes a WebSocket only if nothing but the handshake was sent; its messages have the limits of "

@@ -120,6 +120,8 @@ async def _things(api: Native) -> dict[str, str]:
     batch = {"models": ["up/echo:secret"], "prompts": [{"prompt": "a secret"}]}
     batch_id = (await (await api.client.post("/api/batches", batch)).json())["id"]
     await (await api.client.get(f"/api/batches/{batch_id}/events")).all_events()
+    kept = await (await api.client.post("/v1/conversations", {"items": said})).json()
+    listed = await (await api.client.get(f"/v1/conversations/{kept['id']}/items")).json()
     panes = {"models": ["up/echo:secret", "up/echo:another secret"], "prompt": "a secret"}
     return {
         **await _asked_for(api),
@@ -131,6 +133,8 @@ async def _things(api: Native) -> dict[str, str]:
         "response_id": completion.replace("run_", "resp_"),
         "answer_id": f"msg_{completion}",
         "batch_id": batch_id,
+        "conversation_id": kept["id"],
+        "item_id": listed["data"][0]["id"],
         "comparison_id": (await (await api.client.post("/api/comparisons", panes)).json())["id"],
         "chat_id": "alices-chat",
         "conv_id": "alices-conversation",
@@ -304,7 +308,7 @@ INSIDE: dict[str, tuple[str, dict[str, Any], dict[str, str]]] = {
     ),
     "a conversation of a response": (
         "/v1/responses",
-        {"model": "up/echo:hi", "input": "Hi", "conversation": "{session_id}"},
+        {"model": "up/echo:hi", "input": "Hi", "conversation": "{conversation_id}"},
         {},
     ),
     "the header of a session": ("/v1/chat/completions", CHAT, {"x-session-id": "{session_id}"}),

@@ -103,6 +103,8 @@ async def _alices_things(api: Native) -> dict[str, str]:
     asked = {"models": ["up/echo:secret"], "prompts": [{"prompt": "a secret"}]}
     batch = (await (await api.client.post("/api/batches", asked)).json())["id"]
     await (await api.client.get(f"/api/batches/{batch}/events")).all_events()
+    kept = await (await api.client.post("/v1/conversations", {"items": messages})).json()
+    listed = await (await api.client.get(f"/v1/conversations/{kept['id']}/items")).json()
     panes = {"models": ["up/echo:secret", "up/echo:another secret"], "prompt": "a secret"}
     comparison = (await (await api.client.post("/api/comparisons", panes)).json())["id"]
     return {
@@ -116,6 +118,8 @@ async def _alices_things(api: Native) -> dict[str, str]:
         "approval_id": "apr_1",
         "grant_id": "grt_1",
         "batch_id": batch,
+        "conversation_id": kept["id"],
+        "item_id": listed["data"][0]["id"],
         "comparison_id": comparison,
         "chat_id": session,
         "conv_id": "a-secret-name",
@@ -153,6 +157,8 @@ def body_for(endpoint: Endpoint, things: Mapping[str, str]) -> dict[str, Any] | 
         "threadId": "t",
         "runId": "r",
         "name": "tried",
+        "items": [{"role": "user", "content": "Hi"}],
+        "metadata": {},
     }
     fields = [field for field in msgspec.structs.fields(endpoint.takes) if field.required]
     body = {field.encode_name: values[field.encode_name] for field in fields}
@@ -509,7 +515,10 @@ async def test_an_allowed_page_without_the_key_can_read_that_it_needs_one(tmp_pa
 # Owners.
 
 
-OWNED = {"session_id", "run_id", "completion_id", "answer_id", "response_id", "batch_id", "comparison_id"}
+OWNED = {
+    *("session_id", "run_id", "completion_id", "answer_id", "response_id", "conversation_id", "batch_id"),
+    "comparison_id",
+}
 
 
 def owned(endpoint: Endpoint) -> bool:

@@ -38,6 +38,7 @@ from .dialects import ag_ui, ai_sdk, llama_cpp, ollama, pass_through
 from .dialects import anthropic as messages
 from .dialects import completions as text_completions
 from .dialects import openai_chat as completions
+from .dialects.responses import conversations_api
 from .dialects.responses import openai_responses as responses
 from .dialects.responses import websocket as responses_websocket
 from .errors import Json
@@ -56,6 +57,7 @@ ENDPOINTS: list[Endpoint] = [
     *pass_through.ENDPOINTS,
     *responses.ENDPOINTS,
     *responses_websocket.ENDPOINTS,
+    *conversations_api.ENDPOINTS,
     *messages.ENDPOINTS,
     *ag_ui.ENDPOINTS,
     *runs.ENDPOINTS,
@@ -223,6 +225,7 @@ async def end(parts: Parts, drain: float) -> None:
     await parts.batches.close()
     await parts.webhooks.close()
     await parts.rounds.all_over(within=1.0)
+    await parts.tasks.wait(timeout=1.0)
     parts.closing.begin()
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from ..asgi.event_stream import Closing
 from ..compare.runs import Rounds
 from ..concurrency.background import Background
+from ..concurrency.tasks import OwnedTasks
 from ..engine.engine import Engine
 from ..evals.runner import BatchRunner
 from ..store import Store
@@ -46,6 +47,8 @@ class Parts:
         self.keys = keys
         self.environ = environ
         self.background = Background()
+        self.tasks = OwnedTasks("the server")
+        """What requests have left to be done after them."""
         self.closing = Closing()
         self.store_check = StoreCheck(engine)
         self.offload = Offload()

@@ -61,7 +61,7 @@ CHAT: Table = {
 # Responses.
 
 _ON_THEIR_MACHINES = "OpenAI does it on its own machines."
-_ELSEWHERE = "A conversation is a chain of responses here: send previous_response_id."
+_ELSEWHERE = "A conversation is a chain of responses here: send previous_response_id, or a conversation."
 _CHEAPER = harmless("It makes a later request cheaper.")
 _NOT_SHOWN = harmless("No model is shown what it thought before.")
 _TOLD = harmless("It tells how an earlier answer ended, or what it was based on.")
@@ -218,6 +218,7 @@ _NAMESPACE = Shape(
 RESPONSES: Table = {
     # read by us
     "background": USED,
+    "conversation": used(Shape({"id": USED}, _NOT_KNOWN)),
     "include": USED,
     "input": used(_ITEMS),
     "instructions": USED,
@@ -282,7 +283,6 @@ RESPONSES: Table = {
     # what is done elsewhere
     "access_programs": refused(_ON_THEIR_MACHINES),
     "context_management": refused(_ON_THEIR_MACHINES, []),
-    "conversation": refused(_ELSEWHERE, ""),
     "if_busy": refused(_ELSEWHERE, ""),
     "image": refused(_ON_THEIR_MACHINES),
     "moderation": refused(_ON_THEIR_MACHINES),
@@ -300,3 +300,8 @@ OVER_WEBSOCKET: Table = {
 }
 """Responses over a WebSocket: the fields of a message that HTTP has not, or has otherwise."""
 AS_OVER_HTTP = Rule("used", "As over HTTP.")
+
+# Conversations.
+
+CONVERSATIONS: Table = {"items": used(_ITEMS), "metadata": USED}
+NOT_OF_A_CONVERSATION = refused("A conversation has items and metadata.")

@@ -433,7 +433,7 @@ class Response:
             "created_at": int(created),
             "model": model,
             **{name: asked.get(name, default) for name, default in ECHOED.items()},
-            **({"user": asked["user"]} if asked.get("user") is not None else {}),
+            **{name: asked[name] for name in ("user", "conversation") if asked.get(name) is not None},
             "tools": [_shown(tool) for tool in asked.get("tools") or () if tool.get("type") not in RUN_BY_OPENAI],
         }
 

@@ -29,7 +29,7 @@ def unsupported(what: str, param: str, instead: str = "") -> BadRequest:
 # Items.
 
 
-def items_of(input: str | Sequence[Any] | None, *, follows: bool = False) -> list[Item]:
+def items_of(input: str | Sequence[Any] | None, *, follows: bool = False, param: str = "input") -> list[Item]:
     """Return the input as checked items; a string is the user's message.
 
     It may be empty in a response that follows another.
@@ -40,11 +40,11 @@ def items_of(input: str | Sequence[Any] | None, *, follows: bool = False) -> lis
         raise BadRequest("input is missing.", param="input")
     if isinstance(input, str):
         input = [{"role": "user", "content": input}]
-    items = [_checked(item, f"input[{place}]") for place, item in enumerate(input)]
+    items = [_checked(item, f"{param}[{place}]") for place, item in enumerate(input)]
     if not items:
-        raise BadRequest("input is empty.", param="input")
-    messages = messages_of(items)  # what a model cannot get is refused now
-    if messages and messages[-1].role == "user" and not _says_something(messages[-1].content):
+        raise BadRequest("input is empty.", param=param)
+    messages = messages_of(items, param)  # what a model cannot get is refused now
+    if param == "input" and messages and messages[-1].role == "user" and not _says_something(messages[-1].content):
         raise BadRequest("The last message is empty.", param="input")
     return items
 
@@ -119,7 +119,7 @@ _PREFIXES = {
 # Messages.
 
 
-def messages_of(items: Iterable[Item]) -> list[Message]:
+def messages_of(items: Iterable[Item], param: str = "input") -> list[Message]:
     """Return items as messages for the model.
 
     Reasoning is left out, and so are calls with the status `incomplete`. Clients send back `null` and `in_progress` for
@@ -127,17 +127,17 @@ def messages_of(items: Iterable[Item]) -> list[Message]:
     """
     messages: list[Message] = []
     for place, item in enumerate(items):
-        kind, param = item["type"], f"input[{place}]"
+        kind, at = item["type"], f"{param}[{place}]"
         if kind == "message":
-            messages.append(Message(id="", role=item["role"], content=_content(item, param)))
+            messages.append(Message(id="", role=item["role"], content=_content(item, at)))
         elif kind in ("function_call", "custom_tool_call"):
             if item.get("status") != "incomplete":
                 _add_call(messages, item)
         elif kind in ("function_call_output", "custom_tool_call_output"):
-            output = _output(item.get("output"), f"{param}.output")
+            output = _output(item.get("output"), f"{at}.output")
             messages.append(Message(id="", role="tool", content=output, tool_call_id=item["call_id"]))
         elif kind == "compaction":
-            told = _summary(item["encrypted_content"], f"{param}.encrypted_content")
+            told = _summary(item["encrypted_content"], f"{at}.encrypted_content")
             messages.append(Message(id="", role="user", content=f"{_SO_FAR}\n\n{told}"))
     return messages
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -28,7 +29,8 @@ from ...services import Parts
 from ...sources.agents import STREAM
 from ..openai_chat import failure
 from ..run_responses import WholeAnswer, answer_headers, gathered, stream, whole
-from .response_chains import BEFORE, RESPONSE, ResponseNotFound, conversation, is_stored, resolved
+from .conversation_turns import added, up_to_date
+from .response_chains import BEFORE, CONVERSATION, RESPONSE, ResponseNotFound, conversation, is_stored, resolved
 
 LOOKED_AT = 1000
 """Maximum number of runs that one call of the list reads: most of an owner's may not be responses."""
@@ -50,6 +52,12 @@ class TextOptions(msgspec.Struct, frozen=True):
     verbosity: str | None = None
 
 
+class ConversationName(msgspec.Struct, frozen=True):
+    """The conversation that a response is added to."""
+
+    id: str
+
+
 class ResponseBody(msgspec.Struct, frozen=True):
     """A request, with the fields that are checked here. Unknown fields are passed to the upstream."""
 
@@ -57,6 +65,7 @@ class ResponseBody(msgspec.Struct, frozen=True):
     model: str | None = None
     instructions: str | None = None
     previous_response_id: str | None = None
+    conversation: str | ConversationName | None = None
     stream: bool | None = None
     store: bool | None = None
     background: bool | None = None
@@ -75,9 +84,19 @@ class ResponseBody(msgspec.Struct, frozen=True):
     include: list[str] | None = None
 
     @property
+    def conversation_id(self) -> str | None:
+        """The conversation that the response is added to."""
+        return self.conversation.id if isinstance(self.conversation, ConversationName) else self.conversation or None
+
+    @property
     def is_stored(self) -> bool:
         """Whether it is stored, which is the default."""
         return self.store is not False or bool(self.background)
+
+    @property
+    def follows(self) -> bool:
+        """Whether something was said before its input."""
+        return self.previous_response_id is not None or self.conversation_id is not None
 
     @property
     def is_detached(self) -> bool:
@@ -111,7 +130,7 @@ async def prepared(
     _check(body)
     model = await model_of(parts, request, body.model)
     provider, _ = await providers_of(parts, request).find(model)
-    items = items_of(body.input, follows=body.previous_response_id is not None)
+    items = items_of(body.input, follows=body.follows)
     params = params_of(decoded, _limit_of(parts, provider.name))
     owner = owner_of(request)
     items = await resolved(parts.store, owner, items)
@@ -126,6 +145,8 @@ async def prepared(
     )
     if before is not None:
         record.request[RESPONSE][BEFORE] = before
+    if body.conversation_id is not None:
+        await up_to_date(parts, owner, body.conversation_id)
     await parts.agents.check(record)
     await conversation(parts.store, record)  # refuses an invalid request
     return body, record
@@ -134,7 +155,9 @@ async def prepared(
 async def begun(parts: Parts, body: ResponseBody, record: RunRecord, key: Idempotency | None = None) -> Run:
     """Start the run of a request, within the owner's limits."""
     parts.starts.take(record.owner)
-    return await _start(parts, record, key, keep=body.is_stored)
+    if body.conversation_id is None:
+        return await _start(parts, record, key, keep=body.is_stored)
+    return await added(parts, record, partial(_start, parts, record, key, keep=True))
 
 
 async def _start(parts: Parts, record: RunRecord, key: Idempotency | None, *, keep: bool) -> Run:
@@ -151,14 +174,21 @@ async def _start(parts: Parts, record: RunRecord, key: Idempotency | None, *, ke
 
 
 def _check(body: ResponseBody) -> None:
-    metadata = body.metadata or {}
+    check_metadata(body.metadata)
+    if body.max_output_tokens is not None and body.max_output_tokens < 1:
+        raise BadRequest("max_output_tokens is at least 1.", param="max_output_tokens")
+    if body.previous_response_id is not None and body.conversation_id is not None:
+        raise BadRequest("Send previous_response_id or conversation, not both.", param="conversation")
+
+
+def check_metadata(given: dict[str, str] | None) -> None:
+    """Refuse metadata that is too large."""
+    metadata = given or {}
     if len(metadata) > 16 or any(len(name) > 64 or len(value) > 512 for name, value in metadata.items()):
         raise BadRequest(
             "metadata has at most 16 pairs, with names of up to 64 and values of up to 512 characters.",
             param="metadata",
         )
-    if body.max_output_tokens is not None and body.max_output_tokens < 1:
-        raise BadRequest("max_output_tokens is at least 1.", param="max_output_tokens")
 
 
 def _limit_of(parts: Parts, provider: str) -> str:
@@ -173,6 +203,7 @@ def _asked(body: ResponseBody, decoded: dict[str, Any], items: list[Item]) -> di
     thinks = body.reasoning or ReasoningOptions()
     return {
         **repeated,
+        **({} if body.conversation_id is None else {CONVERSATION: {"id": body.conversation_id}}),
         "input": items,
         "store": body.is_stored,
         "reasoning": {"effort": thinks.effort, "summary": thinks.summary or thinks.generate_summary},
@@ -213,7 +244,7 @@ async def _unasked(parts: Parts, request: Request, body: ResponseBody, decoded: 
     _check(body)
     model = await model_of(parts, request, body.model)
     owner = owner_of(request)
-    items = items_of(body.input, follows=body.previous_response_id is not None)
+    items = items_of(body.input, follows=body.follows)
     items = await resolved(parts.store, owner, items)
     return RunRecord(
         id=new_id("run"),
@@ -350,16 +381,21 @@ async def list_input_items(parts: Parts, request: Request) -> ASGIApp:
     """List the input items of a response's request, the last first."""
     run = await _own(parts, request)
     items = listed(run.record.request.get(RESPONSE, {}).get("input", []), run.id.removeprefix("run_"))
+    return json_of(page_of_items(request, items), headers=answer_headers(run))
+
+
+def page_of_items(request: Request, items: list[Item]) -> dict[str, Any]:
+    """Return the page of a list of items that a request asks for."""
     order = request.query_params.get("order", "desc")
     if order not in ("asc", "desc"):
         raise BadRequest("order is asc or desc.", param="order")
     if order == "desc":
-        items.reverse()
+        items = items[::-1]
     if after := request.query_params.get("after"):
         places = [place for place, item in enumerate(items) if item["id"] == after]
         items = items[places[0] + 1 :] if places else []
     limit = whole_number(request, "limit", 20, 100)
-    return json_of(_page(items[:limit], has_more=len(items) > limit), headers=answer_headers(run))
+    return _page(items[:limit], has_more=len(items) > limit)
 
 
 def _page(data: list[dict[str, Any]], *, has_more: bool, last: str | None = None) -> dict[str, Any]:

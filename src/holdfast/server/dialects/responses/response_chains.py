@@ -9,9 +9,12 @@ from ....history import Message, alternating, for_model, left_of
 from ....store import RunRecord, Store
 from ....wires.openai import responses as openai_responses
 from ....wires.openai.responses_request import Item, listed, messages_of
+from .stored_conversations import conversation_items
 
 RESPONSE = "response"
 """The field of a run's request with the fields of a response's request."""
+CONVERSATION = "conversation"
+"""The field of these with the conversation that the response is added to, as `{"id"}`."""
 BEFORE = "before"
 """The field of these with the items before the input, if the response that it follows is not stored."""
 
@@ -50,6 +53,8 @@ async def conversation(store: Store, record: RunRecord) -> list[dict[str, Any]]:
     """
     asked = record.request[RESPONSE]
     said = messages_of(asked.get(BEFORE, ()))
+    if CONVERSATION in asked:
+        said = messages_of(await conversation_items(store, record.owner, asked[CONVERSATION]["id"]))
     for before in await _chain(store, record):
         earlier = before.request[RESPONSE]
         said += messages_of([*earlier.get(BEFORE, ()), *earlier["input"], *await output_of(store, before)])

@@ -1,0 +1,93 @@
+"""Responses that are added to a conversation, one at a time.
+
+The conversation names the run before it starts, and takes its items when it has ended. If the server ends in between,
+the next request for the conversation does that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+
+from msgspec.structs import replace
+
+from ....engine.run import Run
+from ....errors import HoldfastError
+from ....events import Failed, Interrupted
+from ....store import RunRecord, Store
+from ....store.documents import Stored
+from ....wires.openai.responses_request import Item, listed
+from ...services import Parts
+from .response_chains import CONVERSATION, RESPONSE, output_of
+from .stored_conversations import ConversationLocked, ConversationNotFound, StoredConversation, stored_conversations
+
+STARTING = 60.0
+"""Seconds within which a run that a conversation names may still be about to start."""
+
+
+async def up_to_date(parts: Parts, owner: str, conversation_id: str) -> Stored[StoredConversation]:
+    """Return a conversation with the items of its last response. `ConversationLocked` while that goes on."""
+    taken = partial(_with_last_response, parts)
+    found = await stored_conversations(parts.store).change(conversation_id, taken, owner=owner)
+    if found is None:
+        raise ConversationNotFound(conversation_id)
+    return found
+
+
+async def _with_last_response(parts: Parts, known: StoredConversation) -> StoredConversation:
+    if known.run_id is None:
+        return known
+    record = await parts.store.get_run(known.run_id)
+    if record is None and parts.engine.now() - known.begun_at > STARTING:
+        return replace(known, run_id=None)
+    if record is None or record.settlement is None:
+        raise ConversationLocked
+    return replace(known, items=[*known.items, *await _said(parts.store, record)], run_id=None)
+
+
+async def _said(store: Store, record: RunRecord) -> list[Item]:
+    """Return the items of a response's request and answer. One that failed before any output leaves nothing."""
+    output = await output_of(store, record)
+    if isinstance(record.settlement, (Failed, Interrupted)) and not output:
+        return []
+    return [*listed(record.request[RESPONSE]["input"], record.id.removeprefix("run_")), *output]
+
+
+async def added(parts: Parts, record: RunRecord, start: Callable[[], Awaitable[Run]]) -> Run:
+    """Start the run of a response that is added to a conversation."""
+    conversation_id = record.request[RESPONSE][CONVERSATION]["id"]
+    await _name_run(parts, conversation_id, record)
+    try:
+        run = await start()
+    except HoldfastError:
+        await _release(parts, conversation_id, record)
+        raise
+    if run.id == record.id:
+        parts.tasks.start(_take_items(parts, run, conversation_id))
+    else:
+        await _release(parts, conversation_id, record)  # a repeated request has started nothing
+    return run
+
+
+async def _name_run(parts: Parts, conversation_id: str, record: RunRecord) -> None:
+    async def name(known: StoredConversation) -> StoredConversation:
+        current = await _with_last_response(parts, known)
+        return replace(current, run_id=record.id, begun_at=parts.engine.now())
+
+    if await stored_conversations(parts.store).change(conversation_id, name, owner=record.owner) is None:
+        raise ConversationNotFound(conversation_id, CONVERSATION)
+
+
+async def _release(parts: Parts, conversation_id: str, record: RunRecord) -> None:
+    async def release(known: StoredConversation) -> StoredConversation:
+        return replace(known, run_id=None) if known.run_id == record.id else known
+
+    await stored_conversations(parts.store).change(conversation_id, release, owner=record.owner)
+
+
+async def _take_items(parts: Parts, run: Run, conversation_id: str) -> None:
+    """Add the items of a response when it has ended. A conversation that was deleted or has gone on has them not."""
+    await run.settled()
+    with suppress(ConversationNotFound, ConversationLocked):
+        await up_to_date(parts, run.record.owner, conversation_id)
