@@ -28,6 +28,8 @@ class Usage(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="usage"
     """Of the output, what the provider counted as reasoning."""
     cache_write_tokens: int = 0
     """Of the input, what the provider wrote to its prompt cache."""
+    cost: float | None = None
+    """Cost at the prices of the time when the run settled; None if the model has no price, or the run goes on."""
 
     @property
     def total_tokens(self) -> int:

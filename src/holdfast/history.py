@@ -38,6 +38,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     duration_ms: float | None = None
     tokens_per_second: float | None = None
     """Output tokens over the time from the first to the last; None if all came at once, and for agents."""
+    cost: float | None = None
+    """Cost at the prices of that time; None if the model had none."""
 
 
 SHORTEST = 0.05
@@ -65,6 +67,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
             ttft_ms=None if self.first is None else round((self.first - self.started) * 1000, 1),
             duration_ms=round((self.ended - self.started) * 1000, 1),
             tokens_per_second=round(usage.output_tokens / spoken, 2) if has_pace else None,
+            cost=usage.cost,
         )
 
 
@@ -72,7 +75,12 @@ def figures_of(measured: Measured | None, usage: Usage) -> Figures:
     """Return the times and tokens of a run. The times of one that began in another process are not known."""
     if measured is not None:
         return measured.figures(usage)
-    return Figures(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, usage_source=usage.source)
+    return Figures(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        usage_source=usage.source,
+        cost=usage.cost,
+    )
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,20 +18,25 @@ COUNTED = {
     "prompt_tokens_details": {"cached_tokens": 90},
     "completion_tokens_details": {"reasoning_tokens": 15},
 }
+COST = (10 * 10.0 + 90 * 1.0 + 20 * 100.0) / 1_000_000
+"""What the counted tokens cost: ten that were not cached, ninety that were, and the output."""
 USER = {"role": "user", "content": "Hi"}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def client(tmp_path_factory):
     async with Upstream() as up:
+        up.models["free"] = [Role(), Delta("Hi."), Finish(), Chunk({"choices": [], "usage": COUNTED}), Done()]
         up.models["counts"] = [Role(), Delta("Hi."), Finish(), Chunk({"choices": [], "usage": COUNTED}), Done()]
-        async with Server(tmp_path_factory.mktemp("usage"), [provider(up.base_url, models=None)]) as server:
+        prices = '[prices]\n"up/counts" = {input = 10.0, cached_input = 1.0, output = 100.0}\n'
+        providers = [provider(up.base_url, models=None)]
+        async with Server(tmp_path_factory.mktemp("usage"), providers, config=prices) as server:
             async with server.client() as client:
                 yield client
 
 
 async def whole(client, path: str, **body: Any) -> dict[str, Any]:
-    return await (await client.post(path, {"model": "up/counts", **body})).json()
+    return await (await client.post(path, {"model": "up/counts"} | body)).json()
 
 
 async def last(client, path: str, **body: Any) -> list[dict[str, Any]]:
@@ -45,8 +50,8 @@ async def test_chat_completions_and_responses_tell_all(client):
     streamed = await last(client, "/v1/chat/completions", messages=[USER], stream_options={"include_usage": True})
     response = (await whole(client, "/v1/responses", input="Hi"))["usage"]
 
-    assert COUNTED == chat["usage"]
-    assert COUNTED == streamed[-1]["usage"]
+    assert {**COUNTED, "cost": COST} == chat["usage"]
+    assert {**COUNTED, "cost": COST} == streamed[-1]["usage"]
     assert (90, 15) == (
         response["input_tokens_details"]["cached_tokens"],
         response["output_tokens_details"]["reasoning_tokens"],
@@ -79,3 +84,31 @@ async def test_the_native_api_the_ai_sdk_and_ag_ui_tell_it_too(client):
     assert (90, 15) == (native["cached_tokens"], native["reasoning_tokens"])
     assert 90 == metadata["holdfast"]["usage"]["cached_tokens"]
     assert (90, 15) == (finished["usage"][0]["cachedInputTokens"], finished["usage"][0]["reasoningTokens"])
+
+
+@requirement("wire.cost")
+async def test_the_cost_is_told_on_every_wire_that_has_a_place_for_it(client):
+    """By the price of input, of what of it was cached, and of output."""
+    chat = (await whole(client, "/v1/chat/completions", messages=[USER]))["usage"]
+    response = (await whole(client, "/v1/responses", input="Hi"))["usage"]
+    events = await last(client, "/v1/responses", input="Hi")
+    message = (await whole(client, "/v1/messages", messages=[USER], max_tokens=9))["usage"]
+    streamed = await last(client, "/v1/messages", messages=[USER], max_tokens=9)
+    text = (await whole(client, "/v1/completions", prompt="Hi"))["usage"]
+    session = await (await client.post("/api/sessions", {})).json()
+    run = await whole(client, f"/api/sessions/{session['id']}/runs", input="Hi")
+    await (await client.get(f"/api/runs/{run['id']}/events")).all_events()
+    native = await (await client.get(f"/api/runs/{run['id']}")).json()
+    shown = (await (await client.get(f"/api/sessions/{session['id']}")).json())["messages"][-1]["figures"]
+
+    told = [chat, response, events[-1]["response"]["usage"], message, streamed[-2]["usage"], native, shown, text]
+    assert [COST] * len(told) == [each["cost"] for each in told]
+
+
+@requirement("wire.cost")
+async def test_a_model_without_a_price_has_no_cost(client):
+    """None is told: zero would be a claim."""
+    chat = await whole(client, "/v1/chat/completions", messages=[USER], model="up/free")
+    message = await whole(client, "/v1/messages", messages=[USER], max_tokens=9, model="up/free")
+
+    assert (False, False) == ("cost" in chat["usage"], "cost" in message["usage"])

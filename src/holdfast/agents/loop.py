@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..compare.model import Price
+from ..compare.model import Price, cost
 from ..environment import child_environment
 from ..errors import BudgetSpent, SourceFailed
 from ..events import (
@@ -140,9 +140,9 @@ class Meter:
         limits, price, used = self._agent.limits, self._agent.price, self.total()
         if limits.tokens is not None and used.total_tokens > limits.tokens:
             return f"The run has used about {used.total_tokens} tokens; it may use {limits.tokens}."
-        cost = (used.input_tokens * price.input + used.output_tokens * price.output) / 1_000_000
-        if limits.cost is not None and cost > limits.cost:
-            return f"The run has cost about {cost:.4f}; it may cost {limits.cost:g}."
+        spent = cost(price, used) or 0.0
+        if limits.cost is not None and spent > limits.cost:
+            return f"The run has cost about {spent:.4f}; it may cost {limits.cost:g}."
         return ""
 
 

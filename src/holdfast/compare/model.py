@@ -117,6 +117,8 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     input: float = 0.0
     output: float = 0.0
+    cached_input: float | None = None
+    """The price of input that the provider read from its prompt cache; None for the same as `input`."""
 
 
 class PaneAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -328,7 +330,10 @@ def cost(price: Price | None, usage: Usage) -> float | None:
     """Return the cost of an answer; None if its model has no price."""
     if price is None:
         return None
-    return (usage.input_tokens * price.input + usage.output_tokens * price.output) / 1_000_000
+    cached = min(usage.cached_tokens, usage.input_tokens)
+    for_cached = price.input if price.cached_input is None else price.cached_input
+    input = (usage.input_tokens - cached) * price.input + cached * for_cached
+    return (input + usage.output_tokens * price.output) / 1_000_000
 
 
 def settlement_of(answer: PaneAnswer) -> Settlement:

@@ -28,7 +28,7 @@ from .keeper import Keeper
 from .lease import Again, Lease
 from .pump import Clock, Pump, Shared
 from .recent import Recent
-from .run import Interrupt, Limits, Run, StoredLog
+from .run import Cost, Interrupt, Limits, Run, StoredLog
 from .session_queue import Create, SessionQueue
 from .watchdog import Watchdog
 
@@ -77,6 +77,7 @@ class Engine:
         sources: Callable[[Run], Source] | None = None,
         again: Again | None = None,
         limits: Limits | None = None,
+        cost: Cost = lambda record, settlement: None,
         lease: float = 15.0,
         clock: Clock = time.time,
         new_id: NewId = new_id,
@@ -95,6 +96,7 @@ class Engine:
             clock=clock,
             sources=sources or _no_sources,
             admission=Admission(self.limits),
+            cost=cost,
             work=classes.work("the engine"),
         )
         self._pumps, self._work, self._admission = shared.pumps, shared.work, shared.admission

@@ -70,7 +70,7 @@ class Keeper:
     def judge(self, pump: Pump, now: float) -> AnySettlement:
         """Decide how a run ended."""
         try:
-            return judge(
+            settlement = judge(
                 pump.log,
                 intake=pump.intake,
                 cause=pump.cause,
@@ -78,9 +78,17 @@ class Keeper:
                 now=now,
                 refused=pump.run.refused,
             )
+            return self._with_cost(pump, settlement)
         except Exception:
             logger.exception("run %s: could not determine the outcome", pump.run.id)
             return Failed(text=pump.log.text, error=HoldfastError("Internal error. See the server's log.").info())
+
+    def _with_cost(self, pump: Pump, settlement: AnySettlement) -> AnySettlement:
+        cost = self._shared.cost(pump.run.record, settlement)
+        usage = settlement.usage
+        if cost is None:
+            return settlement
+        return msgspec.structs.replace(settlement, usage=msgspec.structs.replace(usage, cost=cost))
 
     async def save(self, pump: Pump, settlement: AnySettlement, now: float) -> AnySettlement | None:
         """Store the settlement, and return the one that stands. None if another process has the run.

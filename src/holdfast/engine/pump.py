@@ -21,7 +21,7 @@ from ..log.settlement import StopIntent
 from ..redaction import redact, redacted_traceback
 from ..store import Store
 from .admission import Admission
-from .run import Interrupt, Limits, Run
+from .run import Cost, Interrupt, Limits, Run
 
 logger = logging.getLogger("holdfast")
 
@@ -272,6 +272,7 @@ class Shared:
     clock: Clock
     sources: Callable[[Run], Source]
     admission: Admission
+    cost: Cost
     work: OwnedTasks
     """Tasks that may start or settle a run. The engine's end waits for them."""
     tasks: OwnedTasks = field(default_factory=lambda: OwnedTasks("the engine"))

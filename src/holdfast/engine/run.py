@@ -20,6 +20,9 @@ Interrupt = Callable[[str], Any]
 Render = Callable[[int, Segment], bytes]
 """Returns a segment as bytes; the first event in it has the number that is given."""
 
+Cost = Callable[[RunRecord, AnySettlement], float | None]
+"""Returns the cost of a run that has ended; None if it is not known."""
+
 LOOK_AGAIN = 0.5
 """Seconds between two looks at a run that goes on in another process, or in none."""
 

@@ -43,7 +43,7 @@ from .dialects.responses import openai_responses as responses
 from .dialects.responses import websocket as responses_websocket
 from .errors import Json
 from .routing import Endpoint, Router
-from .services import Parts
+from .services import Parts, costs_of
 from .sources.agent_factory import agents_of, users_of
 from .sources.agents import AgentSources
 from .sources.chat import ChatSources
@@ -122,6 +122,7 @@ def create_app(
         sources=sources_of({AGENT: agent_sources}, chats),
         again=agent_sources.again_or(chats.again),
         limits=limits_of(settings),
+        cost=costs_of(settings),
     )
     agent_sources.engine = engine
     rounds = Rounds(engine, store, PaneSources(chats), settings.prices)

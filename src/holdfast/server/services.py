@@ -6,12 +6,15 @@ import asyncio
 from collections.abc import Mapping
 
 from ..asgi.event_stream import Closing
+from ..compare.model import Price, cost
 from ..compare.runs import Rounds
 from ..concurrency.background import Background
 from ..concurrency.tasks import OwnedTasks
 from ..engine.engine import Engine
+from ..engine.run import Cost
 from ..evals.runner import BatchRunner
-from ..store import Store
+from ..events import AnySettlement
+from ..store import RunRecord, Store
 from .accounts.keys import Keys
 from .config.default_model import DefaultModel
 from .config.live_settings import Configured
@@ -56,12 +59,27 @@ class Parts:
         """Separate threads for compression: a response waits for other compressed responses only."""
         self.large_bodies = asyncio.Lock()
         """Held while a large request body is checked and decoded."""
-        models = {f"agent/{agent.name}": agent.model for agent in settings.agents} | settings.aliases
-        self.prices = settings.prices | {
-            name: settings.prices[model] for name, model in models.items() if model in settings.prices
-        }
+        self.prices = prices_of(settings)
         """Prices by the model names of messages: an agent or an alias costs what its model does."""
         self.currency = settings.currency
         self.starts = StartRate(settings.starts_per_minute)
         self.webhooks = Webhooks(settings, environ, store, engine)
         self.batches = BatchRunner(store, engine, self.starts.take, settings.prices)
+
+
+def prices_of(settings: Settings) -> dict[str, Price]:
+    """Return the prices by the names of models, agents and aliases."""
+    models = {f"agent/{agent.name}": agent.model for agent in settings.agents} | settings.aliases
+    named = {name: settings.prices[model] for name, model in models.items() if model in settings.prices}
+    return settings.prices | named
+
+
+def costs_of(settings: Settings) -> Cost:
+    """Return the function with the cost of a run. A pane of a comparison has none: it would tell its model."""
+    prices = prices_of(settings)
+
+    def cost_of_run(record: RunRecord, settlement: AnySettlement) -> float | None:
+        price = None if record.kind == "pane" else prices.get(settlement.answered_by or record.model)
+        return cost(price, settlement.usage)
+
+    return cost_of_run

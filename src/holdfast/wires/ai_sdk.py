@@ -57,7 +57,12 @@ def ui_finish_reason(settled: Settlement) -> str:
 
 def run_metadata(settled: Settlement, run: str) -> Part:
     """Return the metadata of a message about its run."""
-    told: Part = {"runId": run, "outcome": settled.outcome, "usage": native.usage(settled.usage)}
+    told: Part = {
+        "runId": run,
+        "outcome": settled.outcome,
+        "usage": native.usage(settled.usage),
+        **openai_chat.cost_of(settled.usage),
+    }
     if isinstance(settled, (Failed, Interrupted)):
         told["code"] = settled.error.code
     elif isinstance(settled, Stopped):

@@ -140,7 +140,7 @@ def run_object(
         "started_at": None if status == "queued" else moment(record.started_at),
         "settled_at": moment(record.settled_at),
         "settlement": settlement(settled) if settled else None,
-        "cost": cost(price, settled.usage) if settled else None,
+        "cost": _cost(price, settled.usage) if settled else None,
         "needs_approval": needs_approval,
     }
 
@@ -198,8 +198,13 @@ def _call(call: ToolCall) -> MessageCallJson:
 
 def figures(taken: Figures, price: Price | None) -> FiguresJson:
     """Return the figures of an answer. Every field is always present."""
-    used = Usage(taken.input_tokens, taken.output_tokens)
-    return cast(FiguresJson, {**msgspec.structs.asdict(taken), "cost": cost(price, used)})
+    used = Usage(taken.input_tokens, taken.output_tokens, cost=taken.cost)
+    return cast(FiguresJson, {**msgspec.structs.asdict(taken), "cost": _cost(price, used)})
+
+
+def _cost(price: Price | None, used: Usage) -> float | None:
+    """Return the stored cost. A run from before there was a price is told at the price of now."""
+    return cost(price, used) if used.cost is None else used.cost
 
 
 def step(taken: Step) -> StepJson:

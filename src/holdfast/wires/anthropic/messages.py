@@ -109,14 +109,14 @@ def unfinished(settled: Stopped | Failed | Interrupted, run: str) -> dict[str, A
     return {**anthropic_error(settled.error), "holdfast": told}
 
 
-def anthropic_usage(used: Usage) -> dict[str, int]:
+def anthropic_usage(used: Usage) -> dict[str, float]:
     """Return the usage in Anthropic's shape."""
     cached = {
         "cache_creation_input_tokens": used.cache_write_tokens,
         "cache_read_input_tokens": used.cached_tokens,
     }
     uncached = max(0, used.input_tokens - used.cached_tokens - used.cache_write_tokens)
-    return {"input_tokens": uncached, **cached, "output_tokens": used.output_tokens}
+    return {"input_tokens": uncached, **cached, "output_tokens": used.output_tokens, **openai_chat.cost_of(used)}
 
 
 Piece: TypeAlias = CallPiece | str | dict[str, Any]

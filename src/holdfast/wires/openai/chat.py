@@ -83,7 +83,13 @@ def chat_usage(used: Usage) -> dict[str, Any]:
         "total_tokens": used.total_tokens,
         "prompt_tokens_details": {"cached_tokens": used.cached_tokens},
         "completion_tokens_details": {"reasoning_tokens": used.reasoning_tokens},
+        **cost_of(used),
     }
+
+
+def cost_of(used: Usage) -> dict[str, float]:
+    """Return the cost as a field of a usage, if it is known."""
+    return {} if used.cost is None else {"cost": used.cost}
 
 
 class Chunks:

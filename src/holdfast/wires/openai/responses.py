@@ -27,7 +27,7 @@ from ...events import (
 )
 from .. import native
 from ..tool_calls import json_arguments
-from .chat import finish_reason, verdict
+from .chat import cost_of, finish_reason, verdict
 from .fields import RUN_BY_OPENAI
 from .responses_request import CUSTOM_INPUT, KnownTool, flat_name, known_tools
 
@@ -73,6 +73,7 @@ def responses_usage(used: Usage) -> dict[str, Any]:
         "output_tokens": used.output_tokens,
         "output_tokens_details": {"reasoning_tokens": used.reasoning_tokens},
         "total_tokens": used.total_tokens,
+        **cost_of(used),
     }
 
 
