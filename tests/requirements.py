@@ -331,9 +331,13 @@ REQUIREMENTS: dict[str, str] = {
     "resp.schema": "Every object and event of responses is valid by the types of OpenAI's SDK, but for what is listed.",
     "model.alias": "An alias in the settings is a model's name on every wire, and is listed.",
     "wire.usage": "What an upstream counted of cached and reasoning tokens is told on every wire, in its own words.",
+    "wire.openai-schema": (
+        "Every object of OpenAI's chats, completions, models and embeddings is valid by the types of its SDK, but for "
+        "what is listed."
+    ),
     "wire.cost": (
-        "If a model has a price, the cost of an answer is told on the wires of OpenAI and Anthropic in the usage, and in "
-        "the native API; else none is."
+        "If a model has a price, the cost of an answer is told on the wires of OpenAI and Anthropic in the usage, and "
+        "in the native API; else none is."
     ),
     "wire.ollama": (
         "Programs that speak only Ollama's API chat, generate and list models here; a failure is an error to them, and "

@@ -1,8 +1,10 @@
 """The calls of OpenAI's API that are no chats, with OpenAI's own client: completions, embeddings, pictures, speech."""
 
+import anthropic
 import openai
 import pytest
 import pytest_asyncio
+from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 
 from tests.e2e.clients import KEY, Setting
@@ -210,3 +212,25 @@ async def test_what_is_not_there_is_told_and_what_is(http, path, named):
 
     assert (404, "not_found") == (answer.status, error["code"])
     assert named in error["message"]
+
+
+@requirement("wire.pass-through")
+async def test_what_is_not_there_is_told_in_the_words_of_each_dialect(here, http):
+    """OpenAI's and Anthropic's own clients raise their own error; Ollama's read `error` as a text."""
+    with pytest.raises(openai.NotFoundError) as files:
+        await AsyncOpenAI(base_url=here.base_url, api_key=KEY, max_retries=0).files.list()
+    other = AsyncAnthropic(base_url=here.server.url, api_key=KEY, max_retries=0)
+    with pytest.raises(anthropic.NotFoundError) as batches:
+        await other.messages.batches.create(requests=[])
+    with pytest.raises(anthropic.NotFoundError) as skills:
+        await other.skills.list()
+    pulled = await http.post("/api/pull", {"model": "x"})
+    text = (await pulled.json())["error"]
+    there = [path.rstrip(".,") for path in text.split() if path.startswith("/api/") and "pull" not in path]
+    found = [(await http.request("PUT", path)).status for path in there]
+
+    assert "not_found" == files.value.code
+    assert ["not_found_error"] * 2 == [each.value.body["error"]["type"] for each in (batches, skills)]
+    assert "/v1/messages" in str(batches.value)
+    assert (404, 6) == (pulled.status, len(there))
+    assert [405] * 6 == found

@@ -4,8 +4,7 @@ The SDK itself reads loosely: it takes whatever comes. Here each object has to b
 types do not know, but for what is listed.
 """
 
-from collections.abc import Iterator
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
 import pydantic
 import pytest
@@ -16,6 +15,7 @@ from openai.types.responses import CompactedResponse, Response, ResponseStreamEv
 from tests.e2e.clients import KEY, setting
 from tests.requirements import requirement
 from tests.support.http import Client
+from tests.support.sdk_types import unknown_fields
 from tests.support.upstream import Chunk, Delta, Done, Finish, Hang, Role, answer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -56,38 +56,6 @@ async def here(tmp_path_factory):
 async def client(here):
     async with Client(here.server.url, headers={"authorization": f"Bearer {KEY}"}) as client:
         yield client
-
-
-def models_in(kind: Any) -> Iterator[type[pydantic.BaseModel]]:
-    if isinstance(kind, type) and issubclass(kind, pydantic.BaseModel):
-        yield kind
-    elif get_origin(kind) is not Literal:
-        for part in get_args(kind):
-            yield from models_in(part)
-
-
-def unknown_fields(value: Any, kind: Any, place: str = "") -> Iterator[str]:
-    """The fields of an object that no model of its type has, at any depth."""
-    if isinstance(value, list):
-        for each in value:
-            yield from unknown_fields(each, kind, place)
-    models = [model for model in models_in(kind) if isinstance(value, dict) and is_this(value, model)]
-    if not models:
-        return
-    known = {field.alias or name: field for model in models for name, field in model.model_fields.items()}
-    for name, inner in value.items():
-        where = f"{place}.{name}".strip(".")
-        if name not in known:
-            yield where
-        else:
-            yield from unknown_fields(inner, known[name].annotation, where)
-
-
-def is_this(value: dict[str, Any], model: type[pydantic.BaseModel]) -> bool:
-    """Whether an object is of a model's type, by the text in `type`."""
-    field = model.model_fields.get("type")
-    words = list(get_args(field.annotation)) if field is not None else []
-    return not words or value.get("type") in words
 
 
 def check(value: dict[str, Any], kind: Any) -> None:

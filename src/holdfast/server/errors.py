@@ -100,10 +100,24 @@ def json_of(
     return kind(content, status_code=status_code, headers=headers)
 
 
-def in_words_of(path: str, info: ErrorInfo) -> dict[str, Any]:
-    """Return the additional fields of an error in the dialect of a path."""
-    if path == "/v1/messages" or path.startswith("/v1/messages/"):
+OLLAMA_HAS_IT = (
+    *("/api/blobs", "/api/copy", "/api/create", "/api/delete"),
+    *("/api/embed", "/api/embeddings", "/api/pull", "/api/push"),
+)
+"""Paths of Ollama's API that this server does not have."""
+
+
+def is_of_ollama(path: str) -> bool:
+    """Return whether only a client of Ollama asks for a path that is not there."""
+    return path.startswith(OLLAMA_HAS_IT)
+
+
+def in_words_of(path: str, info: ErrorInfo, *, by_anthropic: bool = False) -> dict[str, Any]:
+    """Return the additional fields of an error in the dialect of a path, or of Anthropic's clients on any path."""
+    if path == "/v1/messages" or path.startswith("/v1/messages/") or (by_anthropic and path.startswith("/v1/")):
         return anthropic_messages.anthropic_error(info)
+    if is_of_ollama(path):
+        return {"error": info.message, "holdfast": {"code": info.code, "param": info.param}}
     return {}
 
 
@@ -138,7 +152,7 @@ class MethodNotAllowed(HoldfastError):
     type = "invalid_request_error"
 
     def __init__(self, method: str, path: str, allowed: Sequence[str]) -> None:
-        super().__init__(f"{method} {path}: Method Not Allowed.")
+        super().__init__(f"{method} {path}: Method Not Allowed. It takes {', '.join(allowed)}.")
         self.allowed = allowed
 
 
@@ -169,4 +183,5 @@ def error_response(request: Request, error: Exception) -> Json:
         extra = {"oldest": error.oldest}
     elif isinstance(error, MethodNotAllowed):
         headers = {"allow": ", ".join(error.allowed)}
-    return error_answer(info, extra=extra | in_words_of(path, info), headers=headers)
+    words = in_words_of(path, info, by_anthropic="anthropic-version" in request.headers)
+    return error_answer(info, extra=extra | words, headers=headers)

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..access import ACCESS
-from .errors import AdminOnly, Json, LongJson, MethodNotAllowed, PathNotFound, error_response
+from .errors import AdminOnly, Json, LongJson, MethodNotAllowed, PathNotFound, error_response, is_of_ollama
 from .http.compression import SMALLEST, Compressed, takes_gzip
 from .services import Parts
 
@@ -111,6 +111,10 @@ class _Tree:
 
 
 _ALL = "GET /openapi.json lists what there is."
+_OF_OLLAMA = (
+    "Of Ollama's API there are /api/chat, /api/generate, /api/tags, /api/show, /api/ps and /api/version. Embeddings "
+    "are at /v1/embeddings, and models are set up in the settings."
+)
 
 
 class Router:
@@ -150,9 +154,14 @@ class Router:
             if (found := tree.find(path)) is not None:
                 endpoint, scope["path_params"] = found
                 return endpoint
-        if allowed := sorted(self._methods(path)):
+        if (allowed := sorted(self._methods(path))) and not self._is_no_id(path):
             raise MethodNotAllowed(scope["method"], scope["path"], allowed)
         raise PathNotFound(scope["method"], scope["path"], self._hint(path))
+
+    def _is_no_id(self, path: str) -> bool:
+        """Return whether a path was taken for one with an id, but names a part of the API that is not there."""
+        names_a_part = path.startswith("/v1/") and path.rpartition("/")[2].isalpha() and "/models/" not in path
+        return names_a_part and not any(path in tree.whole for tree in self._trees.values())
 
     def _hint(self, path: str) -> str:
         """Return what a client may have meant: a path without /v1, or with a slash too many, and else what is there."""
@@ -160,6 +169,8 @@ class Router:
         for meant in (plain, f"/v1{plain}"):
             if meant != path and any(True for _ in self._methods(meant)):
                 return f"The path is {meant}."
+        if is_of_ollama(path):
+            return _OF_OLLAMA
         calls = {each.path for each in self.endpoints if each.path.startswith("/v1/") and each.method == "POST"}
         there = sorted(call for call in calls if "{" not in call)
         return f"There are {', '.join(there)}; GET /openapi.json lists all." if path.startswith("/v1") else _ALL

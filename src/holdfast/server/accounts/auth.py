@@ -97,9 +97,7 @@ class Gate:
         refusal = self._refuse(scope, headers, origin)
         if refusal is WRONG_KEY:
             await self._wrong_keys.seen((scope.get("client") or ("",))[0])
-        app: ASGIApp = (
-            self._app if refusal is None else error_answer(refusal, extra=in_words_of(scope["path"], refusal))
-        )
+        app: ASGIApp = self._app if refusal is None else _refused(scope, headers, refusal)
         if self._is_foreign_but_allowed(origin):
             app = _preflight if refusal is None and scope["method"] == "OPTIONS" else app
             await _share(app, scope, receive, send, origin)
@@ -177,6 +175,11 @@ class Gate:
 
     def _is_foreign_but_allowed(self, origin: str) -> bool:
         return bool(origin) and origin.lower().rstrip("/") in self._origins
+
+
+def _refused(scope: Scope, headers: dict[bytes, bytes], refusal: ErrorInfo) -> ASGIApp:
+    words = in_words_of(scope["path"], refusal, by_anthropic=b"anthropic-version" in headers)
+    return error_answer(refusal, extra=words)
 
 
 async def _share(app: ASGIApp, scope: Scope, receive: Receive, send: Send, origin: str) -> None:
