@@ -9,7 +9,9 @@ import pytest
 from anthropic.types.beta.message_create_params import MessageCreateParamsBase
 from openai.types.chat.completion_create_params import CompletionCreateParamsBase
 from openai.types.completion_create_params import CompletionCreateParamsBase as TextParams
+from openai.types.conversations.conversation_create_params import ConversationCreateParams
 from openai.types.responses.response_create_params import ResponseCreateParamsBase
+from openai.types.responses.responses_client_event_param import ResponseCreate as ResponseCreateEvent
 from typing_extensions import get_type_hints, is_typeddict
 
 from holdfast.fields import PASSED_ON, USED, Kinds, Shape, Table, harmless, passed_on, refusal, refused, used
@@ -59,6 +61,7 @@ def test_only_what_is_passed_on_is_passed_on():
         ollama_request.PARAMS,
         responses_request.PARAMS,
         openai_fields.RESPONSES,
+        openai_fields.OVER_WEBSOCKET,
         agents.PARAMS,
     ],
 )
@@ -135,6 +138,8 @@ PUBLISHED = {
     "chat completions to Responses": (CompletionCreateParamsBase, chat_to(responses_request)),
     "completions": (TextParams, openai_completions.COMPLETION),
     "responses": (ResponseCreateParamsBase, openai_fields.RESPONSES),
+    "responses over a WebSocket": (ResponseCreateEvent, {**openai_fields.RESPONSES, **openai_fields.OVER_WEBSOCKET}),
+    "conversations": (ConversationCreateParams, openai_fields.CONVERSATIONS),
     "AG-UI": (ag_ui.core.RunAgentInput, ui_fields.AG_UI),
 }
 AS_A_WHOLE = {

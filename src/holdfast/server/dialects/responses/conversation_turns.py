@@ -54,7 +54,7 @@ async def _said(store: Store, record: RunRecord) -> list[Item]:
     return [*listed(record.request[RESPONSE]["input"], record.id.removeprefix("run_")), *output]
 
 
-async def added(parts: Parts, record: RunRecord, start: Callable[[], Awaitable[Run]]) -> Run:
+async def start_in_conversation(parts: Parts, record: RunRecord, start: Callable[[], Awaitable[Run]]) -> Run:
     """Start the run of a response that is added to a conversation."""
     conversation_id = record.request[RESPONSE][CONVERSATION]["id"]
     await _name_run(parts, conversation_id, record)

@@ -29,7 +29,7 @@ from ...services import Parts
 from ...sources.agents import STREAM
 from ..openai_chat import failure
 from ..run_responses import WholeAnswer, answer_headers, gathered, stream, whole
-from .conversation_turns import added, up_to_date
+from .conversation_turns import start_in_conversation, up_to_date
 from .response_chains import BEFORE, CONVERSATION, RESPONSE, ResponseNotFound, conversation, is_stored, resolved
 
 LOOKED_AT = 1000
@@ -157,7 +157,7 @@ async def begun(parts: Parts, body: ResponseBody, record: RunRecord, key: Idempo
     parts.starts.take(record.owner)
     if body.conversation_id is None:
         return await _start(parts, record, key, keep=body.is_stored)
-    return await added(parts, record, partial(_start, parts, record, key, keep=True))
+    return await start_in_conversation(parts, record, partial(_start, parts, record, key, keep=True))
 
 
 async def _start(parts: Parts, record: RunRecord, key: Idempotency | None, *, keep: bool) -> Run:
