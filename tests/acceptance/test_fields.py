@@ -100,6 +100,7 @@ RESPONSES = {
     "metadata": {"a": "b"},
     "model": "-",
     "previous_response_id": None,
+    "conversation": None,
     "reasoning": {"effort": "low"},
     "store": False,
     "stream": True,
@@ -154,7 +155,7 @@ DIALECTS = {
     "responses": Dialect(
         *("/v1/responses", "up/echo:ok", {"input": "Hi"}),
         *(openai_fields.RESPONSES, PASSED_ON, RESPONSES),
-        OURS | {"metadata", "store", "previous_response_id"},
+        OURS | {"metadata", "store", "previous_response_id", "conversation"},
     ),
     "chat completions to Anthropic": Dialect(
         *("/v1/chat/completions", "ant/claude", {"messages": [USER]}),

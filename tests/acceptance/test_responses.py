@@ -508,7 +508,6 @@ REFUSED: list[tuple[dict[str, Any], str, str | None]] = [
         *("invalid_request", "namespace"),
     ),
     ({"tools": [ADD], "tool_choice": {"type": "mcp"}}, "unsupported", "tool_choice"),
-    ({"conversation": "conv_1"}, "unsupported", "conversation"),
     ({"prompt": {"id": "p"}}, "unsupported", "prompt"),
     ({"session_id": "s"}, "unsupported", "session_id"),
     ({"truncation": "auto"}, "unsupported", "truncation"),

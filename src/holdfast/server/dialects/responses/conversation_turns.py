@@ -26,12 +26,14 @@ STARTING = 60.0
 """Seconds within which a run that a conversation names may still be about to start."""
 
 
-async def up_to_date(parts: Parts, owner: str, conversation_id: str) -> Stored[StoredConversation]:
+async def up_to_date(
+    parts: Parts, owner: str, conversation_id: str, param: str | None = None
+) -> Stored[StoredConversation]:
     """Return a conversation with the items of its last response. `ConversationLocked` while that goes on."""
     taken = partial(_with_last_response, parts)
     found = await stored_conversations(parts.store).change(conversation_id, taken, owner=owner)
     if found is None:
-        raise ConversationNotFound(conversation_id)
+        raise ConversationNotFound(conversation_id, param)
     return found
 
 

@@ -146,7 +146,7 @@ async def prepared(
     if before is not None:
         record.request[RESPONSE][BEFORE] = before
     if body.conversation_id is not None:
-        await up_to_date(parts, owner, body.conversation_id)
+        await up_to_date(parts, owner, body.conversation_id, CONVERSATION)
     await parts.agents.check(record)
     await conversation(parts.store, record)  # refuses an invalid request
     return body, record
