@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from typing import Any
 
 import pydantic
@@ -12,7 +13,9 @@ from openai.types.responses import ResponsesServerEvent
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from holdfast.server.accounts.made_keys import new_key
 from holdfast.server.dialects.responses.websocket import MOST_LANES, MOST_UNANSWERED
+from holdfast.store.sqlite.keys import SqliteKeys
 from tests.e2e.clients import BEGIN, KEY, setting
 from tests.requirements import requirement
 from tests.support.http import Client
@@ -276,6 +279,26 @@ async def until_closed(socket: ClientConnection) -> list[Any]:
                 messages.append(await socket.recv())
         except ConnectionClosed:
             return messages
+
+
+@requirement("resp.websocket", "safe.revoked")
+async def test_revoking_a_key_stops_its_responses_and_closes_the_connection(here):
+    """A connection lasts an hour: without this, so would a key that was stolen."""
+    made = new_key("mallory")
+    await asyncio.to_thread(lambda: SqliteKeys(here.server.data).add(made.record))
+    async with asyncio.timeout(LONG), here.server.client(authorization=f"Bearer {made.key}") as http:
+        while (await http.get("/api/me")).status != 200:  # noqa: ASYNC110 - it polls
+            await asyncio.sleep(0.1)
+    async with raw(here, made.key) as socket:
+        await socket.send(json.dumps({"type": "response.create", "model": "up/waits", "input": "Hi", "store": False}))
+        while "delta" not in json.loads(await socket.recv()):
+            pass
+        await asyncio.to_thread(lambda: SqliteKeys(here.server.data).revoke("mallory", time.time()))
+        messages = await until_closed(socket)
+
+    async with asyncio.timeout(SOON):
+        await next(each for each in here.up.requests if each.model == "waits").wait_closed()
+    assert (1008, "unauthorized") == (socket.close_code, json.loads(messages[-1])["error"]["code"])
 
 
 @requirement("resp.websocket")
