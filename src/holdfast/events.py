@@ -113,7 +113,7 @@ class Interrupted(Settlement, frozen=True, kw_only=True, tag="interrupted"):
 
     error: ErrorInfo = ErrorInfo(
         code="server_died",
-        message="The server ended while this run was going on. What had been shown is kept.",
+        message="The server ended during this run. All text that was shown is saved.",
         status=502,
     )
 

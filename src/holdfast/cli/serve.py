@@ -76,9 +76,7 @@ def _is_ready(url: str, parts: Parts) -> None:
     click.echo(f"Holdfast is ready on {url}")
     providers = parts.configured.providers
     for provider in providers.all:
-        if isinstance(provider, Local) and not (
-            provider.demo and providers.real
-        ):  # else its first run downloads it
+        if isinstance(provider, Local) and not (provider.demo and providers.real):  # else its first run downloads it
             _see_to_weights(provider)
 
 

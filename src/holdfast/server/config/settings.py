@@ -1,4 +1,4 @@
-"""What can be set, and where each value comes from: a flag, the environment, the file, or the default."""
+"""All settings, and the source of each value: a flag, the environment, the file, or the default."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PREFIX = "HOLDFAST_"
 AGENT = "agent"
 """The name before the slash of an agent's model."""
 USUAL = ("openai", "local", "scripted")
-"""Dialects that are known without a look at what is installed."""
+"""Dialects that are built in."""
 KEYED_KINDS = ("anthropic", "gemini")
 """Services with a dialect of their own, found by their key in the environment."""
 
@@ -38,7 +38,7 @@ class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str
     dialect: str = "openai"
-    """The kind of provider: how the upstream is spoken to."""
+    """The kind of provider: the API of the upstream."""
     profile: ProfileName | None = None
     """The kind of upstream, which gives the defaults of the fields below."""
     base_url: str = ""
@@ -94,7 +94,7 @@ class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise SettingsError(f"Provider {self.name!r}: {error}.") from error
 
     def address(self) -> str:
-        """Return where the upstream is."""
+        """Return the address of the upstream."""
         return self.base_url or profile_of(self.profile).base_url or self.kind().base_url
 
     def behaviour(self) -> Profile:
@@ -316,9 +316,9 @@ def load_with_sources(
     *,
     here: bool = False,
 ) -> tuple[Settings, dict[str, str]]:
-    """Return the settings, and for each that was given where it comes from.
+    """Return the settings, and the source of each one that was given.
 
-    `here` lets the file of the current folder count if no other is named or found.
+    With `here`, the file of the current folder is used if no other is given or found.
     """
     path = choose(environ, file, here=here).path
     values: dict[str, Any] = {}
@@ -339,7 +339,7 @@ def load_with_sources(
 
 
 DISCOVERED = "discovered"
-"""The source of providers that no settings name."""
+"""The source of providers that are not in the settings."""
 
 
 def _with_default_providers(
@@ -355,7 +355,7 @@ def _with_default_providers(
 
 
 def source_name(provider: ProviderSettings) -> str:
-    """Return under which name the sources of the settings have a single provider."""
+    """Return the name of a provider in the sources of the settings."""
     return f"providers.{provider.name}"
 
 
