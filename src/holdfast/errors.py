@@ -20,7 +20,7 @@ Every error that this package raises on purpose.
     - KeyExists                  409  key_exists           an API key in force has that name
   + ResumeGap                    410  resume_gap           the log no longer reaches back that far
   + RunLimitReached              429  run_limit            too many runs at once
-  + StoreUnavailable             503  store_unavailable    the store did not answer; it may come back
+  + StoreUnavailable             503  store_unavailable    the store did not answer; retry later
   + StoreFailed                  500  store_failed         the store cannot save the text of a run
   + ShuttingDown                 503  shutting_down        the server is shutting down
   + SourceFailed                 502  source_failed        a source failed
@@ -43,7 +43,7 @@ from .events import ErrorInfo
 
 
 class HoldfastError(Exception):
-    """Base class: `code` goes on the wire and never changes, `status` is its HTTP status."""
+    """Base class: `code` is sent to clients and never changes, `status` is its HTTP status."""
 
     code: str = "internal_error"
     status: int = 500
@@ -237,7 +237,7 @@ class RunLimitReached(HoldfastError):
 
 
 class StoreUnavailable(HoldfastError):
-    """The store did not answer; it may come back."""
+    """The store did not answer. A later try may succeed."""
 
     code = "store_unavailable"
     status = 503

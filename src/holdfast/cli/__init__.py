@@ -1,4 +1,4 @@
-"""The command line: puts the other packages together, and has no logic of its own."""
+"""The command line: puts the other packages together."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ SCOPES = {"y": "once", "s": "session", "a": "always"}
 CHOICES = "[y]es, [s]ession, [a]lways, [n]o + reason"
 MORE = "Enter for the next part, [n]o + reason"
 """The choices until the whole call was shown."""
-NOBODY = 5
+APPROVAL_MISSING = 5
 """The exit code if a call needed approval and standard input is not a terminal."""
 
 

@@ -19,7 +19,7 @@ from ..commands import settings_options, telling
 from ..completion import complete_agents, complete_models, complete_sessions
 from ..lists.short_ids import SESSION, whole_id
 from ..lists.tables import SHORTEST_ID
-from .approvals import NOBODY, Attendant
+from .approvals import APPROVAL_MISSING, Attendant
 from .ctrl_c import CtrlC, interruptible
 from .printer import Printer
 from .prompt import Prompt, well_formed
@@ -135,7 +135,7 @@ async def _run_once(
             sys.stdout.write(show.as_json(finished))
         elif settled["outcome"] != "completed":
             _hint(session, started["id"])
-        return NOBODY if attendant.missed else EXIT[settled["outcome"]]
+        return APPROVAL_MISSING if attendant.missed else EXIT[settled["outcome"]]
 
 
 async def _start_alone(api: Api, text: str, system: str | None, model: str | None) -> Object:
@@ -250,7 +250,7 @@ async def _chat(
                 with ctrl_c.stops() as asked:
                     await _answered(talk, said, asked)
         _hint(talk.session, "")
-        return NOBODY if talk.attendant.missed else 0
+        return APPROVAL_MISSING if talk.attendant.missed else 0
 
 
 async def _answered(talk: _Talk, said: str, asked: asyncio.Event) -> None:

@@ -34,7 +34,7 @@ ALLOWED_HEADERS = (
 AUTHORIZATION, API_KEY = b"authorization", b"x-api-key"
 ONCE = (b"host", b"origin", AUTHORIZATION, API_KEY)
 """Headers that a request has at most once: a proxy may have checked another of them than we would."""
-NOBODY = Access("")
+ANONYMOUS = Access("")
 """The access of paths that need no key."""
 _HOW = "send it as Authorization: Bearer <key>, or as x-api-key: <key>."
 NO_KEY = ErrorInfo("unauthorized", f"This server needs a key: {_HOW}", "authentication_error", status=401)
@@ -123,7 +123,7 @@ class Gate:
 
     def _identify(self, scope: Scope, headers: dict[bytes, bytes]) -> ErrorInfo | None:
         try:
-            access = NOBODY if self._is_open(scope) else self._access(headers)
+            access = ANONYMOUS if self._is_open(scope) else self._access(headers)
         except KeysUnavailable as error:
             return error.info()
         if access is None:

@@ -24,7 +24,7 @@ AGENT = "agent"
 USUAL = ("openai", "local", "scripted")
 """Dialects that are built in."""
 KEYED_KINDS = ("anthropic", "gemini")
-"""Services with a dialect of their own, found by their key in the environment."""
+"""Services with their own dialect, found by their key in the environment."""
 
 
 class SettingsError(HoldfastError):
@@ -98,7 +98,7 @@ class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.base_url or profile_of(self.profile).base_url or self.kind().base_url
 
     def behaviour(self) -> Profile:
-        """Return the profile of the upstream, with the fields of the table in place of its own."""
+        """Return the profile of the upstream, overridden by the fields of the table."""
         named = ("alternate", "prefills", "think", "usage", "attaches", "tools")
         said = {name: getattr(self, name) for name in named}
         given = {name: value for name, value in said.items() if value is not None}
@@ -467,7 +467,7 @@ def discovered(environ: Mapping[str, str]) -> tuple[ProviderSettings, ...]:
 
 
 def _own_kind(name: str, environ: Mapping[str, str]) -> ProviderSettings:
-    """Return the provider of a service with a dialect of its own, whose key is in the environment."""
+    """Return the provider of a service with its own dialect, if its key is in the environment."""
     kind = kind_of(name)
     elsewhere = environ.get(kind.url_env, "") if kind.url_env else ""
     return ProviderSettings(name, dialect=name, base_url=elsewhere, api_key_env=kind.key_env)

@@ -361,7 +361,7 @@ ENDPOINTS = [
         query={"startIndex": "parts seen; below zero, parts from the end"},
         answers={
             200: "the parts of the answer",
-            204: "nothing is going on",
+            204: "no active run",
             400: "a bad query",
             404: "no such run",
             410: "the log was trimmed",
