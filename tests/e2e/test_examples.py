@@ -273,6 +273,6 @@ async def test_an_agent_that_cannot_be_loaded_keeps_the_server_from_starting(tmp
     """A server that starts without what it was told to publish would only fail later, for somebody else."""
     shutil.copy(EXAMPLES / "own_agent.py", tmp_path)
 
-    with pytest.raises(StartFailed, match=r"names no agent|cannot be loaded|not a valid agent name"):
+    with pytest.raises(StartFailed, match=r"is not an agent: use|cannot be loaded|not a valid agent name"):
         async with Server(data=tmp_path, args=["--agent", named]):
             pass
