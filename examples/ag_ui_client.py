@@ -1,4 +1,4 @@
-"""Runs a thread on a Holdfast server in the words of AG-UI, loses the connection, comes back, and stops it.
+"""Runs a thread on a Holdfast server with AG-UI, loses the connection, resumes, and stops the run.
 
 Run it as `python ag_ui_client.py http://127.0.0.1:8787 scripted/lorem:200:50`.
 """
@@ -23,7 +23,7 @@ async def events_of(answer: httpx2.Response) -> AsyncIterator[Event]:
 
 
 async def start(http: httpx2.AsyncClient, model: str, question: str) -> tuple[str, int]:
-    """Start a run that goes on without us; leave after five events. Return its id, and how many were seen."""
+    """Start a run that outlives its client; disconnect after five events. Return its id, and the number of events."""
     asked = RunAgentInput(
         thread_id="example",
         run_id="mine",
@@ -40,8 +40,8 @@ async def start(http: httpx2.AsyncClient, model: str, question: str) -> tuple[st
     return answer.headers["x-run-id"], seen
 
 
-async def come_back_and_stop(http: httpx2.AsyncClient, run_id: str, seen: int) -> str:
-    """Read on after what was seen, stop the run at the next word, and return how it ended."""
+async def resume_and_stop(http: httpx2.AsyncClient, run_id: str, seen: int) -> str:
+    """Resume after the first `seen` events, stop the run at the next text, and return the outcome."""
     where = {"starting_after": str(seen), "protocolVersion": PROTOCOL_VERSION}
     async with http.stream("GET", f"/ag-ui/{run_id}", params=where) as answer:
         async for event in events_of(answer):
@@ -53,10 +53,10 @@ async def come_back_and_stop(http: httpx2.AsyncClient, run_id: str, seen: int) -
 
 
 async def main(base_url: str, model: str) -> None:
-    """Start, leave, come back, stop."""
+    """Start, disconnect, resume, stop."""
     async with httpx2.AsyncClient(base_url=base_url) as http:
         run_id, seen = await start(http, model, "Tell me something")
-        print(await come_back_and_stop(http, run_id, seen))
+        print(await resume_and_stop(http, run_id, seen))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Asks any model of a Holdfast server with Anthropic's own client, and stops an answer from elsewhere.
+"""Calls any model of a Holdfast server with Anthropic's own client, and stops an answer by its run id.
 
 Run it as `python anthropic_client.py http://127.0.0.1:8787 scripted/lorem:40:100`.
 """
@@ -18,7 +18,7 @@ async def ask(client: anthropic.AsyncAnthropic, model: str, question: str) -> st
 
 
 async def ask_and_stop(client: anthropic.AsyncAnthropic, base_url: str, model: str, question: str) -> tuple[str, str]:
-    """Stream an answer that someone else stops at its tenth word; return the words, and what the client was told."""
+    """Stream an answer that is stopped at its tenth word; return the text, and the code that the client gets."""
     said: list[str] = []
     try:
         asked = [{"role": "user", "content": question}]
@@ -33,7 +33,7 @@ async def ask_and_stop(client: anthropic.AsyncAnthropic, base_url: str, model: s
 
 
 async def stop(base_url: str, run_id: str) -> None:
-    """Stop a run by its id, as anyone may who has the key."""
+    """Stop a run by its id. Any client with the same key can do this."""
     async with httpx2.AsyncClient() as http:
         (await http.post(f"{base_url}/api/runs/{run_id}/stop")).raise_for_status()
 

@@ -1,4 +1,4 @@
-"""Reads an answer in llama.cpp's resumable dialect, cut off as often as you like.
+"""Reads an answer in llama.cpp's resumable dialect, across any number of lost connections.
 
 Run it as `python llama_cpp_client.py http://127.0.0.1:8787 scripted/lorem:200:50 "Hello"`.
 """
@@ -10,7 +10,7 @@ import httpx2
 
 
 async def start(base_url: str, conversation: str, model: str, question: str) -> None:
-    """Start an answer under a name, and leave at once: it goes on."""
+    """Start an answer with a name, and disconnect at once: it continues."""
     body = {"model": model, "stream": True, "messages": [{"role": "user", "content": question}]}
     named = {"X-Conversation-Id": conversation}
     async with httpx2.AsyncClient(headers=named) as http:
@@ -18,8 +18,8 @@ async def start(base_url: str, conversation: str, model: str, question: str) -> 
             answer.raise_for_status()
 
 
-async def read_on(base_url: str, conversation: str, seen: bytearray) -> None:
-    """Append the rest of an answer to what was seen of it. Call it again after a cut: it goes on at that byte."""
+async def resume(base_url: str, conversation: str, seen: bytearray) -> None:
+    """Append the rest of an answer to the bytes seen so far. Call it again after a lost connection."""
     where = {"conv_id": conversation, "from": str(len(seen))}
     async with httpx2.AsyncClient(timeout=None) as http:
         async with http.stream("GET", f"{base_url}/v1/stream", params=where) as answer:
@@ -29,13 +29,13 @@ async def read_on(base_url: str, conversation: str, seen: bytearray) -> None:
 
 
 async def main(base_url: str, model: str, question: str) -> None:
-    """Ask, read for a tenth of a second at a time, and show the whole."""
+    """Start an answer, read it for a tenth of a second at a time, and print the whole."""
     seen = bytearray()
     await start(base_url, "example", model, question)
     while not seen.endswith(b"data: [DONE]\n\n"):
         try:
             async with asyncio.timeout(0.1):
-                await read_on(base_url, "example", seen)
+                await resume(base_url, "example", seen)
         except TimeoutError:
             print(f"cut off after {len(seen)} bytes", file=sys.stderr)
     sys.stdout.write(seen.decode())

@@ -1,4 +1,4 @@
-"""Reads a response with OpenAI's own client, cut off as often as you like; stops one; asks two over a WebSocket.
+"""Reads a response with OpenAI's own client, across lost connections; stops one; asks two over a WebSocket.
 
 Run it as `python responses_client.py http://127.0.0.1:8787/v1 scripted/lorem:200:50`.
 """
@@ -9,8 +9,8 @@ import sys
 from openai import AsyncOpenAI
 
 
-async def read_on(client: AsyncOpenAI, response_id: str, seen: int, said: list[str]) -> int:
-    """Read for a moment, from the event after `seen` on. Return the last event seen, or -1 at the end."""
+async def resume(client: AsyncOpenAI, response_id: str, seen: int, said: list[str]) -> int:
+    """Read for a moment after event `seen`. Return the last event seen, or -1 at the end."""
     stream = await client.responses.retrieve(response_id, stream=True, starting_after=seen)
     try:
         async with asyncio.timeout(0.2), stream:
@@ -39,12 +39,12 @@ async def over_a_websocket(client: AsyncOpenAI, model: str, questions: list[str]
 
 
 async def main(base_url: str, model: str) -> None:
-    """Ask in the background, come back again and again, follow it with a second question, and stop that one."""
+    """Start in the background, resume repeatedly, continue with a second question, and stop that one."""
     async with AsyncOpenAI(base_url=base_url, api_key="not needed on this machine") as client:
         first = await client.responses.create(model=model, input="Tell me of the sea.", background=True)
         said: list[str] = []
         seen = 0
-        while (seen := await read_on(client, first.id, seen, said)) >= 0:
+        while (seen := await resume(client, first.id, seen, said)) >= 0:
             print(f"cut off after event {seen}", file=sys.stderr)
         print("".join(said))
 

@@ -21,15 +21,15 @@ from holdfast.wires.openai import fields as openai_fields
 PAGE = Path(__file__).parents[1] / "docs" / "wires" / "fields.md"
 HEAD = """# What becomes of each field
 
-No field of a request is dropped in silence. It is
+No field of a request is silently dropped. A field is
 
-- *used*: read by the server, and put into the words of the model's upstream if these are others;
-- *passed on* to the model's upstream as it is;
+- *used*: read by the server, and translated to the API of the model's upstream if that is another;
+- *passed on* to the model's upstream unchanged;
 - *left out*, if the answer is the same without it;
-- *refused*: the request is 400 `unsupported`, and `param` names the field. Values that ask for nothing are taken.
+- *refused*: the request is 400 `unsupported`, and `param` names the field. Values without effect are accepted.
 
-What stands in brackets is the kind of an object, and `…` is every other field or kind. The native API refuses every
-field that it does not know. This page is written by `scripts/docs_fields.py` from the tables that the server uses.
+The text in brackets is the kind of an object, and `…` is every other field or kind. The native API refuses unknown
+fields. This page is written by `scripts/docs_fields.py` from the tables that the server uses.
 The tests send the fields to each kind of upstream, and compare the tables with the types of OpenAI's, Anthropic's and
 AG-UI's own packages: a field without a rule fails them.
 """

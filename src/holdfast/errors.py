@@ -2,8 +2,8 @@
 Every error that this package raises on purpose.
 
 * HoldfastError                  500  internal_error
-  + BadRequest                   400  invalid_request      the request makes no sense as it stands
-  + KeyRevoked                   401  unauthorized         the key was revoked while its request went on
+  + BadRequest                   400  invalid_request      the request is invalid
+  + KeyRevoked                   401  unauthorized         the key was revoked during the request
   + NotFound                     404  not_found
     - RunNotFound                404  run_not_found        no such run, or it is not yours
     - SessionNotFound            404  session_not_found
@@ -12,29 +12,29 @@ Every error that this package raises on purpose.
   + Conflict                     409  conflict
     - RunSettled                 409  run_settled          the run has ended; nothing can be added to it
     - SessionBusy                409  session_busy         another run is active in the session
-    - StaleView                  409  stale_view           the session has moved on since the caller looked
+    - StaleView                  409  stale_view           the session has changed since the caller read it
     - IdempotencyConflict        409  idempotency_conflict the key was used for another request
-    - StaleDocument              409  stale_document       someone else has changed the document meanwhile
+    - StaleDocument              409  stale_document       the document was changed meanwhile
     - StaleApproval              409  stale_approval       the approval was decided, or its run has ended
-    - CannotSteer                409  cannot_steer         the run takes no message now
+    - CannotSteer                409  cannot_steer         the run accepts no message now
     - KeyExists                  409  key_exists           an API key in force has that name
   + ResumeGap                    410  resume_gap           the log no longer reaches back that far
   + RunLimitReached              429  run_limit            too many runs at once
-  + StoreUnavailable             503  store_unavailable    the store did not answer; it may come back
-  + StoreFailed                  500  store_failed         the store cannot save what a run has said
-  + ShuttingDown                 503  shutting_down        the server is about to end
-  + SourceFailed                 502  source_failed        a source says that it failed
+  + StoreUnavailable             503  store_unavailable    the store did not answer; retry later
+  + StoreFailed                  500  store_failed         the store cannot save the text of a run
+  + ShuttingDown                 503  shutting_down        the server is shutting down
+  + SourceFailed                 502  source_failed        a source failed
     - ProviderError              502  upstream_error       the upstream failed
       . ProviderRefused          ...  upstream_…           it answered with an error status
-        ~ Unsupported            400  unsupported          the request cannot be said to it, or its answer not to us
-      . ProviderBroke            502  upstream_broke       its stream ended without saying why
-        ~ AnswerLost             502  answer_lost          what was to be gone on with is gone
+        ~ Unsupported            400  unsupported          the API of the upstream, or ours, has no way to express it
+      . ProviderBroke            502  upstream_broke       its stream ended without a finish reason
+        ~ AnswerLost             502  answer_lost          the answer to be continued is gone
       . ProviderUnreachable      502  upstream_unreachable no connection could be made
     - SourceCancelled            500  source_cancelled     something outside Holdfast cancelled it
     - SourceStalled              504  upstream_stalled     silent for longer than the idle limit
-    - DeadlineExceeded           504  deadline_exceeded    the run took longer than it may
-  + StaleEpoch                   409  stale_epoch          someone else owns the run now (internal)
-* BudgetSpent                                              a source has used what it may: its run is stopped, not failed
+    - DeadlineExceeded           504  deadline_exceeded    the run exceeded its time limit
+  + StaleEpoch                   409  stale_epoch          another process owns the run now (internal)
+* BudgetSpent                                              a source has used its budget: its run is stopped, not failed
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from .events import ErrorInfo
 
 
 class HoldfastError(Exception):
-    """Base class: `code` goes on the wire and never changes, `status` is its HTTP status."""
+    """Base class: `code` is sent to clients and never changes, `status` is its HTTP status."""
 
     code: str = "internal_error"
     status: int = 500
@@ -64,7 +64,7 @@ class HoldfastError(Exception):
 
 
 class BadRequest(HoldfastError):
-    """The request makes no sense as it stands."""
+    """The request is invalid."""
 
     code = "invalid_request"
     status = 400
@@ -78,7 +78,7 @@ class BadRequest(HoldfastError):
 
 
 class KeyRevoked(HoldfastError):
-    """The key was revoked while its request went on."""
+    """The key was revoked during the request."""
 
     code = "unauthorized"
     status = 401
@@ -89,7 +89,7 @@ class KeyRevoked(HoldfastError):
 
 
 class NotFound(HoldfastError):
-    """It does not exist, or belongs to another owner: both look the same on purpose."""
+    """The thing does not exist, or belongs to another owner. Both look the same on purpose."""
 
     code = "not_found"
     status = 404
@@ -237,7 +237,7 @@ class RunLimitReached(HoldfastError):
 
 
 class StoreUnavailable(HoldfastError):
-    """The store did not answer; it may come back."""
+    """The store did not answer. A later try may succeed."""
 
     code = "store_unavailable"
     status = 503
@@ -245,7 +245,7 @@ class StoreUnavailable(HoldfastError):
 
 
 class StoreFailed(HoldfastError):
-    """The store raised an error that it should not raise: what the run has said since cannot be saved."""
+    """The store raised an unexpected error: the text of the run since then cannot be saved."""
 
     code = "store_failed"
 
@@ -254,7 +254,7 @@ class StoreFailed(HoldfastError):
 
 
 class ShuttingDown(HoldfastError):
-    """The server is about to end and starts nothing new."""
+    """The server is shutting down and starts nothing new."""
 
     code = "shutting_down"
     status = 503
@@ -292,8 +292,8 @@ class ProviderError(SourceFailed):
 
 
 FAILED_DEPENDENCY = 424
-"""The status if the upstream refuses our key, or failed after output: not the request's fault, and clients do not retry
-it."""
+"""HTTP status if the upstream refused our key, or failed after output. The request is not at fault, and clients do
+not retry this status."""
 
 
 class ProviderRefused(ProviderError):
@@ -308,7 +308,7 @@ class ProviderRefused(ProviderError):
 
 
 class Unsupported(ProviderRefused):
-    """The request asks for something that the upstream's dialect lacks, or whose answer could not be passed on."""
+    """The request needs a feature that the upstream's API lacks, or whose answer could not be passed on."""
 
     code = "unsupported"
     status = 400
@@ -331,7 +331,7 @@ class ProviderUnreachable(ProviderError):
 
 
 class AnswerLost(ProviderBroke):
-    """An answer that was to be continued after a restart is gone, or is not the one that was seen."""
+    """The answer that was to be continued after a restart is gone, or differs from the text already shown."""
 
     code = "answer_lost"
 
@@ -357,11 +357,11 @@ class DeadlineExceeded(SourceFailed):
 
 
 class BudgetSpent(Exception):
-    """A source has used its budget. Sources raise this, and their run is stopped by `budget`, not failed."""
+    """A source has used its budget. Sources raise it; the run is then stopped by `budget`, not failed."""
 
 
 class StaleEpoch(HoldfastError):
-    """Another process owns the run now: writes of this one are refused."""
+    """Another process owns the run now. Writes of this process are refused."""
 
     code = "stale_epoch"
     status = 409

@@ -13,23 +13,23 @@ Outcome = Literal["completed", "truncated", "stopped", "failed", "interrupted"]
 """How a run ended, as a word."""
 
 CallKind = Literal["function", "custom", "function_call"]
-"""What a model called: a function, a custom tool, which takes any text, or a function in OpenAI's older way."""
+"""What a model called: a function, a custom tool (which takes any text), or a function of OpenAI's older API."""
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="usage"):
-    """The tokens a run has used. `source` says whether the provider counted them or we estimated."""
+    """The tokens that a run has used. `source`: counted by the provider, or estimated by Holdfast."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     source: Literal["provider", "estimated"] = "provider"
     cached_tokens: int = 0
-    """Of the input, what the provider read from its prompt cache."""
+    """Input tokens that the provider read from its prompt cache."""
     reasoning_tokens: int = 0
-    """Of the output, what the provider counted as reasoning."""
+    """Output tokens that the provider counted as reasoning."""
     cache_write_tokens: int = 0
-    """Of the input, what the provider wrote to its prompt cache."""
+    """Input tokens that the provider wrote to its prompt cache."""
     cost: float | None = None
-    """Cost at the prices of the time when the run settled; None if the model has no price, or the run goes on."""
+    """Cost by the prices at the end of the run; None if the model has no price, or the run has not ended."""
 
     @property
     def total_tokens(self) -> int:
@@ -49,13 +49,13 @@ class ErrorInfo(msgspec.Struct, frozen=True):
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """When a stop was asked for, when the upstream was closed, and when the run settled (Unix seconds)."""
+    """The times of a stop, in Unix seconds: requested, upstream closed, run settled."""
 
     stop_requested_at: float
     upstream_closed_at: float | None
     settled_at: float
     refused: tuple[str, ...] = ()
-    """What did not end when it was told to, in words: a process that had to be killed, a thread that goes on."""
+    """What did not end when it was asked to, as text: a process that had to be killed, a thread that still runs."""
 
 
 # How a run ended. Each ending has only the fields that are true of it.
@@ -72,27 +72,27 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True, tag_field="outcome")
     usage: Usage = Usage(source="estimated")
     finish_reason: str | None = None
     finish_reasons: tuple[str, ...] = ()
-    """One for each choice, where a request asked for several."""
+    """One reason for each choice, if the request asked for several."""
     answered_by: str | None = None
-    """The model that answered, where it was not the one that was asked."""
+    """The model that answered, if it was not the requested one."""
     stop_sequence: str | None = None
-    """The stop sequence that ended the answer, if the upstream told which one."""
+    """The stop sequence that ended the answer, if the upstream named it."""
 
 
 class Completed(Settlement, frozen=True, kw_only=True, tag="completed"):
-    """The source ended, and said why."""
+    """The source ended, with a reason."""
 
     outcome: ClassVar[Literal["completed"]] = "completed"
 
 
 class Truncated(Settlement, frozen=True, kw_only=True, tag="truncated"):
-    """It hit a limit or a filter."""
+    """The answer was cut off by a limit or a filter."""
 
     outcome: ClassVar[Literal["truncated"]] = "truncated"
 
 
 class Stopped(Settlement, frozen=True, kw_only=True, tag="stopped"):
-    """Someone stopped it."""
+    """The run was stopped; `by` names who or what did it."""
 
     outcome: ClassVar[Literal["stopped"]] = "stopped"
 
@@ -101,7 +101,7 @@ class Stopped(Settlement, frozen=True, kw_only=True, tag="stopped"):
 
 
 class Failed(Settlement, frozen=True, kw_only=True, tag="failed"):
-    """The source raised, or the upstream broke, lied or fell silent."""
+    """The source raised an error, or the upstream broke, sent something invalid, or fell silent."""
 
     outcome: ClassVar[Literal["failed"]] = "failed"
 
@@ -109,13 +109,13 @@ class Failed(Settlement, frozen=True, kw_only=True, tag="failed"):
 
 
 class Interrupted(Settlement, frozen=True, kw_only=True, tag="interrupted"):
-    """Its server died, and nobody could continue it."""
+    """The server died during the run, and the run could not be continued."""
 
     outcome: ClassVar[Literal["interrupted"]] = "interrupted"
 
     error: ErrorInfo = ErrorInfo(
         code="server_died",
-        message="The server ended while this run was going on. What had been shown is kept.",
+        message="The server ended during this run. All text that was shown is saved.",
         status=502,
     )
 
@@ -134,9 +134,9 @@ class RunStarted(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_
 
 
 class Text(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="text.delta"):
-    """Visible text. `choice` counts the answers where a request asked for several.
+    """Visible text. `choice` is the number of the answer, if the request asked for several.
 
-    `refusal` is true if the model gives the reason why it does not answer, and its provider keeps that apart.
+    `refusal` is true if the text is the model's reason for not answering, and the provider marks it as such.
     """
 
     text: str
@@ -146,7 +146,7 @@ class Text(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field=
 
 
 class Reasoning(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="reasoning.delta"):
-    """What the model thinks before it answers: never part of the visible text."""
+    """The model's reasoning before its answer. It is never part of the visible text."""
 
     text: str
     choice: int = 0
@@ -164,9 +164,9 @@ class ToolDelta(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_f
 
 
 class ToolCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="tool.call"):
-    """A whole tool call; `arguments` is the JSON text that the model wrote, or any text if it is a custom tool's.
+    """A whole tool call. `arguments` is the JSON text that the model wrote, or any text for a custom tool.
 
-    An agent calls its `own` tools itself: such a call is not for the client to answer.
+    An agent runs its `own` tools itself: the client must not answer such a call.
     """
 
     id: str
@@ -178,7 +178,7 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fi
 
 
 class ToolProgress(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="tool.progress"):
-    """How far a long tool is: its last line, the share that is done, and its output since the report before."""
+    """Progress of a running tool: its last line, the share that is done, and its output since the last report."""
 
     id: str
     message: str = ""
@@ -187,7 +187,7 @@ class ToolProgress(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, ta
 
 
 class ToolResult(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="tool.result"):
-    """What a tool gave back, and how many seconds it worked; `cut` where the output was too long to be kept whole."""
+    """The output of a tool, and the seconds it took. `cut` is true if the output was too long to keep whole."""
 
     id: str
     output: str
@@ -195,13 +195,13 @@ class ToolResult(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="t
     seconds: float | None = None
     cut: bool = False
     content: tuple[dict[str, Any], ...] | msgspec.UnsetType = msgspec.UNSET
-    """What is no text, where there is any: pictures and the like, in MCP's shape. No model is shown it."""
+    """Content other than text, such as pictures, in MCP's format. It is not sent to the model."""
     waited: float | msgspec.UnsetType = msgspec.UNSET
-    """Seconds that a person took to allow or deny the call, where one was asked."""
+    """Seconds until a person allowed or denied the call, if approval was needed."""
 
 
 class ApprovalRequested(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="approval.requested"):
-    """The run waits for a person to allow a tool call, until a time (Unix seconds) if it has to be by then."""
+    """The run waits for a person to allow a tool call. `expires_at`, if set, is the deadline in Unix seconds."""
 
     id: str
     tool: str
@@ -209,13 +209,13 @@ class ApprovalRequested(msgspec.Struct, frozen=True, gc=False, tag_field="type",
     call: str = ""
     expires_at: float | None = None
     preview: str = ""
-    """What the call would change, as a unified diff of whole files; empty if the tool has none."""
+    """What the call would change, as a unified diff of whole files. Empty if the tool has no preview."""
 
 
 class ApprovalDecided(
     msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="approval.decided"
 ):
-    """A person has allowed or denied it."""
+    """A person has allowed or denied a tool call."""
 
     id: str
     decision: Literal["allow", "deny"]
@@ -223,20 +223,20 @@ class ApprovalDecided(
 
 
 class StepStarted(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="step.started"):
-    """An agent asks its model, for the nth time in this run."""
+    """An agent calls its model for the nth time in this run."""
 
     step: int
 
 
 class StepFinished(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="step.finished"):
-    """The model has answered and every tool that it called has ended: what was done up to here is never done again."""
+    """The model has answered and every tool that it called has ended. A continued run repeats nothing before this."""
 
     step: int
     seconds: float
 
 
 class Steered(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="run.steered"):
-    """A person has put a message into the run: the model sees it at its next boundary."""
+    """A person has added a message to the run. The model gets it with its next step."""
 
     id: str
     text: str
@@ -245,7 +245,7 @@ class Steered(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="run.
 class Notice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="notice"):
     """Something the reader should know that is not part of the answer: a retry, a fallback model.
 
-    With a `model` it says who answers from here on, in place of the model that was asked.
+    `model`, if set, is the model that answers from here on, in place of the requested one.
     """
 
     code: str
@@ -254,9 +254,9 @@ class Notice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fiel
 
 
 class ProviderData(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="provider.data"):
-    """Part of an answer that exists in one dialect alone: a citation, a signature, a block of a provider's own tool.
+    """Part of an answer that only one dialect has: a citation, a signature, a block of a provider's own tool.
 
-    Clients of that dialect get `data` as it came. On all other wires it is left out.
+    Clients of that dialect get `data` unchanged. All other wires leave it out.
     """
 
     dialect: Literal["anthropic", "openai"]
@@ -265,7 +265,7 @@ class ProviderData(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t
 
 
 class Snapshot(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="snapshot"):
-    """All that was visible up to a seq: what a reader gets instead of events that were trimmed."""
+    """Everything visible up to a seq. A reader gets it in place of events that were trimmed."""
 
     text: str
     reasoning: str = ""
@@ -299,11 +299,11 @@ Event: TypeAlias = (
 """One numbered fact in a run's log."""
 
 SPOKEN = frozenset({Text, Reasoning, ToolDelta, ToolCall, ProviderData})
-"""Events that are part of an answer: with the first of them a model has begun to answer."""
+"""Events that are part of an answer. The first of them means that the model has begun to answer."""
 
 
 class Finish(msgspec.Struct, frozen=True, gc=False):
-    """A source says how it ended. It is judged, not logged: the settlement is its place."""
+    """How a source ended, as the source reports it. It is not logged: it becomes part of the settlement."""
 
     reason: str
     choice: int = 0
@@ -322,7 +322,7 @@ FINISH_REASONS: dict[str, tuple[Literal["completed", "truncated", "failed"], str
     "max_tokens": ("truncated", "length"),
     "max_steps": ("truncated", "length"),
     "model_context_window_exceeded": ("truncated", "length"),
-    "pause_turn": ("truncated", "length"),  # Anthropic's own tools took too many steps: there is more to say
+    "pause_turn": ("truncated", "length"),  # Anthropic's own tools took too many steps: the answer is incomplete
     "content_filter": ("truncated", "content_filter"),
     "safety": ("truncated", "content_filter"),
     "refusal": ("truncated", "content_filter"),
@@ -357,37 +357,37 @@ FINISH_REASONS: dict[str, tuple[Literal["completed", "truncated", "failed"], str
     "abort": ("failed", "error"),
     "insufficient_system_resource": ("failed", "error"),
 }
-"""Words of upstreams for the end of an answer: what it amounts to, and OpenAI's word for it.
+"""Finish reasons of upstreams: the meaning of each, and OpenAI's name for it.
 
-This is the one table of them. A word that is not in it ends a whole answer, and is `stop` in OpenAI's words.
+This is the only such table. A reason that is not in it counts as complete, and is `stop` in OpenAI's API.
 """
 
 TRUNCATED = frozenset(word for word, (outcome, _) in FINISH_REASONS.items() if outcome == "truncated")
-"""Reasons of a `Finish` by which an answer was cut off: the last thing in it may be incomplete."""
+"""Reasons of a `Finish` for an answer that was cut off: its last part may be incomplete."""
 
 FAILED = frozenset(word for word, (outcome, _) in FINISH_REASONS.items() if outcome == "failed")
-"""Reasons of a `Finish` by which a source says that it failed."""
+"""Reasons of a `Finish` for a source that failed."""
 
 
 def openai_reason(word: str, otherwise: str = "stop") -> str:
-    """Return OpenAI's word for the end of an answer."""
+    """Return OpenAI's name for a finish reason."""
     return FINISH_REASONS[word][1] if word in FINISH_REASONS else otherwise
 
 
 class Thought(msgspec.Struct, frozen=True):
-    """What a model has thought, sealed by its provider, which wants it back as it was with the results of its calls.
+    """Reasoning that the provider has signed or encrypted. It must be sent back unchanged with the tool results.
 
-    It is for the agent that asked. It is not logged: `Reasoning` is what people are shown.
+    It is for the agent only, and is not logged: people see `Reasoning`.
     """
 
     block: dict[str, Any]
 
 
 class AnswerBegins(msgspec.Struct, frozen=True, gc=False):
-    """A source says that a model's answer begins, and how its thinking is told. It is not logged.
+    """A source emits this when a model's answer begins, to say how its reasoning is marked. It is not logged.
 
-    With `think` a leading `<think>…</think>` is reasoning, as it is for every source that says nothing of it. Without,
-    such tags are text: the source means them, or has told the two apart itself.
+    With `think` a leading `<think>…</think>` is reasoning, which is also the default for sources that emit no such
+    event. Without `think` such tags are text: the source means them literally, or separates reasoning itself.
     """
 
     think: bool = True
@@ -404,7 +404,7 @@ class Outlet(Protocol):
     """Where a push source puts its events."""
 
     def emit(self, events: Sequence[Yielded]) -> bool:
-        """Take events that arrived together. False: enough for now, `await room()` before the next."""
+        """Take events that arrived together. False means backpressure: `await room()` before the next call."""
         ...
 
     async def room(self) -> None:
@@ -413,16 +413,16 @@ class Outlet(Protocol):
 
 
 async def put(out: Outlet, events: Sequence[Yielded]) -> None:
-    """Emit events, and wait for room if that was enough for now."""
+    """Emit events, and wait for room if the outlet is full."""
     if not out.emit(events):
         await out.room()
 
 
 PushSource: TypeAlias = Callable[[Outlet], Awaitable[None]]
-"""A source that emits its events in the call that brings them, so that no task wakes for a token."""
+"""A source that emits events in the call that receives them, so that no task has to wake up for each token."""
 
 Source: TypeAlias = SourceIterator | PushSource
-"""What a run consumes."""
+"""Any source that a run accepts."""
 
 
 async def push_all(items: SourceIterator, out: Outlet) -> None:

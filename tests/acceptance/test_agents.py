@@ -283,7 +283,7 @@ async def test_kind_agent_makes_an_agent_of_any_model(world):
 
     run = await world.api.run(run_id)
     assert ("agent", "up/m") == (run["kind"], run["model"])
-    assert [("There is no tool 'add'. There are: none.", True)] == results(frames)
+    assert [("There is no tool 'add'. The tools are: none.", True)] == results(frames)
     assert "completed" == frames[-1].json()["settlement"]["outcome"]
 
 

@@ -1,4 +1,4 @@
-"""An answer that was cut off can be continued: in the same message where the model can, else in a turn of its own."""
+"""An answer that was cut off can be continued: in the same message if the model can, else in a new turn."""
 
 import pytest
 

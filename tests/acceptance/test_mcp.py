@@ -184,7 +184,7 @@ async def test_a_server_killed_in_mid_call_is_told_as_it_is_and_the_next_call_ha
         frames = await world.api.replay((await world.start())[1])
 
     died, added = results(frames)
-    assert ("MCP server slow ended while die was going on. It may have run.", True) == died
+    assert ("MCP server slow ended while die was running. It may have run.", True) == died
     assert ("3", False) == added
     assert 2 == len(slow.pids())
     assert "completed" == frames[-1].json()["settlement"]["outcome"]

@@ -119,7 +119,7 @@ async def test_where_it_cannot_be_the_answer_says_why(world):
     assert [409] * 4 == [refused.status for refused in answers]
     assert {"cannot_steer"} == {error["code"] for error in told}
     assert "is a chat run" in told[0]["message"]
-    assert "not at work here yet" in told[1]["message"]
+    assert "not running in this process" in told[1]["message"]
     assert "is a chat run" in told[2]["message"]
     assert "has ended" in told[3]["message"]
     assert (400, 404) == (empty.status, unknown.status)

@@ -197,12 +197,12 @@ BAD: list[tuple[Callable[[], WebhookSettings], str]] = [
     (lambda: WebhookSettings("https://example.com", "UNSET"), "UNSET is not set"),
     (lambda: WebhookSettings("https://example.com", ""), "secret_env is not set"),
     (lambda: WebhookSettings("https://example.com", "BROKEN"), "not base64"),
-    (lambda: WebhookSettings("ftp://example.com", "HOOK"), "is an http or https address"),
-    (lambda: WebhookSettings("example.com/hook", "HOOK"), "is an http or https address"),
-    (lambda: WebhookSettings("https://me:pass@example.com", "HOOK"), "without a user's name"),
-    (lambda: WebhookSettings("http://[", "HOOK"), "is an http or https address"),
-    (lambda: WebhookSettings("http://a..b/hook", "HOOK"), "is an http or https address"),
-    (lambda: WebhookSettings(f"http://{'x' * 64}.example/hook", "HOOK"), "is an http or https address"),
+    (lambda: WebhookSettings("ftp://example.com", "HOOK"), "must be an http or https address"),
+    (lambda: WebhookSettings("example.com/hook", "HOOK"), "must be an http or https address"),
+    (lambda: WebhookSettings("https://me:pass@example.com", "HOOK"), "without a user name"),
+    (lambda: WebhookSettings("http://[", "HOOK"), "must be an http or https address"),
+    (lambda: WebhookSettings("http://a..b/hook", "HOOK"), "must be an http or https address"),
+    (lambda: WebhookSettings(f"http://{'x' * 64}.example/hook", "HOOK"), "must be an http or https address"),
 ]
 
 

@@ -854,7 +854,7 @@ async def test_an_empty_message_after_an_answer_is_refused(up, provider):
 
 
 async def test_models_that_refuse_a_prefill_can_be_configured(up):
-    """Then a cut-off answer is continued in a turn of its own."""
+    """Then a cut-off answer is continued in a new turn."""
     provider = Anthropic("claude", base_url(up), api_key=KEY, prefills=False)
 
     assert not provider.prefills

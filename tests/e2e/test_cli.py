@@ -468,7 +468,7 @@ async def test_chat_talks_and_does_what_its_commands_say(shell):
         await terminal.says("one two three four\r")
         await terminal.shows("Truncated")
         await terminal.says("/continue\r")
-        await terminal.shows("in a turn of its own")
+        await terminal.shows("in a new turn")
         await terminal.shows("Truncated")
         await terminal.says("/retry\r")
         await terminal.shows("Truncated")

@@ -271,9 +271,9 @@ async def test_an_agent_has_the_tools_of_the_example_of_an_mcp_server(tmp_path):
 
 @pytest.mark.parametrize("named", ["own_agent", "own_agent:missing", "no_such_module:agent", "a/b=own_agent:agent"])
 async def test_an_agent_that_cannot_be_loaded_keeps_the_server_from_starting(tmp_path, named):
-    """A server that starts without what it was told to publish would only fail later, for somebody else."""
+    """A server that starts without an agent it should publish would fail later, at the first request for it."""
     shutil.copy(EXAMPLES / "own_agent.py", tmp_path)
 
-    with pytest.raises(StartFailed, match=r"names no agent|cannot be loaded|not a valid agent name"):
+    with pytest.raises(StartFailed, match=r"is not an agent: use|cannot be loaded|not a valid agent name"):
         async with Server(data=tmp_path, args=["--agent", named]):
             pass

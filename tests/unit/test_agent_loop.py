@@ -163,7 +163,7 @@ async def test_what_goes_on_in_a_thread_is_not_said_to_be_stopped():
 
     told = await events_of(at_work(Agent(name="a", tools=(slow,)), GO, model))
 
-    assert ["slow took longer than its 0.05 s and cannot be stopped: it may go on."] == [
+    assert ["slow took longer than its 0.05 s and cannot be stopped: it may still be running."] == [
         result.output for result in of(ToolResult, told)
     ]
     assert [] == of(ToolProgress, told)
@@ -191,7 +191,7 @@ async def test_a_second_cancel_does_not_leave_calls_behind():
     refused = list(work.place.refused)
     finish.set()
 
-    assert ["stubborn ignored the stop and goes on"] == refused
+    assert ["stubborn ignored the stop and is still running"] == refused
 
 
 # Approvals.

@@ -190,8 +190,8 @@ def test_a_function_whose_parameters_have_no_names_is_refused(bad):
 
 
 def test_a_name_that_no_upstream_takes_is_refused():
-    """It would fail with the first request otherwise, in words of the upstream's own."""
-    with pytest.raises(TypeError, match="no name"):
+    """Otherwise the first request would fail, with an error of the upstream."""
+    with pytest.raises(TypeError, match="not a valid tool name"):
         tool(name="what time?")(lambda: None)
 
 

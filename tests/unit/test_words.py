@@ -15,12 +15,12 @@ COMMENT = re.compile(r"/\*.*?\*/|(?<!:)//[^\n]*", re.DOTALL)
 IMPORT = re.compile(r"^import\b[^;]*;", re.MULTILINE | re.DOTALL)
 SHOWN = re.compile(r"""(?:aria-label|aria-valuetext|placeholder|title|alt|label)=(?:"([^"]+)"|\{`([^`]*)`\})""")
 THROWN = re.compile(r"""throw new Error\("[a-z][^"]*"\)""")
-"""A mistake of the page's own code, told to its developers."""
+"""An error message for developers of the page, not for its users."""
 CLASS = re.compile(r'class=(?:"[^"]*"|\{`[^`]*`\})')
 BETWEEN_TAGS = re.compile(r"(?<![=-])>([^<>{}=;()&]*[^\W\d_]{2,}[^<>{}=;()&]*)<")
 QUOTED = re.compile(r"""(["`])((?:(?!\1)[^\\\n]|\\.)*)\1""")
 SENTENCE = re.compile(r"^[A-Z][a-z]+(?:$|[ ,.:…’']\S*)|[a-z]{2,}[,.]? [a-z]{2,} [a-z]{2,}")
-"""A word with a capital, or three words in a row: how people are spoken to, and code is not written."""
+"""A capitalised word, or three words in a row: text for people, not code."""
 NAMES = {
     "Holdfast",
     "Anthropic",
@@ -42,7 +42,7 @@ NAMES = {
     *("Bearer ${text.trim()}", "the server answered ${response.status}", "noopener noreferrer nofollow"),
     "holdfast key new NAME",
 }
-"""What is called the same in every language, and what only programs read."""
+"""Names that are the same in every language, and texts that only programs read."""
 
 
 def keys(language: str) -> list[str]:
@@ -53,7 +53,7 @@ def keys(language: str) -> list[str]:
 
 @requirement("ui.words")
 def test_each_language_has_every_word_in_the_same_order():
-    """The compiler asks for every key; whoever reads two languages side by side asks for the order."""
+    """The compiler checks that no key is missing; the same order makes two languages easy to compare."""
     assert ["ar", "de", "en"] == LANGUAGES
     assert len(keys("en")) > 300
     assert keys("en") == keys("de")
@@ -72,7 +72,7 @@ def test_nothing_is_left_in_english(language):
 
 
 def visible(path: Path) -> list[str]:
-    """What a source file says to people by itself."""
+    """Return the texts for people in a source file."""
     text = path.read_text(encoding="utf-8")
     for ignored in (COMMENT, IMPORT, CLASS, THROWN):
         text = ignored.sub("", text)
@@ -87,7 +87,7 @@ def visible(path: Path) -> list[str]:
 
 @requirement("ui.words")
 def test_no_word_of_the_page_stands_outside_of_its_dictionary():
-    """What stands in a view is in one language for ever."""
+    """A text in a view cannot be translated."""
     files = [path for path in sorted(SOURCE.rglob("*.ts*")) if WORDS not in path.parents]
 
     assert len(files) > 80
@@ -96,7 +96,7 @@ def test_no_word_of_the_page_stands_outside_of_its_dictionary():
 
 @requirement("ui.words")
 def test_the_search_for_words_finds_them(tmp_path):
-    """A search that finds nothing anywhere would be content with anything."""
+    """A search that never finds anything would always pass."""
     view = tmp_path / "view.tsx"
     view.write_text(
         '<button title="Send it">Send</button>; const told = "It could not be sent."; const name = "is-open wide";'

@@ -152,8 +152,8 @@ class Peer(Protocol):
     def reset(self) -> None:
         """End the connection with RST."""
 
-    def finish(self) -> None:
-        """End the connection with FIN."""
+    def finish(self, last: bytes = b"") -> None:
+        """End the connection with FIN, in the packet of the last bytes if it can be."""
 
 
 class Exchange:
@@ -265,8 +265,11 @@ class Exchange:
                 await asyncio.sleep(0)
 
     async def last_chunk(self) -> None:
-        if self._framing == "chunked" and not self._off_the_rails:
-            await self._write(b"0\r\n\r\n")
+        if last := self._last_chunk():
+            await self._write(last)
+
+    def _last_chunk(self) -> bytes:
+        return b"0\r\n\r\n" if self._framing == "chunked" and not self._off_the_rails else b""
 
     async def cut(self) -> None:
         """Reset the connection, in the middle of what was asked for as one object."""
@@ -275,10 +278,14 @@ class Exchange:
         self._peer.reset()
 
     async def eof(self, clean: bool) -> None:
-        """Close the connection: after the last chunk, or in the middle."""
-        await (self.last_chunk() if clean else self._tear())
+        """Close the connection: with the last chunk, or in the middle.
+
+        A client that had read the last chunk before the end of the connection would use it for its next request.
+        """
+        if not clean:
+            await self._tear()
         self.over = True
-        self._peer.finish()
+        self._peer.finish(self._last_chunk() if clean else b"")
 
     # -- the dialect
 

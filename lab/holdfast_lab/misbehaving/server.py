@@ -354,8 +354,15 @@ class Connection(asyncio.Protocol):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._transport.abort()
 
-    def finish(self) -> None:
+    def finish(self, last: bytes = b"") -> None:
         self._ended_by_us = True
+        sock = self._transport.get_extra_info("socket")
+        if last and hasattr(socket, "TCP_CORK") and self._transport.can_write_eof():
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)  # held back until the end of the connection
+            self._transport.write(last)
+            self._transport.write_eof()
+        elif last:
+            self._transport.write(last)
         self._transport.close()
 
     # -- inside

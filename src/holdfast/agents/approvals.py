@@ -23,7 +23,7 @@ class ApprovalExpired(SourceFailed):
     status = 504
 
     def __init__(self, tool: str, seconds: float) -> None:
-        super().__init__(f"Nobody allowed or denied {tool} within {seconds:g} s.")
+        super().__init__(f"No person allowed or denied {tool} within {seconds:g} s.")
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -61,11 +61,11 @@ class Place(Protocol):
     """The run of an agent, as its work sees it."""
 
     waits: bool
-    """Whether the run only waits for a person."""
+    """True while the run waits for nothing but a person."""
     quiet: Callable[[], bool] | None
     """Whether the idle limit is suspended."""
     refused: list[str]
-    """What did not end at a stop, in words for the receipt."""
+    """What did not end at a stop, as text for the receipt."""
 
     async def saved(self) -> None:
         """Wait until all emitted events are saved."""
@@ -117,7 +117,9 @@ class Desk:
     async def steer(self, text: str) -> None:
         """Add a message. It is saved when this returns; the model gets it before its next step."""
         if self._is_finishing:
-            raise CannotSteer(f"Run {self._run_id} is finishing and asks its model no more. Send it as a new message.")
+            raise CannotSteer(
+                f"Run {self._run_id} is finishing, and will not call its model again. Send it as a new message."
+            )
         self._steered.append(text)
         try:
             self._out.emit([Steered(new_id("msg"), text)])
@@ -136,7 +138,7 @@ class Desk:
         return self._is_finishing
 
     def close(self) -> None:
-        """Cancel all that wait: the work is over."""
+        """Cancel all waiters: the agent has ended."""
         self._is_finishing = True
         self._place.waits = False
         for answer in self._answers.values():

@@ -27,7 +27,7 @@ MOST_KEPT = 1_000_000
 PROGRESS_EVERY = 0.1
 """Minimum seconds between two progress events of one call. In between the last message is kept, and all output."""
 MOST_STREAMED = 200_000
-"""Characters of one call's output that are reported while it runs. The result has the rest."""
+"""Maximum length of one call's output, in characters, that is reported while it runs. The result has all of it."""
 LAST_WORD = 0.5
 """Seconds that a cancelled tool may take to end before it is left behind and reported."""
 
@@ -105,7 +105,7 @@ class Calls:
         tool = self._tools.get(call.name)
         if tool is None:
             there = ", ".join(self._tools) or "none"
-            return ToolOutput(f"There is no tool {call.name!r}. There are: {there}.", is_error=True)
+            return ToolOutput(f"There is no tool {call.name!r}. The tools are: {there}.", is_error=True)
         arguments = parsed(call.arguments)
         if arguments is None:
             return ToolOutput("The arguments are not a JSON object.", is_error=True)
@@ -155,7 +155,7 @@ class Calls:
             await _to_its_end(self._end(tool, task, context))
             self._progress.finish(call.id)
         if timed_out:
-            what = "cannot be stopped: it may go on" if context.lingers or not task.done() else "was stopped"
+            what = "cannot be stopped: it may still be running" if context.lingers or not task.done() else "was stopped"
             return ToolOutput(f"{tool.name} took longer than its {tool.timeout:g} s and {what}.", is_error=True)
         return _outcome(tool, task)
 
@@ -171,7 +171,7 @@ class Calls:
         if context.lingers:
             context.on_return = self._reported(context.lingers)
         if not task.done():
-            ended = self._reported(f"{tool.name} ignored the stop and goes on")
+            ended = self._reported(f"{tool.name} ignored the stop and is still running")
             self._left_behind.hold(task)
             task.add_done_callback(lambda _: ended())
 
@@ -302,8 +302,8 @@ def _outcome(tool: Tool, task: asyncio.Task[ToolOutput]) -> ToolOutput:
         returned: Any = task.result()
         if isinstance(returned, ToolOutput) and isinstance(returned.text, str):
             return returned
-        logger.warning("the tool %s returned a %s, which is no ToolOutput", tool.name, type(returned).__name__)
-        return ToolOutput(f"{tool.name} gave back nothing that can be shown. It has run.", is_error=True)
+        logger.warning("the tool %s returned a %s, not a ToolOutput", tool.name, type(returned).__name__)
+        return ToolOutput(f"{tool.name} returned nothing that can be shown. It has run.", is_error=True)
     if isinstance(error, ToolError):
         return ToolOutput(str(error), is_error=True)
     logger.warning("tool %s raised an exception", tool.name, exc_info=error)

@@ -27,7 +27,7 @@ MOST_LISTED = 2_000
 MOST_FOUND = 200
 MOST_SECONDS = 20.0
 MOST_COMPARED = 200_000
-"""Bytes of a file that is compared with what shall replace it."""
+"""Maximum size of a file, in bytes, whose change is shown as a diff."""
 MOST_COMPARED_LINES = 2_000
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -101,7 +101,7 @@ class Files:
             path: the folder to look in, from the top on
         """
         if not text:
-            raise ToolError("There is nothing to look for.")
+            raise ToolError("The text to search for is empty.")
         found: list[str] = []
         until = time.monotonic() + MOST_SECONDS
         for name, lines in self._texts(path):
@@ -109,7 +109,9 @@ class Files:
             if len(found) >= MOST_FOUND:
                 return "\n".join([*found[:MOST_FOUND], "[there may be more]"])
             if time.monotonic() > until:
-                return "\n".join([*found, f"[not everything was searched in {MOST_SECONDS:g} s]"])
+                return "\n".join(
+                    [*found, f"[the search stopped after {MOST_SECONDS:g} s, before all files were searched]"]
+                )
         return "\n".join(found) or "Nothing was found."
 
     def write(self, path: str, content: str) -> str:
@@ -188,10 +190,10 @@ class Files:
 def _names(path: str, *, may_be_top: bool = False) -> list[str]:
     """Return a path's names, or refuse one that leads out of the folder."""
     if path.startswith("/") or "\0" in path or len(path) > 4096:
-        raise ToolError(f"{path[:100]!r} is no path inside the folder: paths begin at the folder's top.")
+        raise ToolError(f"{path[:100]!r} is not a path inside the folder: paths begin at the top of the folder.")
     names = [name for name in path.split("/") if name not in ("", ".")]
     if ".." in names:
-        raise ToolError(f"{path!r} is no path inside the folder: '..' is not followed.")
+        raise ToolError(f"{path!r} is not a path inside the folder: '..' is not followed.")
     if not names and not may_be_top:
         raise ToolError(f"{path!r} names no file.")
     return names
@@ -217,7 +219,7 @@ def _refuse_what_is_no_file(name: str, folder: int, path: str) -> None:
     """Refuse to replace anything but a file: a link, a folder, a device."""
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-            raise ToolError(f"{path!r} is there already, and is no file.")
+            raise ToolError(f"{path!r} already exists, and is not a file.")
 
 
 def _write_new(name: str, data: bytes, folder: int) -> None:

@@ -190,7 +190,7 @@ class _Bridge:
             self._saying.cancel()
         await asyncio.wait({self.ended}, timeout=LAST_WORD)
         if not self.ended.done():
-            words = "the agent runs in a thread, which ignored the stop: it goes on until it returns"
+            words = "the agent runs in a thread, which ignored the stop: it runs until it returns"
             logger.warning("%s", words)
             place.refused.append(words)
             self.ended.add_done_callback(lambda _: place.refused.remove(words))

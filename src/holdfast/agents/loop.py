@@ -41,7 +41,7 @@ from .mcp.pool import ToolServers
 from .processes import ProcessTable
 from .tools import Approval, Tool, described
 
-GO_ON = "Your last answer was cut off. Go on exactly where it ended, without repeating any of it."
+GO_ON = "Your last answer was cut off. Continue exactly where it ended, without repeating any of it."
 LOST = "The server ended before this call finished. It may have run."
 
 Messages = list[dict[str, Any]]

@@ -65,9 +65,9 @@ class ToolContext:
         self.processes = Processes(call_id, table, environ)
         """Child processes, which are ended with all of their descendants when the call is over."""
         self.lingers = ""
-        """What a stop could not end, in words for the receipt: a thread, a remote call."""
+        """What a stop could not end, as text for the receipt: a thread, a remote call."""
         self.on_return: Callable[[], None] = lambda: None
-        """Called when that has ended after all."""
+        """Called when it has ended after all."""
         self._progress = progress
 
     def progress(self, message: str = "", fraction: float | None = None, output: str = "") -> None:
@@ -131,7 +131,7 @@ class Particular(Protocol):
     """A tool that checks its arguments itself. Those of others are checked by the schema."""
 
     def misfit(self, arguments: dict[str, Any]) -> str:
-        """Return what is wrong with arguments, in words for the model; nothing if they fit."""
+        """Return what is wrong with arguments, as text for the model; nothing if they fit."""
         ...
 
 
@@ -152,7 +152,7 @@ class FunctionTool:
     ) -> None:
         self.name = name or function.__name__
         if not NAME.fullmatch(self.name):
-            raise TypeError(f"{self.name!r} is no name for a tool: letters, digits, _ and -, at most 64")
+            raise TypeError(f"{self.name!r} is not a valid tool name: use letters, digits, _ and -, at most 64")
         summary, described = _docstring(inspect.getdoc(function) or "")
         self.description = description or summary
         self.approval = approval
@@ -186,7 +186,7 @@ class FunctionTool:
         return _output(await self._in_thread(given, context))
 
     async def _in_thread(self, given: dict[str, Any], context: ToolContext) -> Any:
-        context.lingers = f"{self.name} runs in a thread, which cannot be stopped: it goes on until it returns"
+        context.lingers = f"{self.name} runs in a thread, which cannot be stopped: it runs until it returns"
 
         def has_returned() -> None:
             context.lingers = ""
@@ -260,7 +260,7 @@ def _arguments_of(function: Callable[..., Any]) -> tuple[str, type[msgspec.Struc
     fields: list[Any] = []
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            raise TypeError(f"{function.__name__}: a tool's parameters have names, so *args, ** and / cannot be")
+            raise TypeError(f"{function.__name__}: a tool's parameters need names, so *args, ** and / are not possible")
         kind = hints.get(parameter.name, Any)
         if kind is ToolContext or ToolContext in get_args(kind):
             takes_context = parameter.name
@@ -337,7 +337,7 @@ def misfit(tool: Tool, arguments: dict[str, Any]) -> str:
     if unknown and tool.parameters.get("additionalProperties") is False:
         return f"The arguments do not fit: there is no {unknown[0]}."
     wrong = [name for name, value in arguments.items() if not _may_be(value, properties.get(name))]
-    return f"The arguments do not fit: {wrong[0]} is not what the schema says." if wrong else ""
+    return f"The arguments do not fit: {wrong[0]} does not match the schema." if wrong else ""
 
 
 def _may_be(value: Any, schema: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The command line: composition, nothing else."""
+"""The command line: puts the other packages together."""
 
 from __future__ import annotations
 

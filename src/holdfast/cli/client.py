@@ -1,7 +1,7 @@
-"""Talks to the server that was named, to the one that runs on the data folder, or to one started for the occasion.
+"""The client of the command line: for a given URL, the server on the data folder, or a temporary server.
 
-A key goes to an address that the user named, or through the socket in the user's own data folder, where nobody else can
-listen. It never goes to whoever happens to listen on a port.
+An API key is sent only to a URL that the user gave, or through the socket in the user's own data folder, where no other
+user can listen. It is never sent to an unknown program on a port.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ..upstreams.sse import SSEDecoder
 from .commands import tell_of_file
 
 CALL_SECONDS = 60.0
-"""Seconds that one call may take, except a stream."""
+"""Timeout of a call in seconds. Streams have none."""
 
 Object = dict[str, Any]
 Query = dict[str, str | int]
@@ -55,15 +55,15 @@ class NoServer(CallFailed):
 
 
 class Api:
-    """The server's own API, as far as the command line needs it."""
+    """The part of the native API that the command line uses."""
 
     def __init__(self, http: Client, name: str = "") -> None:
         self._http = http
         self._name = name or http.url
-        """The server as errors name it."""
+        """The name of the server in errors."""
 
     async def call(self, method: str, path: str, body: Object | None = None, query: Query | None = None) -> Object:
-        """Make one call and return its answer."""
+        """Make one call, and return the decoded response."""
         try:
             async with asyncio.timeout(CALL_SECONDS):
                 with closing(await self._send(method, path, body, query)) as response:
@@ -104,7 +104,7 @@ class Api:
         return CallFailed(message, str(told.get("code", "")), status)
 
     async def events(self, run_id: str, after: int = 0, patience: float = 30.0) -> AsyncGenerator[Object]:
-        """Yield a run's events to its settlement, and go on by itself where the connection breaks."""
+        """Yield a run's events up to its settlement. If the connection breaks, reconnect and resume."""
         loop = asyncio.get_running_loop()
         last_heard, backoff = loop.time(), Backoff(0.3, 2.0)
         while True:
@@ -132,7 +132,7 @@ class Api:
                     yield msgspec.json.decode(event)
 
     async def stream(self, method: str, path: str, body: Object | None = None) -> AsyncGenerator[tuple[str, Object]]:
-        """Yield the events of any other stream by their names, for as long as the connection holds."""
+        """Yield the events of any other stream with their names, until the connection ends."""
         decoder = SSEDecoder(max_event=256 * 1024 * 1024)
         try:
             sent = await self._send(method, path, body, headers={"Accept": "text/event-stream"})
@@ -150,14 +150,14 @@ _KEY_HELP = {
     False: "{} needs an API key. Set HOLDFAST_API_KEY.",
     True: "{} does not accept the API key in HOLDFAST_API_KEY.",
 }
-"""By whether a key was sent."""
+"""The message for 401: without a key, and with one."""
 
 _COMES_BACK = (502, 503, 504)
-"""What a server that is being started again answers, or the proxy before it."""
+"""Statuses of a server that is restarting, or of a proxy in front of it."""
 
 
 def _loosely(body: bytes) -> Object:
-    """Return an answer's object; an empty one where somebody else has answered, in a shape of their own."""
+    """Return the JSON object of a response; an empty one if the response is not from Holdfast."""
     try:
         return msgspec.json.decode(body, type=Object)
     except msgspec.DecodeError:
@@ -166,7 +166,7 @@ def _loosely(body: bytes) -> Object:
 
 @asynccontextmanager
 async def connect(url: str | None, data: str | None, config: str | None, *, own: bool = True) -> AsyncGenerator[Api]:
-    """Find the server: the named one, the one on the data folder, or with `own` one that this process starts."""
+    """Find the server: the one at the URL, the one on the data folder, or, with `own`, one that this process starts."""
     tell_of_file(config, also_unused=False)
     settings, sources = load_with_sources({"data": data}, os.environ, config)
     headers = {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
@@ -181,13 +181,13 @@ async def connect(url: str | None, data: str | None, config: str | None, *, own:
             await _tell_of_port(settings)
             own_server = importlib.import_module(
                 ".temporary_server", __package__
-            ).own_server  # a third of the start, seldom needed
+            ).own_server  # a third of the startup time, seldom needed
             folder = await stack.enter_async_context(own_server(settings, sources))
             yield Api(stack.enter_context(through(folder)), "the server of this command")
 
 
 def _named(url: str, headers: Mapping[str, str]) -> Client:
-    """Return a client for the address that the user named, through the proxy of the environment if there is one."""
+    """Return a client for the URL that the user gave, through the proxy of the environment if one is set."""
     try:
         return Client(url, headers=headers, route=route_to(url))
     except ValueError as error:
@@ -197,12 +197,12 @@ def _named(url: str, headers: Mapping[str, str]) -> Client:
 
 
 LOCALHOST = "http://localhost"
-"""The address of a server that is reached through a socket in a folder."""
+"""Placeholder URL of a server that is reached through a socket."""
 
 
 @contextmanager
 def through(folder: pathlib.Path, headers: Mapping[str, str] | None = None) -> Generator[Client]:
-    """Yield a client whose every connection goes through the socket in a folder."""
+    """Yield a client that connects only through the socket in a folder."""
     with short_path(folder) as path, closing(Client(LOCALHOST, headers=headers, route=Route(socket_path=path))) as http:
         yield http
 
@@ -216,36 +216,36 @@ async def _in_folder(stack: AsyncExitStack, folder: pathlib.Path, headers: Mappi
 
 
 async def runs_on(folder: pathlib.Path) -> bool:
-    """Tell whether a server of this user runs on a data folder."""
+    """True if a server of this user runs on the data folder."""
     async with AsyncExitStack() as stack:
         return await _in_folder(stack, folder, {}) is not None
 
 
 async def _tell_of_port(settings: Settings) -> None:
-    """Say that a server answers on the usual port, if one does: it is used only if it is named. It is sent no key."""
+    """Print a note if a server answers on the default port: it is used only with --url. No key is sent."""
     url = local_url(settings)
     if settings.port and await answers_at(url):
         click.echo(f"Note: the server on {url} uses another data folder. Use it with --url {url}.", err=True)
 
 
 def local_url(settings: Settings) -> str:
-    """Return where a server with these settings is reached from this machine."""
+    """Return the URL of a server with these settings, as seen from this machine."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
     return f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
 
 
 async def answers_at(url: str) -> bool:
-    """Tell whether a Holdfast server of this machine seems to answer at an address. It is sent no key."""
+    """True if a Holdfast server of this machine seems to answer at a URL. No key is sent."""
     try:
         http = Client(url)
-    except ValueError:  # `host` is not the name of a host
+    except ValueError:  # `host` is not a valid host name
         return False
     with closing(http):
         return await is_there(http)
 
 
 async def is_there(http: Client) -> bool:
-    """Tell whether a Holdfast server seems to answer."""
+    """True if a Holdfast server seems to answer."""
     with suppress(NotThere, Broken, TimeoutError):
         async with asyncio.timeout(1):
             with closing(await http.send("GET", "/health")) as response:

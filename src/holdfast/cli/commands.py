@@ -24,7 +24,7 @@ def telling(command: Callable[..., Any]) -> Callable[..., Any]:
         except (HoldfastError, sqlite3.Error) as error:
             raise click.ClickException(str(error)) from None
         except BrokenPipeError:
-            raise  # click knows what to do
+            raise  # click handles it
         except OSError as error:
             raise click.ClickException(
                 f"{error.filename}: {error.strerror}" if error.filename else str(error)
@@ -34,7 +34,7 @@ def telling(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-"""For every command that prints a list."""
+"""The option of every command that prints a list."""
 
 
 def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,7 +1,7 @@
-"""Completion of models, agents, runs and sessions in the shell.
+"""Shell completion of models, agents, runs and sessions.
 
-It asks the server that runs. Without one, models are those of the settings. Whatever goes wrong there is no completion,
-and no error: the shell is in the middle of a line.
+It asks the running server. Without one, the models come from the settings. On any error there is no completion and no
+message, since the shell is in the middle of a line.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from .lists.short_ids import RUN, SESSION, Kind, begin_with
 from .lists.tables import short_ids
 
 PATIENCE = 2.0
-"""Seconds after which the shell gets nothing."""
+"""Timeout in seconds. After it the shell gets no completions."""
 MOST = 30
 
 
 def complete_models(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the models that begin so."""
+    """Return the models with this prefix."""
     return _finished(_models(ctx, incomplete))
 
 
 def complete_agents(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the agents that begin so."""
+    """Return the agents with this prefix."""
     found = _finished(_models(ctx, f"agent/{incomplete}"))
     return [CompletionItem(item.value.removeprefix("agent/")) for item in found]
 
 
 def complete_runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the latest runs whose ids begin so."""
+    """Return the latest runs with this id prefix."""
     return _finished(_things(ctx, RUN, incomplete))
 
 
 def complete_sessions(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the latest sessions whose ids begin so."""
+    """Return the latest sessions with this id prefix."""
     return _finished(_things(ctx, SESSION, incomplete))
 
 

@@ -112,7 +112,7 @@ async def _serve(port: int, model: str) -> None:
 
 
 def _listen_for_the_end() -> asyncio.Event:
-    """Hear Ctrl-C, and whoever started us in the background."""
+    """Handle Ctrl-C and SIGTERM, also in a background job, whose shell ignores Ctrl-C."""
     told = asyncio.Event()
     for sent in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(sent, told.set)
@@ -120,7 +120,7 @@ def _listen_for_the_end() -> asyncio.Event:
 
 
 class CannotJudge(HoldfastError):
-    """The judged server is not there, or does not use the lab's upstream."""
+    """The server under test is not reachable, or does not use the lab's upstream."""
 
 
 async def _judge(
@@ -158,7 +158,7 @@ async def _judge(
 
 
 def _facts(server: str, not_promised: Sequence[str]) -> ServerFacts:
-    """Return what is known of a server, with what the user knows of it."""
+    """Return the known facts about a server, with those of the command line added."""
     told = dict.fromkeys(not_promised, "so the command line says")
     return msgspec.structs.replace(SERVERS[server], not_promised=told | SERVERS[server].not_promised)
 

@@ -1,4 +1,4 @@
-"""Commands that are loaded when they are needed: help and completion load none of them."""
+"""Commands that are loaded on first use. Help and completion load none of them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from click.shell_completion import CompletionItem
 
 
 class LazyGroup(click.Group):
-    """A group whose commands live in modules of their own: `module:command` for each name, and what it does."""
+    """A group of commands in separate modules: for each name `module:command` and a description."""
 
     def __init__(self, *args: Any, commands_at: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._commands_at = commands_at
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands in the order in which a newcomer needs them."""
+        """Return the commands in the order in which a new user needs them."""
         return list(self._commands_at)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -30,12 +30,12 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write what each command does."""
+        """Write the description of each command."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, does) for name, (_, does) in self._commands_at.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the commands and options that begin so."""
+        """Return the commands and options with this prefix."""
         begin = [(name, does) for name, (_, does) in self._commands_at.items() if name.startswith(incomplete)]
         commands = [CompletionItem(name, help=does) for name, does in begin]
         return commands + click.Command.shell_complete(self, ctx, incomplete)

@@ -1,4 +1,4 @@
-"""How the server's log looks: each entry begins with its time, and nothing in an entry can look like another one."""
+"""Format of the server's log: each entry begins with its time, and no text in an entry can forge another entry."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 
 class LogFormatter(logging.Formatter):
-    """Indents the further lines of an entry, and removes what commands a terminal.
+    """Indents the continuation lines of an entry, and removes control characters.
 
-    Names of models, errors of upstreams and the error output of MCP servers come from others. With a line end in one of
-    them, somebody could write entries of their own.
+    Names of models, errors of upstreams and the error output of MCP servers come from others. Without
+    the indent, a line end in one of them could forge an entry.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class LogFormatter(logging.Formatter):
 
 
 def log_to_stderr(level: str) -> None:
-    """Write the log of this process to its error output, from a level on."""
+    """Write the log of this process to standard error, from a level on."""
     handler = logging.StreamHandler()
     handler.setFormatter(LogFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler])

@@ -52,14 +52,14 @@ def serve(config: str | None, agents: tuple[str, ...], **flags: Any) -> None:
     store = open_store(f"sqlite:{data_folder(settings)}")
     app = create_app(settings, store, os.environ, sources=sources, agents=published)
     parts: Parts = app.state.parts
-    asyncio.run(check_access(parts))  # here and not when it starts: what is refused is one line, no traceback
+    asyncio.run(check_access(parts))  # before the start: a refusal is then one line and no traceback
     with listening_in(data_folder(settings).absolute()) as local:
         ended_well = serve_forever(app, sock, lambda url: _is_ready(url, parts), local)
     sys.exit(0 if ended_well else 1)
 
 
 def _name_file(config: str | None) -> None:
-    """Print which settings file counts, before anything that it says is done."""
+    """Print the settings file in use, before its settings take effect."""
     choice = tell_of_file(config, here=True)
     if choice.path is not None:
         click.echo(f"Settings file: {choice.path.absolute()}", err=True)
@@ -81,9 +81,9 @@ def _is_ready(url: str, parts: Parts) -> None:
 
 
 def _see_to_weights(model: Local) -> None:
-    """Fetch what the embedded model needs while the server already answers, or say how to get it."""
+    """Download the weights of the embedded model while the server already answers, or print how to get them."""
     if why_not := model.why_not():
         click.echo(why_not, err=True)
     elif model.lacks_weights():
-        fetch = importlib.import_module(".fetching", __package__).fetch  # a fifth of the start, needed once
+        fetch = importlib.import_module(".fetching", __package__).fetch  # a fifth of the startup time, needed once
         threading.Thread(target=fetch, args=[model], name="holdfast-weights", daemon=True).start()

@@ -16,16 +16,16 @@ from .chat.screen import safe, safe_json, unfiltered
 
 
 class _Console(Console):
-    """Draws with escape codes of its own on a terminal, and lets none through that is in a text."""
+    """Draws with its own escape codes on a terminal, and removes those in texts."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Return the parts of what is drawn."""
+        """Return the segments of a renderable."""
         for part in super().render(renderable, options):
             yield part if part.control else Segment(safe(part.text), part.style and part.style.update_link(None))
 
 
 def _console(stream: Any) -> Console:
-    """Return a console for which NO_COLOR means no escape code at all: rich alone would keep bold and dim."""
+    """Return a console that writes no escape codes under NO_COLOR: rich alone would keep bold and dim."""
     colours = None if os.environ.get("NO_COLOR") else "auto"
     return _Console(file=unfiltered(stream), color_system=colours, highlight=False, emoji=False, soft_wrap=True)  # type: ignore[arg-type]
 
@@ -45,7 +45,7 @@ MARKS = {
 
 
 def is_terminal() -> bool:
-    """Tell whether standard output is a terminal: in a pipe there are no colours and no tables."""
+    """True if standard output is a terminal. A pipe gets no colours and no tables."""
     return out.is_terminal
 
 
@@ -55,7 +55,7 @@ def note(text: str, style: str = "dim") -> None:
 
 
 def as_json(value: Any) -> str:
-    """Return a value as JSON for people and programs."""
+    """Return a value as indented JSON."""
     return safe_json(msgspec.json.format(msgspec.json.encode(value)).decode()) + "\n"
 
 
@@ -79,11 +79,11 @@ def why(run: dict[str, Any]) -> str:
 
 
 _TRUNCATED = {"length": "token limit reached", "content_filter": "content filter"}
-"""Reasons of an upstream to end an answer early."""
+"""Text for the finish reasons of a truncated answer."""
 
 
 def ago(moment: str | None) -> str:
-    """Return how long ago something was."""
+    """Return a time as an age, such as `2 hours ago`."""
     if not moment:
         return ""
     then = datetime.datetime.fromisoformat(moment.replace("Z", "+00:00"))

@@ -1,4 +1,4 @@
-"""A server of our own, for as long as a command needs one."""
+"""A temporary server for one command."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from ..store.sqlite import StoreInUse
 from .client import CallFailed
 
 NO_KEYS = Keys(Settings(), {})
-"""Whoever can connect is the user who owns the folder of the socket."""
+"""Only the owner of the socket's folder can connect, so no key is needed."""
 
 
 @asynccontextmanager
 async def own_server(settings: Settings, sources: Mapping[str, str]) -> AsyncGenerator[pathlib.Path]:
-    """Run a server with these settings, and yield the folder of the socket by which it alone is reached.
+    """Run a server with these settings, and yield the folder of its socket, the only way to reach it.
 
-    There is no port: any user of the machine could find it, and would be an admin without a key.
+    It has no port: any user of the machine could connect to one, and would be an admin without a key.
     """
     local = msgspec.structs.replace(settings, host="127.0.0.1", api_key="", keys=(), drain=0.0)
     try:

@@ -104,7 +104,7 @@ class Continue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def create_comparison(parts: Parts, request: Request) -> ASGIApp:
-    """Ask several models the same; unless they are detached, the panes live as long as this connection."""
+    """Send one prompt to several models. Unless detached, the panes live as long as this connection."""
     raw = await read_body(parts, request)
     wanted, key = decode(raw, NewComparison), idempotency(request, raw)
     _check(wanted)
@@ -226,7 +226,7 @@ async def _next_round(
 
 
 async def _answering(parts: Parts, request: Request, going_on: Round | Audience) -> ASGIApp:
-    """Answer with the panes' events as they come; or with all of it, at once if they are detached, else in the end."""
+    """Respond with the live events of the panes, or with the comparison: at once if detached, else at the end."""
     if wants_events(request):
         return _events(parts, going_on)
     if going_on.comparison.lifetime == "attached":
@@ -283,7 +283,7 @@ async def get_comparison(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def watch_comparison(parts: Parts, request: Request) -> ASGIApp:
-    """Send the events of the panes that answer now, from their first on, and hold nothing."""
+    """Send the events of the running panes, from the first one. A disconnect stops nothing."""
     kept = await _own(parts, request)
     if kept.status == "settled" and request.headers.get("last-event-id"):
         return NoContent()  # at which an EventSource stops asking
@@ -306,7 +306,7 @@ async def _own(parts: Parts, request: Request) -> Comparison:
 
 
 async def vote(parts: Parts, request: Request) -> ASGIApp:
-    """Add the vote, of which there is one, and reveal the models."""
+    """Save the only vote, and reveal the models."""
     kept = await _own(parts, request)
     winner = decode(await read_body(parts, request), Ballot).winner
     at = parts.engine.now()
@@ -391,7 +391,7 @@ ENDPOINTS = [
         "GET",
         f"{_ONE}/events",
         watch_comparison,
-        answers={200: "what its panes say, to their end", 204: "it has settled", **_THERE},
+        answers={200: "the events of its panes, to their end", 204: "it has settled", **_THERE},
         streams=True,
     ),
     Endpoint("POST", f"{_ONE}/vote", vote, takes=Ballot, answers={200: "the comparison", 409: "not now", **_BAD}),

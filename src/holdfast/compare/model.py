@@ -60,7 +60,7 @@ class AlreadyVoted(Conflict):
     code = "already_voted"
 
     def __init__(self) -> None:
-        super().__init__("There is a vote on this comparison already, and a vote is final.")
+        super().__init__("This comparison already has a vote, and a vote is final.")
 
 
 class AlreadyRevealed(Conflict):
@@ -69,7 +69,9 @@ class AlreadyRevealed(Conflict):
     code = "already_revealed"
 
     def __init__(self) -> None:
-        super().__init__("The models of this blind comparison were revealed without a vote, so it takes none any more.")
+        super().__init__(
+            "The models of this blind comparison were revealed without a vote, so it accepts no vote any more."
+        )
 
 
 class AlreadyDecided(Conflict):
@@ -242,7 +244,7 @@ def panes_to_rerun(comparison: Comparison) -> list[int]:
 
 
 def detached(comparison: Comparison) -> Comparison:
-    """Let the panes continue without their client. Twice is harmless."""
+    """Let the panes continue without their client. Repeating it changes nothing."""
     return replace(comparison, lifetime="detached")
 
 
@@ -291,7 +293,7 @@ def settled(comparison: Comparison, now: float) -> Comparison:
 
 
 def voted(comparison: Comparison, winner: Winner, now: float) -> Comparison:
-    """Add the vote, of which there is one, and reveal the models."""
+    """Save the only vote, and reveal the models."""
     if comparison.vote is not None:
         raise AlreadyVoted
     if comparison.status == "running":

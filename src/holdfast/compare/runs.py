@@ -99,7 +99,7 @@ class Round:
         await self._over.wait()
 
     async def left(self, by: StoppedBy) -> None:
-        """The client has gone that began the panes. Detached ones continue without it."""
+        """The client that started the panes has disconnected. Detached panes continue."""
         if self.comparison.lifetime == "attached":
             await self.stop(by)
 
@@ -211,11 +211,11 @@ class Round:
         except ComparisonNotFound:
             return  # it was deleted in the meantime
         except StoreUnavailable as error:
-            logger.error("an answer of comparison %s is left to the next start: %s", id, error)
+            logger.error("an answer of comparison %s is left to the next start of the server: %s", id, error)
 
 
 async def _all_of(work: Iterable[Awaitable[None]]) -> None:
-    """Do all of it, even if some of it fails."""
+    """Await all of them, even if some fail."""
     for error in await asyncio.gather(*work, return_exceptions=True):
         if isinstance(error, BaseException):
             raise error

@@ -156,7 +156,7 @@ class _Neutral:
             case Finish():
                 return self._finish(item)
             case Notice(code="retry"):
-                return Notice("retry", "This model is asked again.")
+                return Notice("retry", "Retrying this model.")
             case _:  # estimates too: providers make them in different ways, and ours was emitted before
                 return None
 

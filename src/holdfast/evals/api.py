@@ -131,9 +131,9 @@ def _check_expected(each: BatchPrompt, match: Match, param: str) -> None:
     if each.expected is None:
         return
     if match == "number" and last_number(str(each.expected)) is None:
-        raise BadRequest("There is no number in it, so that no answer could be right.", param=param)
+        raise BadRequest("It has no number, so no answer could be right.", param=param)
     if match != "exact" and not str(each.expected).strip():
-        raise BadRequest("It is empty, so that every answer would be right. Leave it out.", param=param)
+        raise BadRequest("It is empty, so every answer would be right. Leave it out.", param=param)
 
 
 async def _check_patterns(parts: Parts, patterns: list[str]) -> None:

@@ -106,7 +106,7 @@ class PatternCheck:
             finally:
                 await _kill(child)
         if not said:
-            return PatternFault("To compile the patterns takes too much time or memory. Make them simpler.")
+            return PatternFault("Compiling the patterns takes too much time or memory. Simplify them.")
         return msgspec.json.decode(said, type=_Compiled).fault
 
 

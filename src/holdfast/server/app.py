@@ -91,8 +91,8 @@ def create_app(
 ) -> Starlette:
     """Return the server as an ASGI application. Its lifespan starts the engine, and closes the engine and the store.
 
-    The app has what it is given and nothing else: it reads no settings file, no environment variable and no data folder
-    of the user, and looks for no model server. `holdfast serve` does these things, and passes on what it found.
+    The app uses only its arguments: it reads no settings file, no environment variable and no data folder of the user,
+    and does not search for model servers. `holdfast serve` does these things, and passes the results.
 
     - `settings`: providers, keys and limits. `Settings(data="folder")` names the data folder.
     - `store`: a store, or what `open_store` takes. Default: SQLite in the data folder; without one, memory.
@@ -154,7 +154,7 @@ def _app(parts: Parts, lifespan: Any) -> Starlette:
 
 
 def _published(agents: Mapping[str, Any], settings: Settings) -> dict[str, Published]:
-    """Return the agents to publish, or raise what is wrong with one."""
+    """Return the agents to publish. Raise an error if one is invalid."""
     if agents and any(provider.name == AGENT for provider in settings.providers):
         raise SettingsError(f"The provider name {AGENT!r} is reserved for agents.")
     for table, named in (("agent_users", settings.agent_users), ("agent_think", settings.agent_think)):
@@ -244,7 +244,7 @@ def limits_of(settings: Settings) -> Limits:
 
 def _description() -> Endpoint:
     async def openapi_json(parts: Parts, request: Request) -> Response:
-        """Return this description."""
+        """Return the OpenAPI description."""
         return Json(description)
 
     endpoint = Endpoint("GET", "/openapi.json", openapi_json, answers={200: "this description"})

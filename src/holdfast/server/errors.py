@@ -126,7 +126,7 @@ def error_answer(
 ) -> Json:
     """Return an error as a response, with headers that say whether to retry.
 
-    An invalid request would be refused again, so SDKs are told not to retry it.
+    An invalid request would be refused again, so the headers tell SDKs not to retry it.
     """
     sent = {"x-request-id": new_id("req")}
     if 400 <= info.status < 500 and info.status not in RETRIED:

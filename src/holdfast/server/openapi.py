@@ -30,7 +30,7 @@ ERROR = {
 }
 
 EVENT = {
-    "description": "One event of the stream. PROTOCOL.md says what its data holds.",
+    "description": "One event of the stream. PROTOCOL.md describes its data.",
     "type": "object",
     "properties": {"id": {"type": "string"}, "event": {"type": "string"}, "data": {"type": "string"}},
 }

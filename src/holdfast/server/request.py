@@ -75,7 +75,9 @@ class EncodedBody(BadRequest):
     code = "unsupported_encoding"
 
     def __init__(self, encoding: str) -> None:
-        super().__init__(f"A body with Content-Encoding {encoding!r} is not taken. Send it uncompressed.", status=415)
+        super().__init__(
+            f"A body with Content-Encoding {encoding!r} is not supported. Send it uncompressed.", status=415
+        )
 
 
 async def _received(request: Request, limit: int) -> bytes:
@@ -91,7 +93,7 @@ async def _received(request: Request, limit: int) -> bytes:
     while not is_all:
         message = await request.receive()
         if message["type"] == "http.disconnect":
-            raise BadRequest("The client left before it had sent all of its request.")
+            raise BadRequest("The client disconnected before it had sent its whole request.")
         pieces.append(message.get("body", b""))
         size += len(pieces[-1])
         if size > limit:
@@ -187,7 +189,7 @@ def check_params(params: Mapping[str, Any]) -> None:
     """Refuse parameters that comparisons and batches set themselves."""
     check_size(params)
     if taken := sorted(_NOT_PARAMS & params.keys()):
-        raise BadRequest(f"params cannot have {', '.join(taken)}: that is decided here.", param="params")
+        raise BadRequest(f"params cannot have {', '.join(taken)}: the server sets that itself.", param="params")
 
 
 def whole_number(request: Request, name: str, default: int, most: int) -> int:

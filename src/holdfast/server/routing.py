@@ -50,7 +50,7 @@ class Endpoint:
         """A caller with a key reaches its own objects; those of another owner are 404."""
         self.pictures = pictures
         self.ollama = ollama
-        """It answers in the words of Ollama's API too: lines of JSON, and errors as text."""
+        """True if the endpoint also answers in the format of Ollama's API: lines of JSON, and errors as text."""
 
 
 class _Node:
@@ -62,7 +62,7 @@ class _Node:
         self.named: dict[str, _Node] = {}
         self.any: _Node | None = None
         self.rest: Endpoint | None = None
-        """Takes all segments from here on: a parameter `{name:path}`."""
+        """A parameter `{name:path}`, which matches all remaining segments."""
         self.endpoint: Endpoint | None = None
 
 
@@ -164,7 +164,7 @@ class Router:
         return names_a_part and not any(path in tree.whole for tree in self._trees.values())
 
     def _hint(self, path: str) -> str:
-        """Return what a client may have meant: a path without /v1, or with a slash too many, and else what is there."""
+        """Return a hint for a wrong path: the path with /v1, or without an extra slash, or else the known paths."""
         plain = re.sub(r"/+", "/", path).rstrip("/")
         for meant in (plain, f"/v1{plain}"):
             if meant != path and any(True for _ in self._methods(meant)):

@@ -1,4 +1,4 @@
-"""The services of a server, which its endpoints use."""
+"""The services that the endpoints of a server use."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ async def serve_file(parts: Parts, request: Request) -> Response:
 
 def _response(request: Request, file: _File | None) -> Response:
     if file is None:
-        raise NotFound(f"There is no {request.url.path} here.")
+        raise NotFound(f"{request.url.path} does not exist.")
     headers = {**HEADERS, "etag": file.tag, "content-type": file.type}
     if request.headers.get("if-none-match") == file.tag:
         return Response(status_code=304, headers=headers)

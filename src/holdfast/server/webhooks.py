@@ -44,7 +44,7 @@ AT_ONCE = 16
 LAST_WORDS = 1.0
 """Seconds for the last deliveries when the server ends."""
 GONE = 410
-"""The status by which a listener refuses all further tries."""
+"""The status with which a listener refuses all further tries."""
 
 
 class Listener:
@@ -80,7 +80,7 @@ def _checked(url: str) -> str:
     except ValueError:
         sound = False
     if not sound:
-        raise SettingsError("In webhooks: a url is an http or https address without a user's name.")
+        raise SettingsError("In webhooks: a url must be an http or https address without a user name.")
     return url
 
 
@@ -99,7 +99,7 @@ def _key(described: WebhookSettings, environ: Mapping[str, str]) -> bytes:
     try:
         return webhooks.key_of(secret)
     except ValueError as error:
-        raise SettingsError(f"The secret in {described.secret_env} makes no sense: {error}.") from None
+        raise SettingsError(f"The secret in {described.secret_env} is invalid: {error}.") from None
 
 
 class Delivery(msgspec.Struct, frozen=True):

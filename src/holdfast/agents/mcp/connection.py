@@ -210,7 +210,7 @@ class McpConnection:
         name, why = self._described.name, self._described.said(str(error))
         if self.is_over and getattr(error, "code", None) == CONNECTION_CLOSED:
             because = self._why or (why if self._described.url else "")
-            ended = f"MCP server {name} ended while {tool} was going on"
+            ended = f"MCP server {name} ended while {tool} was running"
             return f"{ended}: {because}. It may have run." if because else f"{ended}. It may have run."
         return f"MCP server {name} answered with an error: {why}"
 

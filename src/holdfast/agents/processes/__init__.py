@@ -62,7 +62,7 @@ class Survivor(msgspec.Struct, frozen=True):
     """Whether it was killed; otherwise it still runs."""
 
     def __str__(self) -> str:
-        verdict = "ignored the stop and was killed" if self.is_gone else "could not be killed and is still there"
+        verdict = "ignored the stop and was killed" if self.is_gone else "could not be killed and is still running"
         return f"process {self.pid} ({self.name}) {verdict}"
 
 

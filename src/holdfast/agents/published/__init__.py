@@ -118,7 +118,7 @@ async def publish(agent: Agent, request: AgentRequest, out: Outlet, *, place: Pl
     finally:
         place.quiet = None
     if returned is not None and not isinstance(returned, str):
-        raise TypeError(f"an agent returns its text, or nothing, and not a {type(returned).__name__}")
+        raise TypeError(f"an agent must return its text, or nothing, not a {type(returned).__name__}")
     await emit.end(returned or "")
 
 
@@ -177,10 +177,10 @@ def load_agents(named: Sequence[str]) -> dict[str, Any]:
         name, _, place = each.rpartition("=")
         module, colon, attribute = place.partition(":")
         if not colon or not module or not attribute:
-            raise CannotPublish(f"{each!r} names no agent: say module:attribute, or name=module:attribute.")
+            raise CannotPublish(f"{each!r} is not an agent: use module:attribute, or name=module:attribute.")
         name = name or attribute.rpartition(".")[2]
         if name in found:
-            raise CannotPublish(f"Two agents are called {name!r}. Say name=module:attribute.")
+            raise CannotPublish(f"Two agents are called {name!r}. Use name=module:attribute.")
         found[name] = _imported(module, attribute)
         publishable(found[name], name)  # raises if it is not an agent
     return found
@@ -197,14 +197,14 @@ def _imported(module: str, attribute: str) -> Any:
 def published(agents: Mapping[str, Any], think: Mapping[str, bool] | None = None) -> dict[str, Published]:
     """Return agents by name, each as a function that emits events; raise if one is not an agent.
 
-    `think` names those of which it is said whether their `<think>…</think>` is reasoning: it is, unless it says False.
+    `think` has, by name, whether a leading `<think>…</think>` is reasoning. Default: True.
     """
     made = {name: publishable(agent, name) for name, agent in agents.items()}
     return {name: agent if (think or {}).get(name, True) else _meaning_tags(agent) for name, agent in made.items()}
 
 
 def _meaning_tags(agent: Published) -> Published:
-    """Return an agent whose `<think>` is text, also if its framework has no word for that."""
+    """Return an agent whose `<think>` tags are text, even if its framework cannot express that."""
 
     async def meant(request: AgentRequest, emit: Emit, place: Place) -> Any:
         await emit(AnswerBegins(think=False))

@@ -48,7 +48,7 @@ def adapted(agent: Any) -> Callable[[AgentRequest], SourceIterator] | None:
 def _out_of_steps(error: Exception) -> list[Yielded]:
     """Return the finish of an agent that its framework has stopped at a limit."""
     return [
-        Notice("max_steps", f"The agent has reached a limit of its own: {type(error).__name__}."),
+        Notice("max_steps", f"The agent has reached its own limit: {type(error).__name__}."),
         Finish("max_steps"),
     ]
 

@@ -29,7 +29,7 @@ DATABASE = "holdfast.db"
 DATA = "data/"
 LEFT_OUT = ("holdfast.db-wal", "holdfast.db-shm", "holdfast.db.lock", "holdfast.sock", "models")
 BEFORE = "holdfast.db.before-"
-"""The beginning of the names of copies that migrations made."""
+"""Prefix of the copies that migrations make."""
 
 
 @click.command()
@@ -61,7 +61,7 @@ def backup(target: str, **where: Any) -> None:
 
 
 def _write(tar: tarfile.TarFile, database: pathlib.Path, settings_file: pathlib.Path | None) -> int:
-    """Add the database first, then all other files, and return how many there are."""
+    """Add the database first, then all other files. Return the number of files."""
     with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:  # with mode 0700
         copy = pathlib.Path(folder) / DATABASE
         copy_database(database, copy)
@@ -97,7 +97,7 @@ def _files(folder: pathlib.Path) -> Iterator[pathlib.Path]:
 def restore(source: str, **where: Any) -> None:
     """Restore a file that `holdfast backup` wrote, into a data folder without a database.
 
-    A backup has the keys of its day: revoke again what was revoked since.
+    A backup contains the keys of its day. Revoke again the keys that were revoked since.
     """
     folder = folder_of(**where)
     if (folder / DATABASE).exists():
@@ -120,7 +120,7 @@ def restore(source: str, **where: Any) -> None:
 
 
 def _checked(tar: tarfile.TarFile) -> dict[str, tarfile.TarInfo]:
-    """Return the members by their names, or refuse a file that no `holdfast backup` wrote."""
+    """Return the members by name. Raise an error if the file is not from `holdfast backup`."""
     members = {member.name: member for member in tar.getmembers()}
     for name, member in members.items():
         parts = pathlib.PurePosixPath(name).parts
@@ -133,7 +133,7 @@ def _checked(tar: tarfile.TarFile) -> dict[str, tarfile.TarInfo]:
 
 
 def _extract(tar: tarfile.TarFile, members: dict[str, tarfile.TarInfo], folder: pathlib.Path) -> int:
-    """Write every file of the data folder, the database last: without it the folder is not in use."""
+    """Write every file of the data folder. The database is last: without one the folder is not in use."""
     inside = [member for name, member in members.items() if name.startswith(DATA) and member.isreg()]
     files = {folder / member.name.removeprefix(DATA): member for member in inside}
     if there := [str(place) for place in files if place.exists()]:
@@ -153,7 +153,7 @@ def _extract(tar: tarfile.TarFile, members: dict[str, tarfile.TarInfo], folder: 
 
 
 def _settings_file(tar: tarfile.TarFile, members: dict[str, tarfile.TarInfo], named: str | None, source: str) -> None:
-    """Write the settings file if there is none, and never replace one."""
+    """Write the settings file, unless one exists."""
     if NAME not in members:
         return
     content = (tar.extractfile(members[NAME]) or io.BytesIO()).read()

@@ -51,7 +51,7 @@ def config_show(sources: bool, file: str | None, as_json: bool, **flags: Any) ->
 
 
 def _shown(name: str, value: Any, settings: Settings) -> str:
-    """Return a value as text; of a secret only whether it is set."""
+    """Return a value as text. A secret is shown as (set)."""
     if name in SECRET:
         return "(set)" if value else ""
     if name == "data":
@@ -64,7 +64,7 @@ def _shown(name: str, value: Any, settings: Settings) -> str:
         return ", ".join(urlsplit(webhook.url).hostname or "" for webhook in settings.webhooks)
     if name == "agents":
         return ", ".join(f"{agent.name} ({' '.join((agent.model, *agent.tools))})" for agent in settings.agents)
-    if name == "mcp":  # neither arguments nor variables, which may be keys
+    if name == "mcp":  # without arguments and variables, which may hold keys
         return ", ".join(f"{mcp.name} ({mcp.command or urlsplit(mcp.url).hostname or ''})" for mcp in settings.mcp)
     if name == "prices":
         return ", ".join(f"{model} = {price.input:g} in, {price.output:g} out" for model, price in value.items())

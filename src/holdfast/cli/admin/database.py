@@ -60,7 +60,7 @@ def db_backup(target: str, **where: Any) -> None:
 @folder_options
 @telling
 def db_migrate(dry_run: bool, **where: Any) -> None:
-    """Upgrade the database to this version, with a copy of it made first. `holdfast serve` does the same."""
+    """Copy the database, then upgrade it to this version. `holdfast serve` does the same."""
     path = database_of(**where)
     with read_only(path) as database:
         applied = {row[0] for row in database.execute("SELECT number FROM migrations")}

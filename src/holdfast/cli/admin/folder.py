@@ -1,4 +1,4 @@
-"""The data folder that a command of the operator works on."""
+"""The data folder of the operator's commands."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def folder_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def settings_of(data: str | None, config: str | None) -> Settings:
-    """Return the settings. Without `--data`, the settings file names the folder."""
+    """Return the settings. Without `--data`, the folder comes from the settings file."""
     tell_of_file(config, also_unused=data is None)
     return load({"data": data}, os.environ, config)
 
@@ -48,11 +48,11 @@ def read_only(path: pathlib.Path) -> closing[sqlite3.Connection]:
 
 
 def copy_database(path: pathlib.Path, copy: pathlib.Path) -> None:
-    """Copy a database to a new file, whole, while a server uses it."""
+    """Copy a database to a new file. A server may be using it."""
     os.close(os.open(copy, os.O_CREAT | os.O_EXCL, 0o600))
     try:
         with read_only(path) as database, closing(sqlite3.connect(copy)) as backup:
-            database.backup(backup)  # in one step: between two of them a busy server would make it begin again
+            database.backup(backup)  # in one step: if a busy server writes between two steps, the copy starts again
     except sqlite3.Error:
         copy.unlink()
         raise

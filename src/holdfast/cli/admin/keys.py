@@ -25,7 +25,7 @@ def key() -> None:
 
 
 def _keys(settings: Settings) -> SqliteKeys:
-    """Return the keys of a data folder, with those that an earlier version kept in a file there."""
+    """Return the keys of a data folder, including the key file of an earlier version."""
     folder = data_folder(settings).absolute()
     keys, file = SqliteKeys(folder), KeyFile(folder)
     try:

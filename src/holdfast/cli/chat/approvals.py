@@ -1,4 +1,4 @@
-"""Who is beside an agent at work: a person who allows, denies and steers in the terminal, or nobody."""
+"""Approvals and steering in the terminal while an agent runs."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from .screen import visible
 SCOPES = {"y": "once", "s": "session", "a": "always"}
 CHOICES = "[y]es, [s]ession, [a]lways, [n]o + reason"
 MORE = "Enter for the next part, [n]o + reason"
-"""The choices while a part of the call was not shown yet."""
-NOBODY = 5
+"""The choices until the whole call was shown."""
+APPROVAL_MISSING = 5
 """The exit code if a call needed approval and standard input is not a terminal."""
 
 
 class Attendant:
-    """Answers what agents ask for, and passes on what is typed while they work. Costs a task while one does.
+    """Answers approval requests of agents, and sends typed lines to them. Costs one task while an agent runs.
 
-    Everything comes to that task in one line: what the run says and what the person types, so that an answer is for
-    the question that stood there.
+    Events of the run and typed lines go through one queue to that task, so that an answer always belongs to the
+    question on the screen.
     """
 
     def __init__(self, api: Api, approve: Collection[str] = ()) -> None:
@@ -39,16 +39,16 @@ class Attendant:
         self._heard: asyncio.Queue[Object | str] = asyncio.Queue()
         self._waiting: dict[str, Object] = {}
         self._parts: tuple[str, list[str]] = ("", [])
-        """The id of the call that is asked for, and the parts of it that were not shown yet."""
+        """The id of the call that needs approval, and the parts of it that were not shown yet."""
         self._typed = b""
         self._run_id = ""
         self._printer = Printer(silent=True)
         self.missed = False
-        """A run was stopped because nobody could allow what it asked for."""
+        """True if a run was stopped because a tool call needed approval and standard input is not a terminal."""
 
     @asynccontextmanager
     async def beside(self, run_id: str, printer: Printer) -> AsyncGenerator[None]:
-        """Stay until the block is left. Then the keyboard is the prompt's again."""
+        """Read the keyboard until the block is left. Then the prompt reads it again."""
         self._run_id, self._printer = run_id, printer
         self._heard, self._waiting, self._parts = asyncio.Queue(), {}, ("", [])
         attending = asyncio.create_task(self._attend())
@@ -61,7 +61,7 @@ class Attendant:
             await asyncio.wait({attending})
 
     def take(self, event: Object) -> None:
-        """Take in what the run says of its approvals."""
+        """Handle an event of the run if it is about approvals."""
         if event["type"] in ("approval.requested", "approval.decided"):
             self._heard.put_nowait(event)
 
@@ -78,7 +78,7 @@ class Attendant:
 
     def _listen(self) -> None:
         if self.is_person:
-            with suppress(NotImplementedError):  # Windows cannot: there a person answers in the browser
+            with suppress(NotImplementedError):  # not possible on Windows: approve in the browser
                 asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._read)
 
     def _stop_listening(self) -> None:
@@ -87,10 +87,10 @@ class Attendant:
                 asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
 
     def _read(self) -> None:
-        """Take what was typed, line by line: a terminal hands over whole ones."""
+        """Read the typed lines. A terminal delivers whole lines."""
         data = os.read(sys.stdin.fileno(), 65536)
         if not data:
-            self._stop_listening()  # Ctrl-D: nothing more is said to this run
+            self._stop_listening()  # Ctrl-D: no more input for this run
         *lines, self._typed = (self._typed + data).split(b"\n")
         for line in lines:
             self._heard.put_nowait(line.decode("utf-8", "replace"))
@@ -99,7 +99,7 @@ class Attendant:
 
     async def _see(self, event: Object) -> None:
         if event["type"] == "approval.decided":
-            if self._waiting.pop(event["id"], None):  # by someone else, somewhere else
+            if self._waiting.pop(event["id"], None):  # in another client
                 self._ask()
         elif event["tool"] in self._approve:
             await self._decide(event, {"decision": "allow"})
@@ -111,7 +111,7 @@ class Attendant:
             await self._refuse(event)
 
     def _ask(self) -> None:
-        """Show the question that is next, if there is one: the whole call, one part after the other."""
+        """Show the next question, if there is one: the whole call, one part after the other."""
         asked = next(iter(self._waiting.values()), None)
         if asked is None:
             return
@@ -125,7 +125,7 @@ class Attendant:
         self._printer.aside(f"{left}: ", "bold", end="")
 
     async def _refuse(self, event: Object) -> None:
-        """Stop a run that would wait for ever: a denial alone might let it end as if all were well."""
+        """Stop a run that would wait for ever. After a mere denial it might end as completed."""
         self.missed = True
         tool = event["tool"]
         self._printer.aside(
@@ -148,7 +148,7 @@ class Attendant:
         self._ask()
 
     def _is_cut(self, asked: Object) -> bool:
-        """Tell whether a part of the call was not shown yet: nobody can allow what nobody has seen."""
+        """True while part of the call was not shown yet: only a call that was shown whole can be allowed."""
         call, parts = self._parts
         return call != asked["id"] or bool(parts)
 
@@ -158,7 +158,7 @@ class Attendant:
     # steering
 
     async def _hear(self, line: str) -> None:
-        """Take a line for the answer to what was asked, or else for something to tell the agent."""
+        """Use a line as the answer to the open question. Without one, send it to the agent."""
         asked = next(iter(self._waiting.values()), None)
         if asked is not None:
             await self._answer(asked, line)
@@ -169,18 +169,18 @@ class Attendant:
 
 
 MARGIN = "  │ "
-"""What stands before each line of a call: no call can look like a line of ours."""
+"""Prefix of each line of a call, so that no call can imitate our own output."""
 
 
 def parts_of(arguments: str, width: int, height: int) -> list[str]:
-    """Return a call's arguments, whole, in parts that fit on a screen, with every character visible."""
+    """Return all arguments of a call in parts that fit on a screen, with every character visible."""
     lines = [MARGIN + piece for line in _lines_of(arguments) for piece in chop_cells(line, max(width - 6, 20)) or [""]]
     size = max(height - 4, 4)
     return ["\n".join(lines[first : first + size]) for first in range(0, len(lines), size)]
 
 
 def _lines_of(arguments: str) -> list[str]:
-    """Return the lines of JSON. A line end within a string stays visible, and ends the line on the screen too."""
+    """Return JSON as lines. A line end in a string stays visible, and also begins a new line on the screen."""
     with suppress(msgspec.DecodeError):
         arguments = msgspec.json.format(arguments)
     return visible(_LINE_END.sub(r"\1\n", arguments)).split("\n")

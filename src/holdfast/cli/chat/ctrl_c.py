@@ -1,4 +1,4 @@
-"""Ctrl-C in a command that runs in an event loop: the first one stops what is under way, the second one leaves."""
+"""Ctrl-C in a command that runs an event loop: the first one stops the current work, the second one exits."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from contextlib import contextmanager, suppress
 class CtrlC:
     """Handles SIGINT until the block is left.
 
-    The signal goes to one of three places: an open prompt, the work under way, or, between two of them, the work
-    that begins next.
+    The signal goes to an open prompt, or to the current work. Between two pieces of work it goes to the next one.
     """
 
     def __init__(self) -> None:
@@ -43,7 +42,7 @@ class CtrlC:
 
     @contextmanager
     def reaches(self, prompt: Callable[[], None]) -> Generator[None]:
-        """Call `prompt` for each Ctrl-C within the block. One that came before the block was for the work before."""
+        """Call `prompt` for each Ctrl-C within the block. A Ctrl-C before the block was for the previous work."""
         self._prompt, self._came_early = prompt, False
         try:
             yield
@@ -61,13 +60,13 @@ class CtrlC:
             self._leave()
 
     def _leave(self) -> None:
-        """Raise KeyboardInterrupt in the loop: the command ends even if the server does not answer."""
+        """Raise KeyboardInterrupt in the loop, so that the command ends even if the server does not answer."""
         self._loop.remove_signal_handler(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager
 def interruptible() -> Generator[asyncio.Event]:
-    """Yield an event that the first Ctrl-C sets: the run should stop. The second one leaves."""
+    """Yield an event that the first Ctrl-C sets, to stop the run. The second one exits."""
     with CtrlC() as ctrl_c, ctrl_c.stops() as asked:
         yield asked

@@ -1,7 +1,7 @@
 """The line editor of a chat, on prompt_toolkit: several lines, paste, history and search in it.
 
-Enter sends. Alt-Enter, or Esc and then Enter, begins a new line. A paste of several lines is one message, and stands
-there until Enter sends it.
+Enter sends. Alt-Enter, or Esc and then Enter, begins a new line. A paste of several lines is one message,
+which Enter sends.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from .screen import safe, unfiltered
 
 KEPT = 1000
-"""Messages that the history file keeps."""
+"""Maximum number of messages in the history file."""
 LONGEST_KEPT = 10_000
-"""Characters of a message that the history file keeps."""
+"""Maximum length of a message in the history file, in characters."""
 
 
 class Editor:
-    """One for each chat. It draws on a terminal's stream, and reads the standard input while it is open."""
+    """The line editor of one chat. It draws on a terminal's stream, and reads standard input while it is open."""
 
     def __init__(self, screen: TextIO, said: Sequence[str]) -> None:
         output = create_output(stdout=unfiltered(screen))
         if isinstance(output, Vt100_Output):
-            output.enable_cpr = False  # a terminal's answer would be taken for what a person types to an agent
+            output.enable_cpr = False  # the terminal's reply to that query would be read as input for an agent
         self._session: PromptSession[str] = PromptSession(
             "> ",
             multiline=True,
@@ -52,21 +52,21 @@ class Editor:
         )
 
     async def edit(self) -> str:
-        """Return what a person has typed. Ctrl-C raises KeyboardInterrupt, Ctrl-D on an empty line EOFError."""
+        """Return the typed text. Ctrl-C raises KeyboardInterrupt, Ctrl-D on an empty line EOFError."""
         lines = _typed_ahead()
         if len(lines) == 1:
             return lines[0]
         return await self._session.prompt_async(default="\n".join(lines), handle_sigint=False)
 
     def interrupt(self) -> None:
-        """End the editing as Ctrl-C does: for a signal that another process has sent."""
+        """End the editing as Ctrl-C does. Used for a signal from another process."""
         if self._session.app.is_running:
             self._session.app.exit(exception=KeyboardInterrupt)
 
 
 def _keys() -> KeyBindings:
     keys = KeyBindings()
-    edits = has_focus(DEFAULT_BUFFER)  # and not the line of a search
+    edits = has_focus(DEFAULT_BUFFER)  # not the search line
 
     @keys.add("enter", filter=edits)
     def _(event: KeyPressEvent) -> None:
@@ -82,7 +82,7 @@ def _keys() -> KeyBindings:
 def _typed_ahead() -> list[str]:
     """Return the lines that were ended with Enter while an answer was printed.
 
-    One line was meant as the next message. Several may be a paste: they are shown in the editor, and not sent.
+    One line is the next message. Several may be a paste: they are shown in the editor, and not sent.
     """
     if sys.platform == "win32":
         return []
@@ -96,7 +96,7 @@ def _typed_ahead() -> list[str]:
 
 
 class _History(History):
-    """Earlier messages: those of the session, before them those of a file."""
+    """Earlier messages: those of the history file, then those of the session."""
 
     def __init__(self, said: Sequence[str], file: pathlib.Path | None) -> None:
         super().__init__()
@@ -109,21 +109,21 @@ class _History(History):
         yield from (text for text in reversed(_read(self._file)) if text not in known)
 
     def store_string(self, string: str) -> None:
-        """Add a message to the file. One that begins with a space is not kept, as in a shell."""
+        """Add a message to the file. A message that begins with a space is not saved, as in a shell."""
         if self._file is None or string.startswith(" ") or len(string) > LONGEST_KEPT:
             return
         try:
             with self._file.open("ab") as file:
                 file.write(msgspec.json.encode(string) + b"\n")
         except (OSError, UnicodeError):
-            self._file = None  # the chat does not depend on it
+            self._file = None  # the chat works without it
 
 
 # The history file: a JSON string in each line, readable by its user only.
 
 
 def _open_file() -> pathlib.Path | None:
-    """Return the history file, or None if there can be no private one."""
+    """Return the history file, or None if it cannot be made private."""
     state = os.environ.get("XDG_STATE_HOME") or pathlib.Path.home() / ".local" / "state"
     path = pathlib.Path(state) / "holdfast" / "chat-history"
     try:
@@ -143,7 +143,7 @@ def _open_file() -> pathlib.Path | None:
 
 
 def _read(path: pathlib.Path | None) -> list[str]:
-    """Return the messages of the file, the oldest first. A file that has grown too long is cut."""
+    """Return the messages of the file, the oldest first. A file that is too long is shortened."""
     if path is None:
         return []
     try:

@@ -10,11 +10,11 @@ from .. import show
 from ..client import Object
 
 WIDEST = 100
-"""Characters of a call's arguments, or of what went wrong with it, that are shown."""
+"""Maximum length of a call's arguments, or of its error, on the screen, in characters."""
 
 
 class Printer:
-    """One for each run that is followed. On a screen what is said aside has lines of its own."""
+    """Prints one run. On a terminal everything but the answer is on separate lines."""
 
     def __init__(self, silent: bool) -> None:
         self._silent = silent
@@ -42,7 +42,7 @@ class Printer:
             self._take_work(event)
 
     def aside(self, text: str, style: str = "dim", end: str = "\n") -> None:
-        """Say something besides the answer, on a line of its own."""
+        """Print something that is not part of the answer, on a separate line."""
         self._stop_aside()
         self._break_line()
         show.err.print(text, style=style, markup=False, end=end)
@@ -51,7 +51,7 @@ class Printer:
     # an agent's work
 
     def _take_work(self, event: Object) -> None:
-        """Print what an agent does: a line when a call begins, one when it has ended."""
+        """Print the work of an agent: a line when a call begins, and one when it has ended."""
         if event["type"] == "tool.call" and event.get("own"):
             self._names[event["id"]] = event["name"]
             self.aside(f"→ {event['name']} {show.line(event['arguments'], WIDEST)}")
@@ -75,7 +75,7 @@ class Printer:
         else:
             self.aside(f"✓ {name}{took}")
 
-    # the answer, and what is said besides
+    # the answer, and everything else
 
     def _write(self, text: str) -> None:
         sys.stdout.write(text)
@@ -90,7 +90,7 @@ class Printer:
         show.err.print(text, style="dim italic", end="", markup=False)
 
     def _notice(self, code: str, message: str) -> None:
-        """Print a notice. One that only counts on takes the place of the one before, or is left out of a file."""
+        """Print a notice. A progress notice replaces the one before it, and is left out if the output is a file."""
         if code == self._noticed and not self._takes_escapes:
             return
         if code == self._noticed:
@@ -102,7 +102,7 @@ class Printer:
         show.err.print(message, style="dim", markup=False, end="" if self._takes_escapes else "\n")
 
     def _stop_aside(self) -> None:
-        """End what is being said besides the answer."""
+        """End the current output besides the answer."""
         if self._thinks:
             show.err.print("\n")
         elif self._noticed and self._takes_escapes:
@@ -110,13 +110,13 @@ class Printer:
         self._thinks, self._noticed = False, ""
 
     def _break_line(self) -> None:
-        """Begin a new line on the screen, in the middle of an answer that somewhere else stays whole."""
+        """Begin a new line on the screen within an answer. A file or pipe gets the answer without this break."""
         if not self._screen_at_line_start and show.is_terminal():
             show.err.print()
         self._screen_at_line_start = True
 
     def _end(self, settled: Object) -> None:
-        """End the line, and say how the run ended where it did not complete."""
+        """End the line. If the run did not complete, print how it ended."""
         self._stop_aside()
         if not (self._screen_at_line_start if show.is_terminal() else self._at_line_start):
             self._write("\n")
@@ -132,7 +132,7 @@ def _how_far(progress: Object) -> str:
 
 
 def _reason(settled: Object) -> str:
-    """Return why a run ended as it did, and whether there is a partial answer."""
+    """Return the reason of a run's end, and whether a partial answer was saved."""
     reason = "" if settled.get("by") == "user" else show.why({"settlement": settled})
     ending = f": {reason.rstrip('.')}." if reason else "."
     return f"{ending} The partial answer was saved." if settled["partial"] else ending

@@ -18,14 +18,14 @@ from .screen import safe
 
 
 def screen() -> Any:
-    """Return the stream on which a person sees a prompt; None if nobody is at a terminal."""
+    """Return the terminal's stream for the prompt; None without a terminal."""
     if sys.stdin is None or not sys.stdin.isatty():
         return None
     return next((stream for stream in (sys.stderr, sys.stdout) if stream is not None and stream.isatty()), None)
 
 
 class Prompt:
-    """Asks for one message after the other. The editor is loaded only if a person is at a terminal."""
+    """Asks for one message after the other. The editor is loaded only on a terminal."""
 
     def __init__(self, ctrl_c: CtrlC) -> None:
         self._ctrl_c = ctrl_c
@@ -35,12 +35,12 @@ class Prompt:
         self._editor: Any = None
 
     def remember(self, messages: Sequence[Object]) -> None:
-        """Offer the messages of a session as history. They come from a server, so control characters are left out."""
+        """Offer the messages of a session as history. They come from a server, so control characters are removed."""
         said = (message["content"] for message in messages if message["role"] == "user")
         self._said += [safe(content) for content in said if isinstance(content, str)]
 
     async def ask(self) -> str | None:
-        """Return the next message: None at the end of the input, and "" if Ctrl-C threw the text away."""
+        """Return the next message: None at the end of the input, and "" if Ctrl-C discarded the text."""
         if self._screen is None:
             line = await self._lines.next()
             return None if line is None else line.strip()
@@ -61,7 +61,7 @@ class Prompt:
 
 
 class Lines:
-    """Lines of the standard input. Each is read by a thread, so that the loop does not wait for it.
+    """Lines of standard input. A thread reads each of them, so that the event loop is not blocked.
 
     `os.read` and not `sys.stdin`: a thread that waits in `sys.stdin` holds its lock when the process ends.
     """
@@ -92,7 +92,7 @@ class Lines:
 
         def read() -> None:
             data = os.read(sys.stdin.fileno(), 65536)
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed: there is no waiter any more
                 loop.call_soon_threadsafe(tell, data)
 
         threading.Thread(target=read, name="holdfast-input", daemon=True).start()
@@ -101,5 +101,5 @@ class Lines:
 
 
 def well_formed(text: str) -> str:
-    """Return a text that JSON can carry: bytes that the locale could not read are taken for UTF-8."""
+    """Return a text that JSON can encode. Bytes that the locale could not decode are read as UTF-8."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""What may reach a terminal. Models, titles, names and errors come from others, and may hold commands for it."""
+"""Output filter for terminals: text of models, titles, names and errors may contain escape codes."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from typing import Any
 
 _CONTROLS = frozenset({*range(0x20), *range(0x7F, 0xA0)} - {ord("\t"), ord("\n")})
 _TURNING = frozenset({*range(0x202A, 0x202F), *range(0x2066, 0x206A)})
-"""The characters that change the direction of what follows: they show a text in another order than it has."""
+"""Characters that change the writing direction: with them a text looks different from what it is."""
 _REMOVED = dict.fromkeys(_CONTROLS | _TURNING)
 _ESCAPED = {code: f"\\u{code:04x}" for code in _CONTROLS | _TURNING}
 _LINES = {ord(character): " " for character in "\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"}
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | {chr(code) for code in range(0xFE00, 0xFE10)}
-"""Characters that count as printable and show nothing."""
+"""Characters that count as printable but are invisible."""
 _MARKED = re.compile("[\U000e0100-\U000e01ef]")
 
 
 def safe(text: str) -> str:
-    """Return a text without what could command a terminal, or show it in another order than it has."""
+    """Return a text without control characters and changes of the writing direction."""
     return text if text.isprintable() else text.translate(_REMOVED)
 
 
 def flat(text: str) -> str:
-    """Return a text as one line that cannot command a terminal."""
+    """Return a text as one line without control characters."""
     return safe(text.translate(_LINES))
 
 
 def safe_json(text: str) -> str:
-    """Return JSON in which whatever could command a terminal is escaped: it means the same."""
+    """Return JSON with control characters escaped. Its meaning is unchanged."""
     return text.translate(_ESCAPED)
 
 
 def visible(text: str) -> str:
-    r"""Return a text in which every character shows: the invisible ones as `\u200b`. Line ends stay."""
+    r"""Return a text in which every character is visible: invisible ones as `\u200b`. Line ends stay."""
     return "".join(map(_shown, text))
 
 
@@ -47,17 +47,17 @@ def _shown(character: str) -> str:
 
 
 class Screen:
-    """A terminal as a text stream. What is written to it cannot command it.
+    """A terminal as a text stream that removes control characters.
 
     It has no `buffer`: nothing can be written past it.
     """
 
     def __init__(self, stream: io.TextIOWrapper) -> None:
         self.unfiltered = stream
-        """For what we draw ourselves, with colours."""
+        """The unfiltered stream, for output of ours with colours."""
 
     def write(self, text: str) -> int:
-        """Write a text, without what could command the terminal."""
+        """Write a text without control characters."""
         self.unfiltered.write(safe(text))
         return len(text)
 
@@ -73,9 +73,9 @@ class Screen:
 
 
 def guard() -> None:
-    """Let all that this process prints on a terminal pass through a `Screen`: answers, errors, the log, tracebacks.
+    """Filter everything that this process prints on a terminal by a `Screen`: answers, errors, log, tracebacks.
 
-    A character that the terminal's encoding lacks becomes a question mark, instead of the end of an answer.
+    A character that the terminal's encoding lacks becomes a question mark. It would end the output otherwise.
     """
     for name in ("stdin", "stdout", "stderr"):
         stream = getattr(sys, name)

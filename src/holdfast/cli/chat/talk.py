@@ -19,7 +19,7 @@ from ..commands import settings_options, telling
 from ..completion import complete_agents, complete_models, complete_sessions
 from ..lists.short_ids import SESSION, whole_id
 from ..lists.tables import SHORTEST_ID
-from .approvals import NOBODY, Attendant
+from .approvals import APPROVAL_MISSING, Attendant
 from .ctrl_c import CtrlC, interruptible
 from .printer import Printer
 from .prompt import Prompt, well_formed
@@ -62,7 +62,7 @@ def whom(model: str | None, agent: str | None) -> str | None:
 
 
 def named(tools: Sequence[str]) -> list[str]:
-    """Return the tools that were named, with commas or one by one."""
+    """Return the tools of an option: separated by commas, or given one by one."""
     return [name for each in tools for name in each.replace(",", " ").split()]
 
 
@@ -89,11 +89,11 @@ def run(prompt: tuple[str, ...], model: str | None, agent: str | None, **what: A
 
 
 SILENT = 1.0
-"""Seconds of waiting for standard input after which a note is printed."""
+"""Seconds of waiting for standard input before a note is printed."""
 
 
 def with_input(prompt: Sequence[str]) -> str:
-    """Return a prompt with standard input after it. While a pipe stays open, a note says what is awaited."""
+    """Return the prompt followed by standard input. If that takes long, print a note about the wait."""
     words = " ".join(prompt)
     if sys.stdin is None or sys.stdin.isatty():
         return words
@@ -135,7 +135,7 @@ async def _run_once(
             sys.stdout.write(show.as_json(finished))
         elif settled["outcome"] != "completed":
             _hint(session, started["id"])
-        return NOBODY if attendant.missed else EXIT[settled["outcome"]]
+        return APPROVAL_MISSING if attendant.missed else EXIT[settled["outcome"]]
 
 
 async def _start_alone(api: Api, text: str, system: str | None, model: str | None) -> Object:
@@ -164,7 +164,7 @@ async def _new_session(api: Api, system: str | None = None, model: str | None = 
 
 
 def _hint(session: str | None, run_id: str) -> None:
-    """Say how to continue a session, or how to see a run that has none."""
+    """Return how to continue the session, or how to show the run if it has none."""
     if session is None:
         show.note(f"See the run with: holdfast runs show {run_id[:SHORTEST_ID]}")
     else:
@@ -179,7 +179,7 @@ async def follow(
     asked: asyncio.Event | None = None,
     attendant: Attendant | None = None,
 ) -> Object:
-    """Print a run as it arrives and return its settlement. Stop it when `asked` is set."""
+    """Print a run as it arrives, and return its settlement. Stop the run when `asked` is set."""
     printer = Printer(silent)
     async with contextlib.AsyncExitStack() as meanwhile:
         if asked is not None:
@@ -250,7 +250,7 @@ async def _chat(
                 with ctrl_c.stops() as asked:
                     await _answered(talk, said, asked)
         _hint(talk.session, "")
-        return NOBODY if talk.attendant.missed else 0
+        return APPROVAL_MISSING if talk.attendant.missed else 0
 
 
 async def _answered(talk: _Talk, said: str, asked: asyncio.Event) -> None:
@@ -272,7 +272,7 @@ class _Talk:
         self._asked = asyncio.Event()
 
     async def begin(self, session: str | None, system: str | None, asked: asyncio.Event | None = None) -> None:
-        """Go on with a session, or start one."""
+        """Continue a session, or start one."""
         if session is None:
             self.session = await _new_session(self._api, system, self._model)
             show.note(f"{await self._current_model()}  ·  /help for commands, Ctrl-C to stop an answer")
@@ -284,7 +284,7 @@ class _Talk:
         for message in opened["messages"][-2:]:
             show.note(f"{message['role']}: {show.line(str(message['content']), 200)}")
         if opened["active_run"]:
-            beside = self.attendant if self.attendant.is_person else None  # what others have started is not stopped
+            beside = self.attendant if self.attendant.is_person else None  # runs of other clients are not stopped
             await follow(self._api, opened["active_run"], asked=asked, attendant=beside)
 
     async def say(self, said: str, asked: asyncio.Event) -> None:
@@ -331,7 +331,7 @@ class _Talk:
         return str(self._model or session["model"] or (await self._api.call("GET", "/api/models"))["default"])
 
     async def _models(self, rest: str) -> None:
-        """List the models; the demo models too, if a real provider is set up, for `/models all`."""
+        """List the models. With a real provider, the demo models are listed only by `/models all`."""
         every: Query = {"all": "true"} if rest == "all" else {}
         for model in (await self._api.call("GET", "/api/models", query=every))["models"]:
             show.note(flat(model["id"]) + ("  (demo)" if model.get("demo") else ""), "")

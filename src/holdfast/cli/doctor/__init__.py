@@ -76,7 +76,7 @@ def _examine(config: str | None, data: str | None) -> Iterator[Check]:
 
 
 async def _check_what_runs(settings: Settings) -> list[Check]:
-    """Check the port, the providers and the agents: what takes connections and processes."""
+    """Check the port, the providers and the agents. These checks open connections and start processes."""
     checking = asyncio.gather(*(checked_provider(described, settings) for described in settings.providers))
     port, checked = await asyncio.gather(check_port(settings), checking)
     providers = [each.provider for each in checked if each.provider is not None]

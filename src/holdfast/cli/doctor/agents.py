@@ -16,13 +16,13 @@ from ...upstreams import Provider, Providers
 from ..show import plural
 from .check import Check
 
-PATIENCE = 20.0
-"""Seconds for an MCP server to start and list its tools; all are started at once."""
+PATIENCE = 60.0
+"""Timeout in seconds for an MCP server to start and list its tools. All are started at once."""
 OWNER = "doctor"
 
 
 async def check_agents(settings: Settings, providers: Sequence[Provider]) -> list[Check]:
-    """Load every agent, look up its model, and start its MCP servers for as long as their tools take to list."""
+    """Load every agent, look up its model, and start its MCP servers to list their tools."""
     try:
         agents = await asyncio.to_thread(agents_of, settings, os.environ)
     except HoldfastError as error:

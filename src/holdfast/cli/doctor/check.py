@@ -1,4 +1,4 @@
-"""What `holdfast doctor` reports."""
+"""The result of a check of `holdfast doctor`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Check(NamedTuple):
-    """The result of one check. `state` is `ok`, `note` for what is worth knowing, or `bad` for a problem."""
+    """The result of one check. `state` is `ok`, `note` (worth knowing), or `bad` (a problem)."""
 
     state: str
     what: str

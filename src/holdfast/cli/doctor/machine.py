@@ -23,7 +23,7 @@ from .check import Check
 
 
 def check_settings_file(choice: Choice) -> Iterator[Check]:
-    """Name the settings file in use, and one that is not used."""
+    """Report the settings file in use, and any that is ignored."""
     if choice.path is not None:
         yield Check("note" if choice.warning else "ok", f"settings file {choice.path.absolute()}", choice.warning)
     if choice.unused:
@@ -31,7 +31,7 @@ def check_settings_file(choice: Choice) -> Iterator[Check]:
 
 
 def check_data_folder(folder: pathlib.Path) -> Iterator[Check]:
-    """Check that the data folder can be written, belongs to the right user, and has room."""
+    """Check that the data folder is writable, belongs to the right user, and has free space."""
     place = next(path for path in (folder, *folder.parents) if path.exists())
     if not os.access(place, os.W_OK):
         yield Check("bad", f"data folder {folder} is not writable", "Choose another with --data or HOLDFAST_DATA.")
@@ -103,7 +103,7 @@ def check_keys(folder: pathlib.Path) -> Iterator[Check]:
 
 
 def check_saved(folder: pathlib.Path, saved: Saved) -> Iterator[Check]:
-    """Check the file with what was set in the browser."""
+    """Check the file of settings from the browser."""
     path = SavedFile(folder).path
     if path is None or not path.exists():
         return
@@ -117,7 +117,7 @@ def check_saved(folder: pathlib.Path, saved: Saved) -> Iterator[Check]:
 
 
 async def check_port(settings: Settings) -> Check:
-    """Check that the port is free, or that our own server has it."""
+    """Check that the port is free, or used by our own server."""
     url = local_url(settings)
     if await answers_at(url):
         if await runs_on(data_folder(settings)):

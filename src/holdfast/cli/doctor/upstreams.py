@@ -1,4 +1,4 @@
-"""Checks of the providers: whether each answers, takes the key, and lists models."""
+"""Checks of the providers: each answers, accepts the key, and lists models."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .check import Check
 
 
 class Checked(NamedTuple):
-    """A provider of the settings: what was found, and the provider itself if it could be made."""
+    """A provider of the settings: the result of its check, and the provider itself if it could be made."""
 
     check: Check
     provider: Provider | None = None
@@ -36,7 +36,7 @@ async def checked_provider(described: ProviderSettings, settings: Settings) -> C
 
 
 async def _asked(described: ProviderSettings, provider: Provider, route: Route) -> Check:
-    """Ask for the models. Any answer but a refusal will do: not every upstream lists its models."""
+    """Request the list of models. Not every upstream has one: any response but a refusal is fine."""
     name = f"provider {described.name}"
     models = (await provider_state(provider)).models
     why = provider.why_not() if isinstance(provider, Explaining) else None

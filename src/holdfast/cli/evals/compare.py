@@ -23,7 +23,7 @@ from ..completion import complete_models
 from .prompt_set import check_files, compare_set
 
 NARROWEST = 36
-"""Columns that a pane needs; where there are fewer, panes stand below one another."""
+"""Minimum width of a pane in columns. On a narrower terminal, panes are below one another."""
 WORST_FIRST = ("failed", "interrupted", "stopped", "truncated", "completed")
 
 
@@ -112,7 +112,7 @@ async def _compare(
 
 
 async def _follow(api: Api, body: Object, asked: asyncio.Event, *, silent: bool) -> Object:
-    """Show the panes as they answer, and return the comparison when all have settled."""
+    """Show the panes live, and return the comparison when all have settled."""
     screen = _Silence() if silent else _LivePanes() if show.is_terminal() else _OneByOne()
     stopper: asyncio.Task[None] | None = None
     try:
@@ -149,7 +149,7 @@ def _outcome(pane: Object) -> str:
 
 
 async def _vote(api: Api, comparison: Object) -> Object:
-    """Ask a person which answer is the best, and show who it was. Without an answer nothing is revealed."""
+    """Ask which answer is the best, then show the model names. Without a vote nothing is revealed."""
     path = f"/api/comparisons/{comparison['id']}"
     labels = {pane["label"]: pane["pane"] for pane in comparison["panes"] if _outcome(pane) == "completed"}
     if sys.stdin is None or not sys.stdin.isatty():
@@ -165,7 +165,7 @@ async def _vote(api: Api, comparison: Object) -> Object:
 
 
 async def _asked_choice(labels: dict[str, int]) -> int | str | None:
-    """Return what a person chose: a pane, a tie, none of them; None at Ctrl-C, Ctrl-D or an empty line."""
+    """Return the vote: a pane, a tie, none of them; None after Ctrl-C, Ctrl-D or an empty line."""
     choices: dict[str, int | str] = {**labels, "T": "tie", "TIE": "tie", "N": "none", "NONE": "none"}
     asked = f"Which is best? {', '.join(labels)}, [t]ie, [n]one, Enter to reveal without a vote: "
     with CtrlC() as ctrl_c:
@@ -183,7 +183,7 @@ async def _asked_choice(labels: dict[str, int]) -> int | str | None:
 
 
 def _summary(comparison: Object) -> None:
-    """Print who it was, how it ended and how fast, where that may be known."""
+    """Print model, outcome and speed of each pane, unless it is still blind."""
     if not comparison["revealed"]:
         return
     winner = (comparison["vote"] or {}).get("winner")
@@ -213,11 +213,11 @@ def _number(value: float | None, unit: str) -> str:
     return "" if value is None else f"{value:,.0f}{unit}"
 
 
-# How it looks.
+# Output.
 
 
 class _Pane:
-    """What is known of one pane so far."""
+    """The state of one pane."""
 
     def __init__(self, shown: Object) -> None:
         self.title = f"{shown['label']}  {shown['model']}" if shown["model"] else shown["label"]
@@ -242,7 +242,7 @@ class _Pane:
 
 
 class _Screen:
-    """Shows panes. Each kind decides when to print what."""
+    """Shows panes. Each subclass decides when to print what."""
 
     def __init__(self) -> None:
         self.panes: list[_Pane] = []
@@ -264,7 +264,7 @@ class _Screen:
 
 
 class _Silence(_Screen):
-    """For JSON: nothing until all is known."""
+    """For JSON: no output until the end."""
 
 
 class _OneByOne(_Screen):
@@ -281,7 +281,7 @@ class _OneByOne(_Screen):
             self._printed += 1
 
     def end(self, comparison: Object) -> None:
-        for pane in self.panes[self._printed :]:  # it was stopped before they had begun
+        for pane in self.panes[self._printed :]:  # stopped before they began
             pane.state = "stopped" if pane.state not in WORST_FIRST else pane.state
             self._print(pane)
 
@@ -292,7 +292,7 @@ class _OneByOne(_Screen):
 
 
 class _LivePanes(_Screen):
-    """For a person: panes side by side as they grow, then all of what they said."""
+    """For a terminal: live panes side by side, then the whole answers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -317,7 +317,7 @@ class _LivePanes(_Screen):
         return max(1, min(len(self.panes), show.out.size.width // NARROWEST))
 
     def _drawn(self, height: int | None) -> RenderableType:
-        """Return the panes as a grid; with a height only the end of what each has said."""
+        """Return the panes as a grid. With a height, only the end of each answer."""
         across = self._across()
         table = Table.grid(expand=True, padding=0)
         for _ in range(across):

@@ -1,4 +1,4 @@
-"""The report of a batch as one HTML page: no script, nothing loaded from anywhere, light and dark, and it prints."""
+"""The report of a batch as one HTML page: no scripts, no external files, light and dark, printable."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ...markup import Child, Markup, tag
 from ..client import Object
 
 MOST_SHOWN = 200
-"""Prompts whose answers the page holds: more would make it slow to open. All of them are in `--answers`."""
+"""Maximum number of prompts with answers on the page: more would be slow to open. `--answers` has all of them."""
 LONGEST = 4000
-"""Characters of an answer that the page holds."""
+"""Maximum length of an answer on the page, in characters."""
 
 LEFT, RIGHT, ROW, WIDTH = 190, 84, 38, 760
-"""The room for names, the room for numbers, the height of a row, and the width of a plot."""
+"""Pixels: width of names, width of numbers, height of a row, width of a plot."""
 
 
 def report_page(told: Object, cells: Sequence[Object]) -> str:
@@ -82,9 +82,9 @@ def _table_row(model: Object, *, has_expected: bool, has_cost: bool) -> Markup:
 # The plots.
 
 Scale = Callable[[float], float]
-"""The place of a value on the horizontal axis."""
+"""Maps a value to its position on the horizontal axis."""
 Row = Callable[[int, Scale, float], list[Markup]]
-"""Draws the row with a number, at a height."""
+"""Draws row n at a height."""
 
 
 def _plots(models: Sequence[Object], cells: Sequence[Object]) -> list[Markup]:
@@ -209,7 +209,7 @@ def _round_steps(most: float) -> list[float]:
 
 
 def _by_kind(models: Sequence[str], cells: Sequence[Object]) -> Markup | None:
-    """Return a table of agreement by kind, where there is more than one."""
+    """Return a table of agreement by kind, if there is more than one kind."""
     counts: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
     for cell in cells:
         if cell["expected"] is not None and not cell.get("not_judged"):
@@ -241,7 +241,7 @@ def _kind_cell(right: int, asked: int) -> Markup:
 
 
 def _answers(cells: Sequence[Object]) -> Markup:
-    """Return the answers, prompt by prompt, those first on which something went wrong or models disagree."""
+    """Return the answers by prompt. Prompts with errors or differing answers come first."""
     prompts: dict[int, list[Object]] = defaultdict(list)
     for cell in cells:
         prompts[cell["number"]].append(cell)
@@ -346,7 +346,7 @@ def _text_of(content: Any) -> str:
     return "\n\n".join(str(part.get("text") or f"({part.get('type', 'part')})") for part in content)
 
 
-# One hue for measurements; outcomes are told apart by lightness too, and by their words.
+# One hue for measurements. Outcomes also differ in lightness, and have labels.
 _STYLE = """
 :root { color-scheme: light dark; --ground: #fbfbfa; --card: #fff; --ink: #1c2024; --soft: #5f6b76; --line: #e3e6e8;
   --mark: #0b6fa4; --wash: #cfe4f0; --completed: #2b8a6e; --truncated: #d9a521; --stopped: #9aa5ae; --failed: #c8442f;

@@ -1,4 +1,4 @@
-"""A file of prompts over several models: asked in the background, followed here, written up as a report."""
+"""A file of prompts for several models: run in the background, followed here, written as a report."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ MAIN = ("completed", "failed")
 FIGURES = (*MAIN, "other", "right", "first token", "tok/s", "tokens", "cost")
 """The columns of a report, after the model."""
 PATIENCE = 30.0
-"""Seconds for which a server that went away is waited for: a batch goes on when it is back."""
+"""Seconds to wait for a server that is not reachable. The batch continues when the server is back."""
 
 
 def read_set(file: pathlib.Path) -> list[BatchPrompt]:
-    """Return the prompts of a file: JSON lines, each an object with `prompt` or a string; plain lines in a `.txt`."""
+    """Return the prompts of a file: JSON lines (objects with `prompt`, or strings), or plain lines in a `.txt`."""
     prompts: list[BatchPrompt] = []
     text = file.read_text(encoding="utf-8-sig")
     for number, line in enumerate(text.split("\n"), 1):
@@ -57,7 +57,7 @@ def _prompt(decoded: Any) -> BatchPrompt:
 
 
 def check_files(*files: str | None) -> None:
-    """Refuse a file that cannot be written before anything is asked, and not after all of it was paid for."""
+    """Raise an error if an output file cannot be written, before any model is called and paid for."""
     for name in filter(None, files):
         file = pathlib.Path(name)
         if not os.access(file if file.exists() else file.absolute().parent, os.W_OK):
@@ -78,7 +78,7 @@ async def compare_set(
     config: str | None,
     **how: Any,
 ) -> int:
-    """Ask a set of prompts of several models, follow it to its end, and write down what came of it."""
+    """Send a set of prompts to several models, follow the batch to its end, and write the results."""
     if how["blind"] or how["sequential"]:
         raise click.UsageError("--blind and --sequential do not work with --set.")
     body = _body(set_file, models, how) if resume is None else None
@@ -106,11 +106,11 @@ def _body(set_file: str | None, models: tuple[str, ...], how: dict[str, Any]) ->
     return {**body, "name": how["name"] or f"{file.name} {digest}"}
 
 
-# Beginning, or going on.
+# Start or continue.
 
 
 async def _begun(api: Api, body: Object) -> Object:
-    """Go on with the unfinished batch of that name, or begin one."""
+    """Continue the unfinished batch of that name, or start one."""
     if (known := await _unfinished(api, body["name"])) is not None:
         show.note(f"Continuing {known['id']}: {known['progress']['done']} answers so far.")
         return await _resumed(api, known["id"])
@@ -132,7 +132,7 @@ async def _resumed(api: Api, batch_id: str) -> Object:
 
 
 async def _follow(api: Api, batch: Object, asked: asyncio.Event) -> Object:
-    """Show the progress to the end. Ctrl-C stops the batch and keeps what is answered."""
+    """Show the progress to the end. Ctrl-C stops the batch and keeps its answers."""
     stopper = asyncio.create_task(_stop_when(asked, api, batch["id"]))
     try:
         with _bar(batch["progress"]) as move:
@@ -144,7 +144,7 @@ async def _follow(api: Api, batch: Object, asked: asyncio.Event) -> Object:
 
 
 async def _progress(api: Api, batch_id: str) -> AsyncGenerator[Object]:
-    """Yield how far it is, and come back where the connection breaks: the batch does not hang on it."""
+    """Yield the progress. If the connection breaks, reconnect: the batch does not depend on it."""
     loop = asyncio.get_running_loop()
     last_heard = loop.time()
     while True:
@@ -170,7 +170,7 @@ async def _stop_when(asked: asyncio.Event, api: Api, batch_id: str) -> None:
 
 @contextlib.contextmanager
 def _bar(progress: Object) -> Generator[Any]:
-    """Yield what moves a progress bar; where nobody looks, a line for each tenth."""
+    """Yield a function that updates a progress bar. Without a terminal it prints a line for each tenth."""
     if not show.err.is_terminal:
         yield _Lines()
         return
@@ -204,7 +204,7 @@ class _Lines:
 
 
 def _code(batch: Object) -> int:
-    """Return the exit code: a batch that was stopped is no success, nor is one with answers that failed."""
+    """Return the exit code: not 0 if the batch was stopped or an answer failed."""
     if batch["status"] != "finished":
         show.note(f"Stopped. Continue with: holdfast compare --resume {batch['id']}", "yellow")
         return STOPPED

@@ -1,1 +1,1 @@
-"""Lists of models, runs and sessions, and what is done with one of them."""
+"""Commands that list models, runs and sessions, and act on one of them."""

@@ -24,7 +24,7 @@ from .short_ids import RUN, SESSION, Kind, whole_id
 from .tables import Column, TableCell, print_list, prose, short_ids, state, when
 
 LEFT = 130
-"""What shells know as the exit code after Ctrl-C."""
+"""The exit code after Ctrl-C, as in shells."""
 
 
 @click.command()
@@ -130,7 +130,7 @@ def runs_tail(run_id: str, **where: Any) -> None:
 async def _runs_tail(run_id: str, **where: Any) -> int:
     following = asyncio.current_task()
     assert following is not None
-    with contextlib.suppress(NotImplementedError):  # Windows has no such handlers; a background job ignores Ctrl-C else
+    with contextlib.suppress(NotImplementedError):  # not on Windows; needed for Ctrl-C in background jobs
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, following.cancel)
     async with connect(**where) as api:
         settled = await follow(api, await api.call("GET", f"/api/runs/{await whole_id(api, RUN, run_id)}"))

@@ -1,4 +1,4 @@
-"""`holdfast sessions search`: the chats that have some words, each with the sentence and the message."""
+"""`holdfast sessions search`: chats that contain the words, each with the sentence and the message."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HEADER = ("session", "message", "title", "updated_at", "excerpt")
 @settings_options
 @telling
 def search_sessions(words: tuple[str, ...], **what: Any) -> None:
-    """Find messages by their words, or the beginnings of words."""
+    """Find messages by words or prefixes of words."""
     asyncio.run(_search(" ".join(words), **what))
 
 
@@ -44,7 +44,7 @@ async def _search(query: str, limit: int, as_json: bool, **where: Any) -> None:
 
 
 def _for_a_person(session: dict[str, Any]) -> Text:
-    """Return a session with the sentence that was found in it, its words marked."""
+    """Return a session with the matching sentence, the words marked."""
     title, changed = show.line(session["title"], 60), show.ago(session["updated_at"])
     shown = Text.assemble((session["id"], "cyan"), "\n  ", (title, "bold"), f"  {changed}")
     shown.append("\n  " if _pieces(session) else "")

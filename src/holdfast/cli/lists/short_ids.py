@@ -1,6 +1,6 @@
-"""Ids that a person shortened, as git takes them: the beginning of an id stands for the only one that begins so.
+"""Shortened ids, as in git: an unambiguous prefix stands for the whole id.
 
-The server looks among the caller's own things alone, so that nobody can find out another's ids by trying.
+The server searches only what belongs to the caller, so that no other user's ids can be guessed.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from ..client import Api, CallFailed, Object, Query
 from .tables import short_ids
 
 WHOLE = 36
-"""Characters of a whole id after its type."""
+"""Length of an id after its type, in characters."""
 CANDIDATES = 8
-"""Candidates that an error lists."""
+"""Maximum number of candidates in an error."""
 
 
 class Kind(NamedTuple):
-    """A kind of thing that has ids, and where the caller's own are listed."""
+    """A kind of object with ids, and the call that lists the caller's own."""
 
     name: str
     type: str
@@ -33,7 +33,7 @@ BATCH = Kind("batch", "bat_", "/api/batches", "data")
 
 
 async def whole_id(api: Api, kind: Kind, given: str) -> str:
-    """Return the id that a person meant. The type before the underscore may be left out."""
+    """Return the whole id for a prefix. The type before the underscore is optional."""
     prefix = given if given.startswith(kind.type) else f"{kind.type}{given}"
     if len(prefix) >= len(kind.type) + WHOLE:
         return prefix
@@ -47,7 +47,7 @@ async def whole_id(api: Api, kind: Kind, given: str) -> str:
 
 
 async def begin_with(api: Api, kind: Kind, prefix: str, limit: int) -> list[Object]:
-    """Return the caller's own things whose ids begin so, the newest first."""
+    """Return the caller's own objects with this id prefix, the newest first."""
     query: Query = {"prefix": prefix, "limit": limit} if kind is not BATCH else {"limit": 200}
     listed: list[Object] = (await api.call("GET", kind.path, query=query))[kind.field]
     return [each for each in listed if each["id"].startswith(prefix)]

@@ -1,7 +1,7 @@
 """Lists: aligned columns on a terminal, tab-separated values in a pipe, or JSON.
 
-A terminal shows short ids and times as ages, in as many columns as fit. If they do not fit, the widest text is cut, and
-on a narrow terminal the columns that can wait are put on a second line. A pipe gets a header, whole ids and ISO times.
+A terminal shows short ids and times as ages, in as many columns as fit. If they do not fit, the widest text is cut. On
+a narrow terminal the less important columns go to a second line. A pipe gets a header, whole ids and ISO times.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ..chat.screen import flat
 GAP = "  "
 INDENT = "    "
 LEAST = 16
-"""Columns that a text must have before the list is folded into two lines for each row."""
+"""Minimum width of a text in columns. Below it, each row takes two lines."""
 SHORTEST_ID = 14
-"""Characters of an id that are shown at least: the type, and the time to four milliseconds."""
+"""Minimum length of a shown id in characters: the type, and the time to four milliseconds."""
 LONGEST_PIPED = 200
-"""Characters of a text in a pipe. `--json` has all of it."""
+"""Maximum length of a text in a pipe, in characters. `--json` has the whole text."""
 
 
 class TableCell(NamedTuple):
@@ -46,24 +46,24 @@ class Column(NamedTuple):
 
 
 def when(moment: str | None) -> TableCell:
-    """Return a time: how long ago it was, and in a pipe as ISO 8601."""
+    """Return a time as an age; in a pipe as ISO 8601."""
     return TableCell(show.ago(moment), piped=moment or "")
 
 
 def state(word: str) -> TableCell:
-    """Return how a run stands, coloured."""
+    """Return the state of a run, coloured."""
     colour, text = show.MARKS.get(word, ("", word))
     return TableCell(text, colour)
 
 
 def prose(text: str, instead: str = "") -> TableCell:
-    """Return a text as one line. A terminal shows `instead` if there is such a thing."""
+    """Return a text as one line. A terminal shows `instead`, if given."""
     line = show.line(text, LONGEST_PIPED)
     return TableCell(show.line(instead, LONGEST_PIPED) or line, piped=line)
 
 
 def short_ids(ids: Sequence[str]) -> list[TableCell]:
-    """Return ids as short as they can be told apart, and still be told apart tomorrow; whole in a pipe."""
+    """Return ids shortened to distinct prefixes, with a margin for ids to come; whole ids in a pipe."""
     length = SHORTEST_ID
     while length < max(map(len, ids), default=0) and len({id[:length] for id in ids}) < len(set(ids)):
         length += 1
@@ -71,7 +71,7 @@ def short_ids(ids: Sequence[str]) -> list[TableCell]:
 
 
 def print_list(columns: Sequence[Column], rows: Iterable[Sequence[TableCell | str]], *, json: Any = None) -> None:
-    """Print rows. With `json`, that is printed instead."""
+    """Print rows; or `json`, if given."""
     if json is not None:
         sys.stdout.write(show.as_json(json))
         return
@@ -90,7 +90,7 @@ def _print_tabs(columns: Sequence[Column], rows: Sequence[Sequence[TableCell]]) 
 
 
 def _print_columns(columns: Sequence[Column], rows: Sequence[Sequence[TableCell]]) -> None:
-    """Print in one line for each row if that fits, else in two."""
+    """Print each row on one line if it fits, else on two."""
     filled = [n for n in range(len(columns)) if any(row[n].text for row in rows) or not columns[n].can_wait]
     used = [n for n in filled if not columns[n].is_piped]
     first, second = used, []
@@ -106,14 +106,14 @@ def _print_columns(columns: Sequence[Column], rows: Sequence[Sequence[TableCell]
 
 
 def _width(columns: Sequence[Column], rows: Sequence[Sequence[TableCell]], used: Sequence[int]) -> int:
-    """Return the width that a table needs at least: its texts can be cut."""
+    """Return the minimum width of a table, with its texts cut."""
     widths = (_natural(columns[n], [row[n] for row in rows]) for n in used)
     least = (min(width, LEAST) if columns[n].is_text else width for n, width in zip(used, widths, strict=True))
     return sum(least) + len(GAP) * (len(used) - 1)
 
 
 def _sizes(columns: Sequence[Column], rows: Sequence[Sequence[TableCell]], used: Sequence[int]) -> list[int]:
-    """Return the width of each column: texts share what the others leave, and the last column may be cut too."""
+    """Return the width of each column. Texts share the remaining space; the last column may be cut too."""
     sizes = [_natural(columns[n], [row[n] for row in rows]) for n in used]
     room = show.out.width - len(GAP) * (len(used) - 1)
     for at in sorted(range(len(used)), key=lambda at: (not columns[used[at]].is_text, -at)):

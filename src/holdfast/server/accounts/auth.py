@@ -18,7 +18,7 @@ from .keys import SHORTEST, Keys, KeysUnavailable, short_keys
 from .wrong_keys import WrongKeys
 
 HEADERS = "holdfast.headers"
-"""The key of a request's headers in its scope, as a dict. Of several with one name the first counts."""
+"""The scope's entry for the request headers as a dict. The first of several headers with one name counts."""
 ALLOWED_HEADERS = (
     "authorization",
     "content-type",
@@ -34,7 +34,7 @@ ALLOWED_HEADERS = (
 AUTHORIZATION, API_KEY = b"authorization", b"x-api-key"
 ONCE = (b"host", b"origin", AUTHORIZATION, API_KEY)
 """Headers that a request has at most once: a proxy may have checked another of them than we would."""
-NOBODY = Access("")
+ANONYMOUS = Access("")
 """The access of paths that need no key."""
 _HOW = "send it as Authorization: Bearer <key>, or as x-api-key: <key>."
 NO_KEY = ErrorInfo("unauthorized", f"This server needs a key: {_HOW}", "authentication_error", status=401)
@@ -42,7 +42,7 @@ WRONG_KEY = ErrorInfo("unauthorized", f"This server needs another key: {_HOW}", 
 
 NOT_LOCAL = ErrorInfo(
     "unauthorized",
-    "This server has no keys, so it answers on a loopback address only. Give it a key, and the address as its host.",
+    "This server has no keys, so it answers on a loopback address only. Create a key, and set `host` to the address.",
     "authentication_error",
     status=401,
 )
@@ -114,14 +114,14 @@ class Gate:
         if origin and not self._is_our_origin(origin, host) and not self._is_link(scope):
             return _refusal("origin_not_allowed", f"Pages from {origin} may not call this server. Set allowed_origins.")
         if b"sec-fetch-site" in headers and not origin and self._is_from_elsewhere(scope):
-            return _refusal("origin_not_allowed", "Pages from elsewhere may not call this server.")
+            return _refusal("origin_not_allowed", "Pages of other sites may not call this server.")
         if self._local and not self._keys.is_needed and not _is_local_server(scope):
             return NOT_LOCAL
         return self._identify(scope, headers)
 
     def _identify(self, scope: Scope, headers: dict[bytes, bytes]) -> ErrorInfo | None:
         try:
-            access = NOBODY if self._is_open(scope) else self._access(headers)
+            access = ANONYMOUS if self._is_open(scope) else self._access(headers)
         except KeysUnavailable as error:
             return error.info()
         if access is None:

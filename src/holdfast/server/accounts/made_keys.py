@@ -93,8 +93,8 @@ class KeyFile:
     def _checked(self, key: _FileKey) -> KeyRecord:
         if not is_name(key.name) or key.name == LOCAL:
             raise SettingsError(
-                f"{self.path} has a key {key.name!r}, and no key may be called that any more. Take it out of the file; "
-                "`holdfast key new NAME` makes another."
+                f"{self.path} has a key {key.name!r}, which is no longer a valid name. Remove it from the file, and "
+                "create another with `holdfast key new NAME`."
             )
         return _record(key.name, key.sha256, key.created_at, key.admin)
 

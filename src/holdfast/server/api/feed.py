@@ -212,7 +212,7 @@ ENDPOINTS = [
         "/api/events",
         read_feeds,
         query={"session": "a session's id, or ID@CURSOR; once for each session"},
-        answers={200: "what happens in all of them", 400: "no session is named, or too many"},
+        answers={200: "events of all of them", 400: "no session is named, or too many"},
         streams=True,
     ),
     Endpoint(
@@ -220,7 +220,7 @@ ENDPOINTS = [
         "/api/sessions/{session_id}/events",
         read_feed,
         query={"after": "the last id seen"},
-        answers={200: "what happened, then what happens", 404: "no such session"},
+        answers={200: "past events, then live ones", 404: "no such session"},
         streams=True,
     ),
 ]

@@ -38,6 +38,6 @@ def _shown(grant: Stored[Grant]) -> dict[str, Any]:
 
 
 ENDPOINTS = [
-    Endpoint("GET", "/api/grants", list_grants, answers={200: "what is allowed for longer than once"}),
+    Endpoint("GET", "/api/grants", list_grants, answers={200: "grants"}),
     Endpoint("DELETE", "/api/grants/{grant_id}", delete_grant, answers={204: "taken back", 404: "no such grant"}),
 ]

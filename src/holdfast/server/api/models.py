@@ -53,7 +53,7 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 def _listed(states: Sequence[ProviderState], default: str | None, is_all: bool) -> list[Listed]:
-    """Return the models. Those of demo providers are left out if there is a real one, unless all are asked for.
+    """Return the models. Demo models are left out if a real provider is set up, unless all are requested.
 
     The default model is always included.
     """

@@ -103,7 +103,7 @@ async def stop_within(run: Run, by: StoppedBy = "user") -> None:
             await run.stop(by=by)
     except TimeoutError:
         raise StoreUnavailable(
-            f"Run {run.id} was told to stop, but its settlement cannot be saved yet. It will be when the store is back."
+            f"Run {run.id} is stopping, but its settlement cannot be saved yet. It is saved when the store is back."
         ) from None
 
 
@@ -133,7 +133,7 @@ async def decide(parts: Parts, request: Request) -> ASGIApp:
     _check_scope(run, wanted)
     approval_id = request.path_params["approval_id"]
     if not await _has_asked(run, approval_id):
-        raise NotFound(f"Run {run.id} has not asked for an approval {approval_id!r}.")
+        raise NotFound(f"Run {run.id} has not requested an approval {approval_id!r}.")
     try:
         desk = parts.agents.desk(run, caller_of(request))
     except CannotSteer:
@@ -144,9 +144,9 @@ async def decide(parts: Parts, request: Request) -> ASGIApp:
 
 def _check_scope(run: Run, wanted: ApprovalDecision) -> None:
     if wanted.scope != "once" and wanted.decision == "deny":
-        raise BadRequest("Only an allow can be for longer than once.", param="scope")
+        raise BadRequest("Only allow can apply for longer than once.", param="scope")
     if wanted.scope == "session" and run.record.session_id is None:
-        raise BadRequest("This run is in no session: allow it once, or always.", param="scope")
+        raise BadRequest("This run has no session: allow the call once, or always.", param="scope")
 
 
 async def _has_asked(run: Run, approval_id: str) -> bool:
@@ -171,7 +171,7 @@ ENDPOINTS = [
             "before": "",
             "limit": "1 to 200",
         },
-        answers={200: "runs, and the id to go on from", 400: "a bad query"},
+        answers={200: "runs, and the id to continue from", 400: "a bad query"},
     ),
     Endpoint("GET", "/api/runs/{run_id}", get_run, answers={200: "the run", 404: "no such run"}),
     Endpoint(
@@ -213,10 +213,10 @@ ENDPOINTS = [
         decide,
         takes=ApprovalDecision,
         answers={
-            200: "the run; the answer is saved",
+            200: "the run; the decision is saved",
             400: "bad input",
             404: "no such run or approval",
-            409: "it waits for no answer any more",
+            409: "the approval is no longer open",
             413: "too large",
         },
     ),

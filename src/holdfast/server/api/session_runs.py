@@ -160,7 +160,7 @@ def _active(parts: Parts, session: Session) -> Run | None:
 async def _steered(parts: Parts, request: Request, active: Run, input: Content) -> ASGIApp:
     """Add the message to the active run, or raise the reason why it accepts none."""
     if not isinstance(input, str):
-        raise BadRequest("A running agent takes text only.", param="input")
+        raise BadRequest("A running agent accepts only text.", param="input")
     return await steer(parts, request, active, input)
 
 
@@ -175,7 +175,7 @@ async def regenerate(parts: Parts, request: Request) -> ASGIApp:
 async def _regenerate(ask: _Ask[Regenerate], message: Message) -> Run:
     parent = message.parent_id if message.role == "assistant" else message.id
     if parent is None:
-        raise BadRequest("There is nothing before this message that could be answered again.", param="message_id")
+        raise BadRequest("There is no message before this one to answer again.", param="message_id")
     return await ask.submit([], parent=parent)
 
 
@@ -206,9 +206,9 @@ async def _continue(ask: _Ask[Regenerate], message: Message) -> Run:
     return await ask.submit([_automatic(GO_ON)], notice=NEW_TURN)
 
 
-GO_ON_WORKING = "Go on with the task from where you are, without doing again what you have done."
-NEXT_TURN = "The agent goes on in a turn of its own."
-NEW_TURN = "This model cannot go on with its own message, so it was asked to, in a turn of its own."
+GO_ON_WORKING = "Continue the task from where you are. Do not repeat what you have done."
+NEXT_TURN = "The agent continues in a new turn."
+NEW_TURN = "This model cannot continue its own message, so it was asked to continue in a new turn."
 
 
 def _automatic(text: str) -> Message:
@@ -220,7 +220,7 @@ def _check_can_continue(session: Session, message: Message) -> None:
     if message.id != session.head_id:
         raise StaleView("Only the last answer can be continued. Load the session again.")
     if message.role != "assistant" or not message.partial or not isinstance(message.content, str):
-        raise Conflict("This message is no answer that was cut off: there is nothing to continue.")
+        raise Conflict("This message is not a cut-off answer: there is nothing to continue.")
 
 
 async def _about_message(ask: _Ask[Wanted], begin: Callable[[_Ask[Wanted], Message], Awaitable[Run]]) -> ASGIApp:

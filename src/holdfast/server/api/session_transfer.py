@@ -94,7 +94,7 @@ class ImportedStep(msgspec.Struct, frozen=True):
             ),
             inputs=tuple(self.inputs),
         )
-        return step.settled("What came of this call is not known.")
+        return step.settled("The result of this call is unknown.")
 
 
 class ImportedMessage(msgspec.Struct, frozen=True):
@@ -126,7 +126,7 @@ async def import_session(parts: Parts, request: Request) -> ASGIApp:
     brought = decode(await read_body(parts, request), ImportedSession)
     check_size(brought.params)
     if not brought.messages:
-        raise BadRequest("There are no messages in it.", param="messages")
+        raise BadRequest("The session has no messages.", param="messages")
     now = parts.engine.now()
     messages = copied([_imported(said, now) for said in brought.messages])
     session = Session(

@@ -137,7 +137,7 @@ PICTURE_HEADERS = {
     "content-security-policy": "default-src 'none'; sandbox",
     "vary": "authorization",
 }
-"""It is one person's, stays the same, and is nothing but a picture, even if it is opened as a page."""
+"""Private, immutable, and never anything but a picture, even if it is opened as a page."""
 
 
 async def _active_run(parts: Parts, run_id: str | None) -> Run | None:
@@ -154,7 +154,7 @@ async def _active_run(parts: Parts, run_id: str | None) -> Run | None:
 def _shown_with_siblings(
     path: list[Message], messages: list[Message], prices: Mapping[str, Price]
 ) -> list[MessageJson]:
-    """Return each message with the ids of its siblings, itself among them: other answers, or other wordings."""
+    """Return each message with the ids of its siblings, itself included: other answers, or other edits."""
     by_parent: dict[tuple[str | None, str], list[str]] = {}
     for said in messages:
         by_parent.setdefault((said.parent_id, said.role), []).append(said.id)
@@ -223,7 +223,7 @@ ENDPOINTS = [
             "limit": "1 to 200",
             "before": "the last id before",
         },
-        answers={200: "sessions, and the id to go on from", 400: "a bad query"},
+        answers={200: "sessions, and the id to continue from", 400: "a bad query"},
     ),
     Endpoint(
         "GET",

@@ -1,1 +1,1 @@
-"""Settings: where they come from, and what is made of them."""
+"""Settings, their sources, and the providers made from them."""

@@ -71,7 +71,7 @@ class DefaultModel:
 
 def _why_none(set_up: Sequence[Provider]) -> str:
     if not set_up:
-        return "No model is there. Set one up in holdfast.toml, or set OPENAI_API_KEY."
+        return "No model is available. Add a provider to holdfast.toml, or set OPENAI_API_KEY."
     names = ", ".join(provider.name for provider in set_up)
     return (
         f"The request names no model, and no provider that was set up lists one now ({names}). Name a model in the "

@@ -1,4 +1,4 @@
-"""What is set, where it was set, and how it is changed while the server runs.
+"""The settings of a running server: their values, their sources, and changes from the UI.
 
 A flag beats the environment, which beats the file, which beats the UI. The settings of the UI are saved in a file of
 the data folder that only its owner can read, since it holds keys. Keys leave this module only to their providers.
@@ -34,7 +34,7 @@ Source = Literal["flag", "env", "file", "ui", "found", "default"]
 BUILT_IN = ("local", "scripted")
 MOST_PROVIDERS = 100
 MOST_NAMED = 10
-"""Models that an error names."""
+"""Maximum number of models in an error."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -63,11 +63,11 @@ class ProviderChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     name: str
     dialect: str = "openai"
-    """Any but the built-in ones."""
+    """A dialect other than the built-in ones."""
     profile: ProfileName | None = None
     base_url: str = ""
     api_key: str | msgspec.UnsetType | None = msgspec.UNSET
-    """Left out: the present key stays, if the address does. Null: no key."""
+    """If left out, the stored key stays, unless the address changes. Null removes the key."""
     models: tuple[str, ...] | None = None
     max_runs: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
 
@@ -161,7 +161,7 @@ class Configured:
         check_aliases(settings.aliases)
         self.providers.aliases = settings.aliases
 
-    # what is set
+    # current values
 
     @property
     def looks(self) -> bool:
@@ -242,7 +242,7 @@ class Configured:
         return "ui" if described in self._saved.providers else "found"
 
     def _is_added(self, described: ProviderSettings) -> bool:
-        """Tell whether the settings do not name a provider: it is built in, or there is an API key for it."""
+        """Return whether a provider is not named in the settings: it is built in, or an API key for it exists."""
         return self._sources.get(source_name(described)) == DISCOVERED
 
     def _kind_of_providers(self) -> Source:
@@ -272,7 +272,7 @@ class Configured:
         for name, uid in strangers.items() - self._strangers.items():
             logger.warning(
                 "The server on the port of %s belongs to the user %d and is not used: only servers of root, of the "
-                "user ollama and of this user are taken in. Set it up as a provider if you trust it.",
+                "user ollama and of this user are used. Set it up as a provider if you trust it.",
                 name,
                 uid,
             )
@@ -400,7 +400,7 @@ class Configured:
 
     def _where_is(self, described: ProviderSettings) -> str:
         if self._is_added(described):
-            return f"the variable {described.key_env()}" if described.key_env() else "Holdfast itself: it is built in"
+            return f"the variable {described.key_env()}" if described.key_env() else "Holdfast (built in)"
         return _where("providers", self._sources.get("providers", "settings"))
 
 
@@ -426,14 +426,14 @@ def check_fallbacks(fallbacks: Mapping[str, str], names: set[str]) -> None:
 
 
 def check_aliases(aliases: Mapping[str, str]) -> None:
-    """Refuse an alias that leads to another, or nowhere."""
+    """Refuse an alias of another alias, or of a model without a provider."""
     for alias, model in aliases.items():
         if not alias or not model or model in aliases:
             raise SettingsError(f"In aliases: {alias!r} = {model!r} must name a model, not another alias.")
 
 
 def _check_dialects(wanted: Change) -> None:
-    """Refuse a dialect that is not installed, or has no upstream to set up. This waits for the disk."""
+    """Refuse a dialect that is not installed, or has no upstream to set up. Blocks on the disk."""
     for dialect in {each.dialect for each in wanted.providers or ()}:
         offered = [name for name in kind_names() if name not in BUILT_IN]
         if dialect not in offered:

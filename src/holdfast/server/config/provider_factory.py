@@ -61,7 +61,7 @@ def make_provider(
 def _setup(
     described: ProviderSettings, kind: ProviderKind, settings: Settings, environ: Mapping[str, str], near: float
 ) -> ProviderSetup:
-    """Return what a provider is made from. What the server's own settings say of a kind is among its options."""
+    """Return the arguments for making a provider. Server settings that concern its kind are among its options."""
     known = described.behaviour()
     address = described.address()
     options = _of_the_server(settings) | described.options if described.dialect == "local" else described.options

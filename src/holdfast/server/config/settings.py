@@ -1,4 +1,4 @@
-"""What can be set, and where each value comes from: a flag, the environment, the file, or the default."""
+"""All settings, and the source of each value: a flag, the environment, the file, or the default."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ PREFIX = "HOLDFAST_"
 AGENT = "agent"
 """The name before the slash of an agent's model."""
 USUAL = ("openai", "local", "scripted")
-"""Dialects that are known without a look at what is installed."""
+"""Dialects that are built in."""
 KEYED_KINDS = ("anthropic", "gemini")
-"""Services with a dialect of their own, found by their key in the environment."""
+"""Services with their own dialect, found by their key in the environment."""
 
 
 class SettingsError(HoldfastError):
@@ -38,7 +38,7 @@ class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str
     dialect: str = "openai"
-    """The kind of provider: how the upstream is spoken to."""
+    """The kind of provider: the API of the upstream."""
     profile: ProfileName | None = None
     """The kind of upstream, which gives the defaults of the fields below."""
     base_url: str = ""
@@ -53,17 +53,17 @@ class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     options: dict[str, Any] = {}
     """Settings of its dialect alone."""
     max_runs: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """Answers at once; further ones wait their turn. 0 for no such limit."""
+    """Maximum number of concurrent answers; further ones wait. 0 for no limit."""
     alternate: bool | None = None
-    """Join neighbouring messages of one role, for upstreams that require user and assistant to alternate."""
+    """Join adjacent messages of one role, for upstreams that require user and assistant to alternate."""
     prefills: bool | None = None
     """It continues the assistant's last message (llama-server, Ollama and others do; OpenAI does not)."""
     think: bool | None = None
-    """Take a leading <think>…</think> for reasoning."""
+    """Treat a leading <think>…</think> as reasoning."""
     usage: bool | None = None
-    """Ask for a count of the tokens with `stream_options`."""
+    """Request token counts with `stream_options`."""
     attaches: bool | None = None
-    """Writes an answer with an `X-Conversation-Id` to its end, and tells it again (llama-server does)."""
+    """Generates an answer with an `X-Conversation-Id` to its end, and sends it again on request (as llama-server)."""
     proxy: str | None = None
     """The proxy that leads to it, as `http://user:password@host:port`; empty for none. Left out: as `HTTPS_PROXY`,
     `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` say."""
@@ -94,11 +94,11 @@ class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise SettingsError(f"Provider {self.name!r}: {error}.") from error
 
     def address(self) -> str:
-        """Return where the upstream is."""
+        """Return the address of the upstream."""
         return self.base_url or profile_of(self.profile).base_url or self.kind().base_url
 
     def behaviour(self) -> Profile:
-        """Return the profile of the upstream, with the fields of the table in place of its own."""
+        """Return the profile of the upstream, overridden by the fields of the table."""
         named = ("alternate", "prefills", "think", "usage", "attaches", "tools")
         said = {name: getattr(self, name) for name in named}
         given = {name: value for name, value in said.items() if value is not None}
@@ -206,20 +206,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     host: str = "127.0.0.1"
     """The address to listen on. Any other than loopback needs a key."""
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 8787
-    """The port to listen on; 0 picks a free one."""
+    """The port to listen on; 0 for any free port."""
     data: str = ""
     """The data folder. Default: your user's folder for such data."""
     api_key: str = ""
     """A key that clients must send as `Authorization: Bearer …`."""
     model: str = ""
-    """A GGUF file that takes the place of the embedded model."""
+    """A GGUF file to use instead of the embedded model."""
     offline: bool = False
-    """Never fetch the embedded model's weights."""
+    """Never download the embedded model's weights."""
     default_model: str = ""
     """The model of a request or session that names none. Default: the first of a provider that was set up, else the
-    only agent, else the first of a local server that was found, else a demo model."""
+    only agent, else the first of a discovered local server, else a demo model."""
     discover: bool | Literal["auto"] = "auto"
-    """Look for model servers on this machine (Ollama, llama-server, LM Studio). `auto`: only if the settings name no
+    """Discover model servers on this machine (Ollama, llama-server, LM Studio). `auto`: only if the settings name no
     providers and the server needs no key."""
     default_providers: bool = True
     """Also offer the providers of API keys in the environment, the embedded model and the scripted models if the
@@ -231,41 +231,41 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     idle_limit: float = 120.0
     """Seconds of silence after which a run has failed."""
     deadline: float = 3600.0
-    """Seconds that a run may take in all."""
+    """Maximum duration of a run in seconds."""
     grace: float = 1.0
     """Seconds that a stopped run may take to close its upstream before it is abandoned."""
     drain: float = 2.0
-    """Seconds that runs may continue when the server is asked to end."""
+    """Seconds that runs may continue at a shutdown."""
     max_runs: int = 2000
-    """Runs at once."""
+    """Maximum number of concurrent runs."""
     max_runs_per_owner: int = 1000
-    """Runs of one owner at once."""
+    """Maximum number of concurrent runs of one owner."""
     max_queue: int = 32
-    """Messages waiting in one session."""
+    """Maximum number of queued messages in one session."""
     starts_per_minute: int = 0
-    """Runs that one owner may start in a minute; 0 for no such limit."""
+    """Runs that one owner may start in a minute; 0 for no limit."""
     body_limit: int = 20 * 1024 * 1024
-    """Bytes of a request's body."""
+    """Maximum size of a request body in bytes."""
     head_timeout: Annotated[float, msgspec.Meta(ge=0)] = 30.0
-    """Seconds for a request's head to arrive; 0 for no limit."""
+    """Timeout of a request head in seconds; 0 for no limit."""
     body_timeout: Annotated[float, msgspec.Meta(ge=0)] = 30.0
-    """Seconds in each of which 1 kB of a request's body must arrive; 0 for no limit."""
+    """Seconds within which each 1 kB of a request body must arrive; 0 for no limit."""
     max_connections: Annotated[int, msgspec.Meta(ge=0)] = 10_000
-    """Open connections of all clients; 0 for no limit."""
+    """Maximum number of open connections; 0 for no limit."""
     max_connections_per_address: Annotated[int, msgspec.Meta(ge=0)] = 1_000
-    """Open connections of one address; loopback has no limit of its own. 0 for no limit."""
+    """Maximum number of open connections from one address, except loopback; 0 for no limit."""
     heartbeat: float = 10.0
     """Seconds of silence after which an event stream sends a heartbeat."""
     send_timeout: float = 30.0
-    """Seconds after which a client that does not read is cut off."""
+    """Seconds after which a client that does not read is disconnected."""
     retry_patience: float = 30.0
-    """Seconds that a detached run may spend on retries before its first word."""
+    """Seconds that a detached run may spend on retries before its first output."""
     log_days: Annotated[float, msgspec.Meta(ge=0)] = 30.0
     """Days after which the events of an ended run are deleted; its text stays. `inf` keeps them."""
     retention_days: Annotated[float, msgspec.Meta(ge=0)] = math.inf
     """Days after which an ended run outside of a session, such as a stored response, is deleted. `inf` keeps it."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """The level of the log."""
+    """The log level: `debug`, `info`, `warning` or `error`."""
     currency: Annotated[str, msgspec.Meta(pattern="^[A-Z]{3}$")] = "USD"
     """Currency of all `prices`, as its ISO 4217 code. The page and reports show costs in it."""
     providers: tuple[ProviderSettings, ...] = ()
@@ -278,11 +278,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     agent_think: dict[str, bool] = {}
     """Whether a leading `<think>…</think>` of a published agent is reasoning. Default: yes."""
     fallbacks: dict[str, str] = {}
-    """The model that answers if another one cannot: `"up/m" = "other/m"`."""
+    """The fallback of a model: `"up/m" = "other/m"`."""
     aliases: dict[str, str] = {}
     """Other names of models: `gpt-4o = "local/smollm2"`."""
     prices: dict[str, Price] = {}
-    """What a model costs for each million tokens: `"up/m" = {input = 0.5, output = 1.5}`."""
+    """The price of a model for a million tokens: `"up/m" = {input = 0.5, output = 1.5}`."""
 
 
 TABLES = (
@@ -316,9 +316,9 @@ def load_with_sources(
     *,
     here: bool = False,
 ) -> tuple[Settings, dict[str, str]]:
-    """Return the settings, and for each that was given where it comes from.
+    """Return the settings, and the source of each one that was given.
 
-    `here` lets the file of the current folder count if no other is named or found.
+    With `here`, the file of the current folder is used if no other is given or found.
     """
     path = choose(environ, file, here=here).path
     values: dict[str, Any] = {}
@@ -339,7 +339,7 @@ def load_with_sources(
 
 
 DISCOVERED = "discovered"
-"""The source of providers that no settings name."""
+"""The source of providers that are not in the settings."""
 
 
 def _with_default_providers(
@@ -355,7 +355,7 @@ def _with_default_providers(
 
 
 def source_name(provider: ProviderSettings) -> str:
-    """Return under which name the sources of the settings have a single provider."""
+    """Return the name of a provider in the sources of the settings."""
     return f"providers.{provider.name}"
 
 
@@ -467,7 +467,7 @@ def discovered(environ: Mapping[str, str]) -> tuple[ProviderSettings, ...]:
 
 
 def _own_kind(name: str, environ: Mapping[str, str]) -> ProviderSettings:
-    """Return the provider of a service with a dialect of its own, whose key is in the environment."""
+    """Return the provider of a service with its own dialect, if its key is in the environment."""
     kind = kind_of(name)
     elsewhere = environ.get(kind.url_env, "") if kind.url_env else ""
     return ProviderSettings(name, dialect=name, base_url=elsewhere, api_key_env=kind.key_env)

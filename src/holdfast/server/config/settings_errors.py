@@ -20,7 +20,7 @@ TYPES = {
 }
 BOUNDS = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
 CUTOFF = 0.7
-"""How much alike two names must be for one to be taken for a misspelling of the other."""
+"""Similarity from which one name counts as a misspelling of another, from 0 to 1."""
 
 _AT = re.compile(r"(.*?)(?: - at `\$\.?(.*)`)?", re.DOTALL)
 _EXPECTED = re.compile(r"Expected `([^`]+)`(?: (>=|<=|>|<) ([\d.e+-]+))?(?:, got `([^`]+)`)?")
@@ -36,7 +36,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def explain(error: msgspec.ValidationError, settings: type[Any], sources: Mapping[str, str], prefix: str) -> str:
-    """Return what is wrong. `sources` says where each setting was given; `prefix` begins the names of variables."""
+    """Return what is wrong. `sources` has the source of each setting; `prefix` is that of the variables."""
     match = _AT.fullmatch(str(error))
     message, path = (match[1], match[2] or "") if match else (str(error), "")
     top = re.split(r"[.\[]", path)[0]

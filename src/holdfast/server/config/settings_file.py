@@ -1,8 +1,8 @@
 """The search for the settings file, and the check that no other user could have written it.
 
-A settings file names commands to run, addresses to call and variables to send there: its author acts as the user. So
-it is read from a place that only the user (or root) can write to, or because the user named it. A file in the current
-folder may have come with a repository.
+A settings file names commands to run, addresses to call and variables to send there, so its author acts as the user. It
+is read only from a place that only the user (or root) can write to, or if the user gave its path. A file in the current
+folder may come from a cloned repository.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ ENDPOINTS = [
         query={
             "starting_after": "frames to leave out",
             "messages": "true for the messages before the run",
-            "protocolVersion": "the version that the client speaks",
+            "protocolVersion": "the protocol version of the client",
         },
         answers={
             200: "events, live to the end of the run",

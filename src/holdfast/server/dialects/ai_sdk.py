@@ -81,7 +81,7 @@ async def _ask(parts: Parts, request: Request, body: UIChat, raw: bytes) -> Run:
     """Start a run without a session: the model gets the messages of the request alone."""
     messages = ai_sdk_messages.model_messages(body.messages)
     if not messages or messages[-1]["role"] == "assistant":
-        raise BadRequest("There is nothing to answer.", param="messages")
+        raise BadRequest("The request has no message to answer.", param="messages")
     record = await _record(parts, request, body, None)
     system = [{"role": "system", "content": body.system}] if body.system else []
     record.request["messages"] = system + messages
@@ -91,9 +91,11 @@ async def _ask(parts: Parts, request: Request, body: UIChat, raw: bytes) -> Run:
 
 async def _send(parts: Parts, request: Request, body: UIChat, chat_id: str, raw: bytes) -> Run:
     if "/" in chat_id:
-        raise BadRequest("A chat's id has no slash: it stands in the paths to resume and to stop it.", param="id")
+        raise BadRequest(
+            "A chat id must not have a slash: it is part of the paths to resume and to stop it.", param="id"
+        )
     if chat_id.startswith("run_"):
-        raise BadRequest("A chat's id does not begin with run_: there the paths mean a run.", param="id")
+        raise BadRequest("A chat id must not begin with run_: such a path means a run.", param="id")
     session = await named_session(parts, owner_of(request), check_name(chat_id, "id"))
     messages = await with_pictures(parts.store, session.id, await parts.store.messages(session.id))
     path = branch(messages, session.head_id)
@@ -173,7 +175,7 @@ def _to_answer_again(body: UIChat, path: list[Message], messages: list[Message])
     while said is not None and said.role != "user":
         said = next((other for other in path if other.id == said.parent_id), None)
     if said is None:
-        raise BadRequest("There is no message in this chat that could be answered again.", param="messageId")
+        raise BadRequest("This chat has no message to answer again.", param="messageId")
     return said.id
 
 
@@ -186,7 +188,7 @@ def _results(message: UIMessage, path: list[Message]) -> list[Message]:
         if output.id in waiting
     ]
     if not results:
-        raise BadRequest("Nothing is new here: no message of the user's, and no result of a tool.", param="messages")
+        raise BadRequest("The request has nothing new: no user message, and no tool result.", param="messages")
     return results
 
 
@@ -237,7 +239,7 @@ def _last_answer(sent: list[UIMessage]) -> str | None:
 def _refuse_other_branch(id: str | None, path: list[Message], messages: list[Message]) -> None:
     """Refuse a client that sees another branch than the current one. An empty answer is on none."""
     if _known(messages, id) is not None and _known(path, id) is None:
-        raise StaleView("This chat shows another branch by now. Load it again.")
+        raise StaleView("This chat now shows another branch. Load it again.")
 
 
 # Resuming and stopping.
@@ -359,7 +361,7 @@ ENDPOINTS = [
         query={"startIndex": "parts seen; below zero, parts from the end"},
         answers={
             200: "the parts of the answer",
-            204: "nothing is going on",
+            204: "no active run",
             400: "a bad query",
             404: "no such run",
             410: "the log was trimmed",

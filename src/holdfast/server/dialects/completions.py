@@ -37,7 +37,7 @@ class CompletionBody(msgspec.Struct, frozen=True):
 
     @property
     def prompts(self) -> int:
-        """How many prompts there are: one of tokens is a list of numbers."""
+        """The number of prompts. A prompt of tokens is a list of numbers."""
         is_several = isinstance(self.prompt, list) and not all(isinstance(each, int) for each in self.prompt)
         return len(self.prompt) if is_several else 1
 

@@ -1,4 +1,4 @@
-"""Clients' names of runs: a name stands for the newest run, which replaces the one before.
+"""Names that clients give to runs. A name stands for its newest run, which replaces the one before.
 
 A name is a document with the id of its run. It is changed by compare-and-set after the start of a run: of two that
 start at once, the one that takes the name later replaces the other.

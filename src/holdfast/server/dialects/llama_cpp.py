@@ -98,7 +98,7 @@ async def _size(run: Run) -> int:
 def _name(request: Request) -> str:
     name = request.query_params.get("conv_id", "")
     if not name:
-        raise BadRequest("conv_id is missing: it is what X-Conversation-Id said.", param="conv_id")
+        raise BadRequest("conv_id is missing. It is the value of X-Conversation-Id.", param="conv_id")
     return check_name(name, "conv_id")
 
 

@@ -112,10 +112,10 @@ class OpenConnections:
     def _check(self, network: str | None) -> None:
         limits = self._limits
         if limits.connections and len(self._networks) >= limits.connections:
-            self._refuse(f"This server takes {limits.connections} connections (max_connections), and has them all.")
+            self._refuse(f"This server has reached its limit of {limits.connections} connections (max_connections).")
         if network is not None and self._counts[network] >= limits.for_each_address:
             self._refuse(
-                f"{network} has {limits.for_each_address} connections to this server, and may have no more "
+                f"{network} has {limits.for_each_address} connections to this server, which is the limit "
                 "(max_connections_per_address)."
             )
 

@@ -202,7 +202,7 @@ class Protocol(HttpToolsProtocol):
             raise HeadTooLarge
         if self.parser.should_upgrade():
             if self.parser.get_method() == b"CONNECT":
-                raise InvalidHttp("This server is no proxy: CONNECT is not taken.")
+                raise InvalidHttp("This server is not a proxy: CONNECT is not supported.")
             return
         if len(self.pipeline) >= MOST_AHEAD:
             raise InvalidHttp(f"More than {MOST_AHEAD} requests wait for an answer on this connection.")
@@ -219,7 +219,7 @@ class Protocol(HttpToolsProtocol):
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
     def on_body(self, body: bytes) -> None:
-        """Handle a piece of a body, as uvicorn does for a request without an upgrade."""
+        """Handle a chunk of a body, as uvicorn does for a request without an upgrade."""
         self._room = HEAD_LIMIT
         cycle = self.cycle
         if not cycle.response_complete:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 
 SMALL = 64 * 1024
-"""Bytes of a body that is not counted: it cannot hold enough values to hurt."""
+"""Maximum size of a body, in bytes, that is not counted: it is too small for too many values."""
 MOST_VALUES = 200_000
-"""Values that a body may have."""
+"""Maximum number of values in a body."""
 
 _SLICE = 64 * 1024
 

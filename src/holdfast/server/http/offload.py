@@ -21,7 +21,7 @@ class Offload:
         self._threads = ThreadPoolExecutor(2, "holdfast-offload")
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Do a piece of work in a thread, and return its result."""
+        """Run a function in a thread, and return its result."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def close(self) -> None:

@@ -42,8 +42,8 @@ SESSION_NAME, STREAM = "session_name", "stream"
 GRANT = "grant"
 LAST_GRACE = 4.5
 """Seconds for the processes of a stopped agent to end, before its run settles without them."""
-_OFFERED = harmless("An agent has tools of its own, and no model has to call a tool that it is offered.")
-_DEMANDED = refused("An agent calls its own tools, and not the client's.", "auto", "none", {"type": "auto"})
+_OFFERED = harmless("An agent has its own tools, and cannot be forced to call one.")
+_DEMANDED = refused("An agent calls only its own tools, not those of the client.", "auto", "none", {"type": "auto"})
 
 PARAMS: Table = {
     "tools": _OFFERED,
@@ -73,7 +73,7 @@ class AgentModels:
 
     async def answer(self, request: ChatRequest, out: Outlet) -> None:
         """Refuse: an agent cannot be a fallback of a model."""
-        words = f"{AGENT}/{request.model} is an agent, which answers only runs of its own, not in place of a model."
+        words = f"{AGENT}/{request.model} is an agent, which cannot replace a model."
         raise ProviderRefused(words, code="unsupported", status=400)
 
     async def list_models(self) -> list[str]:
@@ -285,7 +285,7 @@ class AgentSources:
         return partial(self._work, await self.engine.open(record.id), done, usage_so_far(log))
 
     def again_or(self, other: Again) -> Again:
-        """Return the function that resumes runs of any kind."""
+        """Return the function that resumes runs of every kind."""
 
         async def again(record: RunRecord, log: Log) -> Source | None:
             return await (self.again if record.kind == AGENT else other)(record, log)
@@ -375,7 +375,7 @@ class AgentSources:
             raise CannotSteer(
                 f"Run {run.id} is a chat run, which takes no messages while it runs. Queue it or interrupt instead."
             )
-        raise CannotSteer(f"Run {run.id} is not at work here yet, or no more. Try again in a moment.")
+        raise CannotSteer(f"Run {run.id} is not running in this process now. Try again in a moment.")
 
 
 def _not_there(record: RunRecord) -> ModelNotFound:

@@ -104,7 +104,7 @@ class ChatSources:
     async def _tried(
         self, provider: Provider, request: ChatRequest, out: Outlet, asked: Sequence[str], *, alone: bool
     ) -> tuple[Provider, str, str] | None:
-        """Let a provider answer. If it fails before its first output, return its fallback, and the error."""
+        """Let a provider answer. If it fails before its first output, return the fallback and the error."""
         attempt = _Attempt(out, has_spoken=request.goes_on)
         try:
             await provider.answer(request, attempt)
@@ -163,7 +163,7 @@ class ChatSources:
 
 
 def _has_time(record: RunRecord) -> bool:
-    """Return whether no client waits that would retry itself."""
+    """Return whether the run may spend time on retries: no client waits that would retry itself."""
     if record.lifetime != "detached":
         return False
     asked = record.request.get(RESPONSE)

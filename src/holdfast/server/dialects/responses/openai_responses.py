@@ -224,7 +224,7 @@ async def count_input(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def compact_response(parts: Parts, request: Request) -> ASGIApp:
-    """Let a model summarise a conversation, and return the item that stands for it in later requests."""
+    """Let a model summarise a conversation. Return the item that replaces it in later requests."""
     decoded = decode_object(await read_body(parts, request))
     body = convert(decoded, ResponseBody)
     if not body.model:
@@ -460,7 +460,7 @@ ENDPOINTS = [
             404: "no such model, or no such response to follow",
             409: "the response to follow has not ended",
             413: "too large",
-            424: "the summary is not whole, or the upstream refused our key",
+            424: "the summary is incomplete, or the upstream refused our key",
             429: "too many runs",
             502: "the upstream failed",
             503: "the server is ending",
@@ -504,7 +504,7 @@ ENDPOINTS = [
         "GET",
         "/v1/responses/{response_id}/input_items",
         list_input_items,
-        query={"limit": "1 to 100", "order": "asc or desc", "after": "the item to go on from"},
+        query={"limit": "1 to 100", "order": "asc or desc", "after": "the item to continue from"},
         answers={200: "the items", 400: "a bad query", **_NOT_THERE},
     ),
 ]
