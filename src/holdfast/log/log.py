@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, takewhile
 
 from ..errors import ResumeGap, RunSettled
 from ..events import (
@@ -20,7 +20,7 @@ from ..events import (
     ToolCall,
     Usage,
 )
-from .segment import NOTHING, Segment, joined, packed
+from .segment import NOTHING, Segment, joined, packed, text_of
 from .steps import Steps
 from .storable import characters, encodable
 
@@ -96,11 +96,11 @@ class Log:
 
     def pending(self) -> Segment:
         """Return what is appended but not yet published."""
-        return self._between(self.seq, self.appended)
+        return joined(self._between(self.seq, self.appended))
 
     def publish(self, upto: int) -> None:
         """Let readers see everything up to `upto`, which the store now has."""
-        segment = self._between(self.seq, upto)
+        segment = joined(self._between(self.seq, upto))
         if segment.kind is None or self.steps is not None:
             self._take_in(segment)
         self._show(segment, upto)
@@ -136,8 +136,8 @@ class Log:
     def _tidy(self) -> None:
         """Put together what has gathered, and forget what is too much: when it is due, and not for each event."""
         if self.seq - self._tidied >= _TOGETHER:
-            self._fold()
             self._pack()
+            self._fold()
             self._tidied = self.seq
         if self.limit is not None and self.seq - self.oldest >= self.limit:
             self._trim(self.limit)
@@ -228,17 +228,20 @@ class Log:
 
     def _fold(self) -> None:
         """Put texts together: many at once, since few ask for them while they grow."""
-        segment, self._folded = self._between(self._folded, self.seq), self.seq
-        texts: list[str] = [*segment.texts] if segment.kind is Text else []
-        thoughts: list[str] = [*segment.texts] if segment.kind is Reasoning else []
-        for event in segment.others:
-            if type(event) is Text and not event.choice:
-                texts.append(event.text)
-                self._size += 0 if event.logprobs is None else characters(event.logprobs)
-            elif type(event) is Reasoning and not event.choice:
-                thoughts.append(event.text)
-            elif type(event) not in _SHORT:
-                self._size += characters(event)
+        segments, self._folded = self._between(self._folded, self.seq), self.seq
+        texts: list[str] = []
+        thoughts: list[str] = []
+        for segment in segments:
+            if segment.kind is not None:
+                (texts if segment.kind is Text else thoughts).append(text_of(segment))
+            for event in segment.others:
+                if type(event) is Text and not event.choice:
+                    texts.append(event.text)
+                    self._size += 0 if event.logprobs is None else characters(event.logprobs)
+                elif type(event) is Reasoning and not event.choice:
+                    thoughts.append(event.text)
+                elif type(event) not in _SHORT:
+                    self._size += characters(event)
         for gathered, fresh in ((self._text, texts), (self._reasoning, thoughts)):
             if fresh:
                 gathered.append(encodable("".join(fresh)))
@@ -280,27 +283,28 @@ class Log:
         return self.seq, Snapshot(self.text, self.reasoning)
 
     def slice(self, after: int) -> Segment:
-        """Return the next published events after `after`, at most a slice of them."""
+        """Return the next published events after `after`: at most a slice of them, and plain ones without others."""
         if after == self.newest_after:
             return self.newest
         if after < self.oldest - 1:
             raise ResumeGap(self.oldest)
-        return self._between(after, min(self.seq, after + _SLICE))
+        segments = self._between(after, min(self.seq, after + _SLICE))
+        return joined([*takewhile(lambda segment: segment.kind is segments[0].kind, segments)])
 
-    def _between(self, start: int, stop: int) -> Segment:
+    def _between(self, start: int, stop: int) -> list[Segment]:
         """Return the events after a seq up to another."""
         if start >= stop:
-            return NOTHING
+            return []
         starts = self._starts
         if start == starts[-1] and stop == self.appended:
-            return self._segments[-1]
+            return self._segments[-1:]
         first, last = bisect_right(starts, start) - 1, bisect_right(starts, stop - 1) - 1
         segments = self._segments[first : last + 1]
         if stop < self.appended and stop < self._end(last):
             segments[-1] = segments[-1][: stop - starts[last]]
         if start > starts[first]:
             segments[0] = segments[0][start - starts[first] :]
-        return joined(segments)
+        return segments
 
     def _end(self, number: int) -> int:
         """Return the seq of the last event in a segment."""

@@ -74,6 +74,8 @@ _TEXT, _REASONING = {Text}, {Reasoning}
 
 def joined(segments: Sequence[Segment]) -> Segment:
     """Return one segment with the events of several."""
+    if not segments:
+        return NOTHING
     if len(segments) == 1:
         return segments[0]
     kind = segments[0].kind
@@ -87,18 +89,23 @@ def joined(segments: Sequence[Segment]) -> Segment:
 
 def packed(segment: Segment) -> Segment:
     """Return a segment in as little memory as may be. A plain one takes a quarter of what it took."""
-    if segment.kind is None or isinstance(segment.texts, _Packed):
+    if segment.kind is None or type(segment.texts) is _Packed:
         return segment
     return Segment(segment.kind, _Packed(segment.texts))
+
+
+def text_of(segment: Segment) -> str:
+    """Return the texts of a plain segment as one. A packed one shares it."""
+    return segment.texts.whole if type(segment.texts) is _Packed else "".join(segment.texts)
 
 
 class _Packed(Sequence[str]):
     """Texts as one string, and where it is cut."""
 
-    __slots__ = ("_ends", "_text")
+    __slots__ = ("_ends", "whole")
 
     def __init__(self, texts: Sequence[str]) -> None:
-        self._text = "".join(texts)
+        self.whole = "".join(texts)
         self._ends = array("I", accumulate(map(len, texts), initial=0))
 
     def __len__(self) -> int:
@@ -114,7 +121,7 @@ class _Packed(Sequence[str]):
         if not isinstance(place, slice):
             return self[:][place]
         first, last, _ = place.indices(len(self))
-        return [self._text[start:stop] for start, stop in pairwise(self._ends[first : last + 1])]
+        return [self.whole[start:stop] for start, stop in pairwise(self._ends[first : last + 1])]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self[:])
