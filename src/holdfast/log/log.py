@@ -20,7 +20,7 @@ from ..events import (
     ToolCall,
     Usage,
 )
-from .segment import NOTHING, Segment, joined, packed, text_of
+from .segment import NOTHING, Segment, joined, packed, text_of, unpacked
 from .steps import Steps
 from .storable import characters, encodable
 
@@ -137,7 +137,7 @@ class Log:
         """Put together what has gathered, and forget what is too much: when it is due, and not for each event."""
         if self.seq - self._tidied >= _TOGETHER:
             self._pack()
-            self._fold()
+            self._fold(self._starts[self._packed])
             self._tidied = self.seq
         if self.limit is not None and self.seq - self.oldest >= self.limit:
             self._trim(self.limit)
@@ -145,10 +145,8 @@ class Log:
         self._due = due if self.limit is None else min(due, self.oldest + self.limit)
 
     def _pack(self) -> None:
-        """Pack the segments that were published since the last time."""
-        first, stop = self._packed, bisect_right(self._starts, self.seq - 1)
-        if stop and self._end(stop - 1) > self.seq:
-            stop -= 1  # a part of it is not published
+        """Pack the segments that were published since the last time, but for the last: readers are about to read it."""
+        first, stop = self._packed, max(self._packed, bisect_right(self._starts, self.seq - 1) - 1)
         fresh = self._segments[first:stop]
         together = [packed(joined([*group])) for _, group in groupby(fresh, lambda segment: segment.kind)]
         starts = accumulate(map(len, together), initial=self._starts[first]) if fresh else ()
@@ -166,7 +164,7 @@ class Log:
         """Forget the events up to a seq."""
         if upto < self.oldest:
             return
-        self._fold()
+        self._fold(self.seq)
         whole = bisect_right(self._starts, upto) - 1
         del self._segments[:whole], self._starts[:whole]
         self._packed = max(0, self._packed - whole)
@@ -226,9 +224,9 @@ class Log:
             if self.steps is not None:
                 self.steps.take_in(event)
 
-    def _fold(self) -> None:
-        """Put texts together: many at once, since few ask for them while they grow."""
-        segments, self._folded = self._between(self._folded, self.seq), self.seq
+    def _fold(self, upto: int) -> None:
+        """Put texts together up to a seq: many at once, since few ask for them while they grow."""
+        segments, self._folded = self._between(self._folded, upto), max(upto, self._folded)
         texts: list[str] = []
         thoughts: list[str] = []
         for segment in segments:
@@ -253,7 +251,7 @@ class Log:
     def text(self) -> str:
         """All of the visible text so far."""
         if self._folded < self.seq:
-            self._fold()
+            self._fold(self.seq)
         if len(self._text) != 1:
             self._text = ["".join(self._text)]
         return self._text[0]
@@ -262,7 +260,7 @@ class Log:
     def reasoning(self) -> str:
         """All of the reasoning so far."""
         if self._folded < self.seq:
-            self._fold()
+            self._fold(self.seq)
         if len(self._reasoning) != 1:
             self._reasoning = ["".join(self._reasoning)]
         return self._reasoning[0]
@@ -271,7 +269,7 @@ class Log:
     def size(self) -> int:
         """The characters of all that was said so far: text and reasoning of every answer, calls, results."""
         if self._folded < self.seq:
-            self._fold()
+            self._fold(self.seq)
         return self._size
 
     def times(self) -> list[tuple[int, float]]:
@@ -289,7 +287,7 @@ class Log:
         if after < self.oldest - 1:
             raise ResumeGap(self.oldest)
         segments = self._between(after, min(self.seq, after + _SLICE))
-        return joined([*takewhile(lambda segment: segment.kind is segments[0].kind, segments)])
+        return unpacked(joined([*takewhile(lambda segment: segment.kind is segments[0].kind, segments)]))
 
     def _between(self, start: int, stop: int) -> list[Segment]:
         """Return the events after a seq up to another."""

@@ -94,6 +94,11 @@ def packed(segment: Segment) -> Segment:
     return Segment(segment.kind, _Packed(segment.texts))
 
 
+def unpacked(segment: Segment) -> Segment:
+    """Return a segment that can be read many times at no cost."""
+    return Segment(segment.kind, segment.texts[:]) if type(segment.texts) is _Packed else segment
+
+
 def text_of(segment: Segment) -> str:
     """Return the texts of a plain segment as one. A packed one shares it."""
     return segment.texts.whole if type(segment.texts) is _Packed else "".join(segment.texts)
