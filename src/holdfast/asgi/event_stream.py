@@ -87,8 +87,8 @@ class EventStream(Response):
         self._frames = frames
         self._closing = closing or Closing()
         given = [*headers]
-        named = {name for name, _ in given}
-        self._sent_headers = [*(each for each in sse.HEADERS if each[0] not in named), *given]
+        named = dict(given)
+        self._sent_headers = [*[each for each in sse.HEADERS if each[0] not in named], *given]
         self._opening = opening
         self._farewell = farewell
         self._broken = broken

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable
-from itertools import accumulate, groupby, takewhile
+from itertools import accumulate, groupby
 
 from ..errors import ResumeGap, RunSettled
 from ..events import (
@@ -26,7 +26,7 @@ from .storable import characters, encodable
 
 _SLICE = 512  # events handed to a reader at once, so that a long replay never holds the loop
 _TOGETHER = 128  # events whose texts are put together, and which are packed, at once
-_A_FEW = 16  # segments of an ended log that are not worth packing
+_A_FEW = 16  # events that cost little one by one, and segments of an ended log that are not worth packing
 _SHORT = frozenset({RunStarted, Usage, Settled})
 """Events of every run that hold no text of their own: nobody has to look for it."""
 
@@ -96,11 +96,11 @@ class Log:
 
     def pending(self) -> Segment:
         """Return what is appended but not yet published."""
-        return joined(self._between(self.seq, self.appended))
+        return self._between(self.seq, self.appended)
 
     def publish(self, upto: int) -> None:
         """Let readers see everything up to `upto`, which the store now has."""
-        segment = joined(self._between(self.seq, upto))
+        segment = self._between(self.seq, upto)
         if segment.kind is None or self.steps is not None:
             self._take_in(segment)
         self._show(segment, upto)
@@ -226,7 +226,7 @@ class Log:
 
     def _fold(self, upto: int) -> None:
         """Put texts together up to a seq: many at once, since few ask for them while they grow."""
-        segments, self._folded = self._between(self._folded, upto), max(upto, self._folded)
+        segments, self._folded = self._parts(self._folded, upto), max(upto, self._folded)
         texts: list[str] = []
         thoughts: list[str] = []
         for segment in segments:
@@ -281,21 +281,31 @@ class Log:
         return self.seq, Snapshot(self.text, self.reasoning)
 
     def slice(self, after: int) -> Segment:
-        """Return the next published events after `after`: at most a slice of them, and plain ones without others."""
+        """Return the next published events after `after`, at most a slice of them: many plain ones without others."""
         if after == self.newest_after:
             return self.newest
         if after < self.oldest - 1:
             raise ResumeGap(self.oldest)
-        segments = self._between(after, min(self.seq, after + _SLICE))
-        return unpacked(joined([*takewhile(lambda segment: segment.kind is segments[0].kind, segments)]))
+        if after >= self.seq:
+            return NOTHING
+        stop = min(self.seq, after + _SLICE)
+        segments = self._parts(after, stop)
+        others = [place for place, segment in enumerate(segments) if segment.kind is not segments[0].kind]
+        if others and stop - after > _A_FEW:
+            segments = segments[: others[0]]
+        return unpacked(joined(segments))
 
-    def _between(self, start: int, stop: int) -> list[Segment]:
-        """Return the events after a seq up to another."""
+    def _between(self, start: int, stop: int) -> Segment:
+        """Return the events after a seq up to another, as one segment."""
+        if start < stop == self.appended and start == self._starts[-1]:
+            return self._segments[-1]  # mostly: what was appended last
+        return joined(self._parts(start, stop))
+
+    def _parts(self, start: int, stop: int) -> list[Segment]:
+        """Return the events after a seq up to another, as they lie in memory."""
         if start >= stop:
             return []
         starts = self._starts
-        if start == starts[-1] and stop == self.appended:
-            return self._segments[-1:]
         first, last = bisect_right(starts, start) - 1, bisect_right(starts, stop - 1) - 1
         segments = self._segments[first : last + 1]
         if stop < self.appended and stop < self._end(last):

@@ -59,7 +59,7 @@ def segment_of(events: Sequence[Event]) -> Segment:
     """Return events as a segment, a plain one if they are."""
     if not events:
         return NOTHING
-    if isinstance(events, Segment):
+    if type(events) is Segment:
         return events
     kinds = {*map(type, events)}
     if kinds == _TEXT and not [True for said in events if said.choice or said.logprobs is not None or said.refusal]:  # type: ignore[union-attr]

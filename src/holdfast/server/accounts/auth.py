@@ -100,7 +100,7 @@ class Gate:
         app: ASGIApp = (
             self._app if refusal is None else error_answer(refusal, extra=in_words_of(scope["path"], refusal))
         )
-        if self._is_foreign_but_allowed(origin):
+        if origin and origin.lower().rstrip("/") in self._origins:
             app = _preflight if refusal is None and scope["method"] == "OPTIONS" else app
             await _share(app, scope, receive, send, origin)
         else:
@@ -174,9 +174,6 @@ class Gate:
         Browsers send an Origin with module scripts, and a proxy may have changed the Host that it is compared with.
         """
         return scope["method"] in ("GET", "HEAD") and self._is_open(scope)
-
-    def _is_foreign_but_allowed(self, origin: str) -> bool:
-        return bool(origin) and origin.lower().rstrip("/") in self._origins
 
 
 async def _share(app: ASGIApp, scope: Scope, receive: Receive, send: Send, origin: str) -> None:

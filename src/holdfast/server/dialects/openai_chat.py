@@ -111,12 +111,13 @@ async def start_chat(
     name = header(request, b"x-session-id") if body.session_id is None else body.session_id
     if name is None:
         _check_all_results(body.messages)
-    parts.starts.take(owner_of(request))
+    owner = owner_of(request)
+    parts.starts.take(owner)
     key = idempotency(request, raw)
     conversation = conversations.named_in(request)
     record = RunRecord(
         id=new_id("run"),
-        owner=owner_of(request),
+        owner=owner,
         message_id=new_id("msg"),
         model=model,
         kind=parts.agents.kind_of(model),

@@ -176,7 +176,7 @@ class _Hold:
         assert isinstance(log, Log)
         while not log.closed and log.oldest <= self._looked_at + 1 <= log.seq:
             segment = log.slice(self._looked_at)
-            if segment.kind is not None or not all(isinstance(event, BEFORE_WORDS) for event in segment.others):
+            if segment.kind is not None or [True for event in segment.others if not isinstance(event, BEFORE_WORDS)]:
                 return True
             self._looked_at += len(segment)
         return log.closed or log.oldest > 1

@@ -39,10 +39,10 @@ class ChatSources:
         alone = run.record.kind == "batch"  # which is about this model: no fallback
         return partial(self.answer, run.record, run.record.model, alone=alone)
 
-    async def answer(self, record: RunRecord, name: str, out: Outlet, *, alone: bool = False) -> None:
+    def answer(self, record: RunRecord, name: str, out: Outlet, *, alone: bool = False) -> Awaitable[None]:
         """Answer a run by its model. If `alone`, without fallbacks."""
         notice = record.request.get("notice")
-        await self._ask(name, partial(self._request, record), out, alone=alone, notice=notice)
+        return self._ask(name, partial(self._request, record), out, alone=alone, notice=notice)
 
     async def ask(
         self, record: RunRecord, name: str, messages: list[dict[str, Any]], params: dict[str, Any], out: Outlet

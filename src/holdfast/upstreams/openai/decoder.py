@@ -286,6 +286,11 @@ class AnswerDecoder:
             self._take_call(answer, ChunkCall(OLD_CALL, function=delta.function_call), events)
         if delta.audio or delta.images:
             answer.left_out = "audio" if delta.audio else "pictures"
+        if delta.annotations or delta.reasoning_details:
+            self._take_own(answer, delta, events)
+
+    def _take_own(self, answer: _Answer, delta: ChunkDelta, events: list[Yielded]) -> None:
+        """Decode fields that are this dialect's alone."""
         own = {"annotations": delta.annotations, "reasoning_details": delta.reasoning_details}
         if found := {name: value for name, value in own.items() if isinstance(value, list) and value}:
             self._room -= len(str(found))
