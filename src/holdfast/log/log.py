@@ -20,7 +20,7 @@ from ..events import (
     ToolCall,
     Usage,
 )
-from .segment import NOTHING, Segment, joined, packed, text_of, unpacked
+from .segment import NOTHING, Segment, joined, packed, text_of
 from .steps import Steps
 from .storable import characters, encodable
 
@@ -83,6 +83,7 @@ class Log:
         self._tidied = 0  # the seq up to which all is packed
         self._due = _TOGETHER if limit is None else min(_TOGETHER, limit + 1)
         self._watchers: dict[Callable[[], None], None] = {}
+        self._called: tuple[Callable[[], None], ...] | None = None  # the watchers, until one is added or removed
 
     # writing
 
@@ -130,7 +131,9 @@ class Log:
         self.newest_after, self.seq = self.seq, upto
         if upto >= self._due:
             self._tidy()
-        for wake in tuple(self._watchers):
+        if self._called is None:
+            self._called = tuple(self._watchers)
+        for wake in self._called:
             wake()
 
     def _tidy(self) -> None:
@@ -196,6 +199,7 @@ class Log:
         if len(self._segments) > _A_FEW:
             self._pack()
         self._watchers.clear()
+        self._called = ()
 
     def drop_unpublished(self) -> None:
         """Drop what was never shown, and refuse more: it cannot be saved."""
@@ -209,6 +213,7 @@ class Log:
         self.sealed = self.closed = True
         self.publish(self.seq)
         self._watchers.clear()
+        self._called = ()
 
     def _take_in(self, segment: Segment) -> None:
         """Note what events tell besides their text."""
@@ -293,7 +298,7 @@ class Log:
         others = [place for place, segment in enumerate(segments) if segment.kind is not segments[0].kind]
         if others and stop - after > _A_FEW:
             segments = segments[: others[0]]
-        return unpacked(joined(segments))
+        return joined(segments)
 
     def _between(self, start: int, stop: int) -> Segment:
         """Return the events after a seq up to another, as one segment."""
@@ -320,8 +325,13 @@ class Log:
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` whenever there is more to read, until the returned function is called."""
-        self._watchers[wake] = None
-        return lambda: self._watchers.pop(wake, None)
+        self._watchers[wake], self._called = None, None
+
+        def leave() -> None:
+            self._watchers.pop(wake, None)
+            self._called = None
+
+        return leave
 
     def wait_for(self, place: Callable[[], int]) -> Callable[[], None]:
         """Forget nothing after the seq that `place` returns, until the returned function is called."""

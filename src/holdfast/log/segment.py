@@ -73,11 +73,12 @@ _TEXT, _REASONING = {Text}, {Reasoning}
 
 
 def joined(segments: Sequence[Segment]) -> Segment:
-    """Return one segment with the events of several."""
+    """Return one segment with the events of several, which can be read many times at no cost."""
     if not segments:
         return NOTHING
     if len(segments) == 1:
-        return segments[0]
+        first = segments[0]
+        return Segment(first.kind, first.texts[:]) if type(first.texts) is _Packed else first
     kind = segments[0].kind
     if kind is not None and not [True for segment in segments if segment.kind is not kind]:
         return Segment(kind, [text for segment in segments for text in segment.texts])
@@ -92,11 +93,6 @@ def packed(segment: Segment) -> Segment:
     if segment.kind is None or type(segment.texts) is _Packed:
         return segment
     return Segment(segment.kind, _Packed(segment.texts))
-
-
-def unpacked(segment: Segment) -> Segment:
-    """Return a segment that can be read many times at no cost."""
-    return Segment(segment.kind, segment.texts[:]) if type(segment.texts) is _Packed else segment
 
 
 def text_of(segment: Segment) -> str:

@@ -111,13 +111,12 @@ async def start_chat(
     name = header(request, b"x-session-id") if body.session_id is None else body.session_id
     if name is None:
         _check_all_results(body.messages)
-    owner = owner_of(request)
-    parts.starts.take(owner)
+    parts.starts.take(owner_of(request))
     key = idempotency(request, raw)
     conversation = conversations.named_in(request)
     record = RunRecord(
         id=new_id("run"),
-        owner=owner,
+        owner=owner_of(request),
         message_id=new_id("msg"),
         model=model,
         kind=parts.agents.kind_of(model),

@@ -154,7 +154,8 @@ class ChatSources:
         if RESPONSE in record.request:
             return await conversation(self._store, record)
         if record.session_id is None:
-            return cast(list[dict[str, Any]], record.request["messages"])
+            sent: list[dict[str, Any]] = record.request["messages"]
+            return sent
         session = await self._store.get_session(record.session_id)
         messages: list[Message] = await self._store.messages(record.session_id)
         shown = await with_pictures(self._store, record.session_id, branch(messages, record.parent_id))

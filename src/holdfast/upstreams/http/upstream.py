@@ -128,7 +128,7 @@ class HTTPUpstream:
         response = await _asked(request, ask, out)
         try:
             self._open.add(response)
-            if encoding_of(response.headers.get("content-encoding", "")):
+            if "content-encoding" in response.headers and _encoding(response):
                 decoder = InflatingDecoder(decoder, self.name)
             await pour(response, decoder, out)
             while not decoder.over:
@@ -173,7 +173,8 @@ class HTTPUpstream:
             response = await self._send(method, path, body, headers, query)
         except ProviderError as error:
             return error
-        if response.status == _OK and can_be_inflated(_encoding(response)):
+        is_as_asked = "content-encoding" not in response.headers or can_be_inflated(_encoding(response))
+        if response.status == _OK and is_as_asked:
             return response
         try:
             return await self._refusal(response)

@@ -20,7 +20,6 @@ emitted as strings, those of one read together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
 
@@ -374,10 +373,9 @@ class AnswerDecoder:
         for index, answer in sorted(self._answers.items()):
             if answer.reason is not None and not answer.reason_given:
                 answer.reason_given = True
-                events.append(Finish(answer.reason, index, self._error_of(answer.reason)))
-
-    def _error_of(self, reason: str) -> Any:
-        return self._failed("it ended with the finish reason 'error'").info() if reason == "error" else None
+                is_error = answer.reason == "error"
+                error = self._failed("it ended with the finish reason 'error'").info() if is_error else None
+                events.append(Finish(answer.reason, index, error))
 
     # usage
 
