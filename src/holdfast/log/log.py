@@ -20,7 +20,7 @@ from ..events import (
     ToolCall,
     Usage,
 )
-from .segment import NOTHING, Segment, joined, packed, text_of
+from .segment import NOTHING, Segment, joined, joined_texts, packed
 from .steps import Steps
 from .storable import characters, encodable
 
@@ -236,7 +236,7 @@ class Log:
         thoughts: list[str] = []
         for segment in segments:
             if segment.kind is not None:
-                (texts if segment.kind is Text else thoughts).append(text_of(segment))
+                (texts if segment.kind is Text else thoughts).append(joined_texts(segment))
             for event in segment.others:
                 if type(event) is Text and not event.choice:
                     texts.append(event.text)

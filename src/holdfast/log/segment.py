@@ -95,7 +95,7 @@ def packed(segment: Segment) -> Segment:
     return Segment(segment.kind, _Packed(segment.texts))
 
 
-def text_of(segment: Segment) -> str:
+def joined_texts(segment: Segment) -> str:
     """Return the texts of a plain segment as one. A packed one shares it."""
     return segment.texts.whole if type(segment.texts) is _Packed else "".join(segment.texts)
 
