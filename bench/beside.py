@@ -256,6 +256,7 @@ BESIDE: dict[str, Scenario] = {
             needs_process=True,
         ),
         SCENARIOS["flat"],
+        SCENARIOS["flat-short"],
         SCENARIOS["json"],
         SCENARIOS["ttft"],
         Scenario(
@@ -283,6 +284,7 @@ BESIDE: dict[str, Scenario] = {
             paced_20,
         ),
         SCENARIOS["paced"],
+        SCENARIOS["paced-short"],
         Scenario(
             "idle",
             f"{IDLE_STREAMS:,} open streams, one chunk in 5 s each: memory",

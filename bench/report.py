@@ -14,7 +14,7 @@ from bench.scenarios import Scenario
 
 RESULTS = Path(__file__).parent / "results"
 
-RATE = {"flat": "chunks_per_second", "json": "requests_per_second"}
+RATE = {"flat": "chunks_per_second", "flat-short": "chunks_per_second", "json": "requests_per_second"}
 """The figure whose ratio to direct and nginx a scenario is read by."""
 
 ADDED = {

@@ -8,7 +8,7 @@ from typing import Any
 from bench import closes, machine, native, starting
 from bench.instruments import Upstream
 from bench.measure import Figures, metered
-from bench.plays import ENDLESS, HEARTBEAT, MODELS
+from bench.plays import ENDLESS, HEARTBEAT, MODELS, SHORT
 from bench.targets import Target
 
 __all__ = ["MODELS", "SCENARIOS", "Figures", "Scenario"]
@@ -39,8 +39,17 @@ def flat(target: Target, upstream: Upstream, seconds: float) -> Figures:
     return streams(target, upstream, streams=16, model="flat:2000", expect=2000, warmup=0.5, for_=seconds)
 
 
+def flat_short(target: Target, upstream: Upstream, seconds: float) -> Figures:
+    return streams(target, upstream, streams=16, model="flat:256", expect=256, warmup=0.5, for_=seconds)
+
+
 def paced(target: Target, upstream: Upstream, seconds: float) -> Figures:
     return streams(target, upstream, streams=200, model=ENDLESS, ramp=1, warmup=0.5, for_=seconds)
+
+
+def paced_short(target: Target, upstream: Upstream, seconds: float) -> Figures:
+    """Each stream that ends is followed by the next. They begin one after the other, and so they end."""
+    return streams(target, upstream, streams=200, model=SHORT, expect=256, ramp=5, warmup=1, for_=seconds)
 
 
 def paced_1000(target: Target, upstream: Upstream, seconds: float) -> Figures:
@@ -103,10 +112,22 @@ SCENARIOS: dict[str, Scenario] = {
             flat,
         ),
         Scenario(
+            "flat-short",
+            "16 streams flat out, 256 chunks each",
+            ("chunks_per_second", "of_direct", "of_nginx", "cpu_s_per_1m_chunks", *HEALTH),
+            flat_short,
+        ),
+        Scenario(
             "paced",
             "200 streams x 50 chunks/s",
             ("chunks_per_second", *LATENCY, "ttft_p50_us", "cpu_s_per_1m_chunks", *HEALTH),
             paced,
+        ),
+        Scenario(
+            "paced-short",
+            "200 streams x 50 chunks/s, 256 chunks each",
+            ("chunks_per_second", *LATENCY, "ttft_p50_us", "cpu_s_per_1m_chunks", *HEALTH),
+            paced_short,
         ),
         Scenario(
             "paced-1000",

@@ -120,7 +120,7 @@ def as_many_as_fit(segment: Segment) -> Segment:
     """Return as many of the events as may be rendered at once, which bounds the memory of a slow reader."""
     if len(segment.texts or segment.others) <= 1:
         return segment
-    sizes = [*map(len, segment.texts)] if segment.kind is not None else [*map(_length, segment.others)]
+    sizes = [*map(len, segment.texts), *map(_length, segment.others)]
     if sum(sizes) <= AT_ONCE:
         return segment
     return segment[: max(1, bisect_right([*accumulate(sizes)], AT_ONCE))]

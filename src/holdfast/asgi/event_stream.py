@@ -21,6 +21,7 @@ from .cursor import RunFrames
 logger = logging.getLogger("holdfast")
 
 _SENT_AT_ONCE = 1024 * 1024
+_SENT_IN_A_ROW = 16 * 1024  # bytes after which the event loop turns, although the client reads and there is more
 
 
 class Frames(Protocol):
@@ -87,8 +88,8 @@ class EventStream(Response):
         self._frames = frames
         self._closing = closing or Closing()
         given = [*headers]
-        named = {name for name, _ in given}
-        self._sent_headers = [*(each for each in sse.HEADERS if each[0] not in named), *given]
+        named = dict(given)
+        self._sent_headers = [*[each for each in sse.HEADERS if each[0] not in named], *given]
         self._opening = opening
         self._farewell = farewell
         self._broken = broken
@@ -134,7 +135,8 @@ class EventStream(Response):
             if connection is None or not connection.begin(send, self._sent_headers):
                 await send({"type": "http.response.start", "status": 200, "headers": self._sent_headers})
             try:
-                await self._say(send, self._opening)
+                if self._opening:
+                    await self._say(send, self._opening)
                 is_done = await self._copy(client, send)
             except OSError:  # another server reports a disconnect by this error
                 raise
@@ -154,11 +156,15 @@ class EventStream(Response):
     async def _copy(self, client: RequestClient, send: Send) -> bool:
         frames = self._frames
         live = frames if isinstance(frames, RunFrames) and frames.live and self._connection else None
+        in_a_row = 0
         while not client.has_left:
             self._wake.clear()
             if body := await frames.next():
                 await self._say(send, body)
-                await asyncio.sleep(0)  # a long replay, whose sends never wait, must not block the event loop
+                in_a_row += len(body)
+                if in_a_row > _SENT_IN_A_ROW:
+                    in_a_row = 0
+                    await asyncio.sleep(0)  # a long replay, whose sends never wait, must not block the event loop
             elif frames.is_over:
                 return True
             elif self._closing.has_begun:

@@ -354,8 +354,10 @@ class Connection(asyncio.Protocol):
         reply.end()
         if self._parser.should_keep_alive() and self.is_open:
             self._was_used_before = True
-            self.resume()
-            self._idle.add(self, _seconds_to_keep(reply.headers.get("keep-alive", "")))
+            if self._is_paused:
+                self.resume()
+            told = reply.headers.get("keep-alive")
+            self._idle.add(self, math.inf if told is None else _seconds_to_keep(told))
         else:
             self.abort()
 

@@ -7,12 +7,14 @@ the server may have read the request, so a model may have worked on it.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
 from .addresses import Resolve, resolve
 from .connection import IDLE, Connection, IdleConnections, Repeatable, Reply, Turn
 from .dialing import Dialer, refusal_of
+from .proxy import Proxy
 from .request import absolute_form
 from .route import DIRECT, Route
 
@@ -45,18 +47,21 @@ class Connections:
         self._idle = IdleConnections(keep)
         self._turn = Turn()
 
-    async def send(self, head: bytes, body: bytes = b"", *, is_repeatable: bool = False) -> Reply:
+    def send(self, head: bytes, body: bytes = b"", *, is_repeatable: bool = False) -> Awaitable[Reply]:
         """Send a request and return the response. Raises `NotThere` or `Broken`.
 
         The request is sent again on another connection if a kept one was closed before the request can have been read,
         or, for a request that `is_repeatable`, before anything was answered.
         """
         if self._proxy is None:
-            return await self._send(head, body, is_repeatable)
-        reply = await self._send(absolute_form(head, self._origin, self._proxy.authorization), body, is_repeatable)
+            return self._send(head, body, is_repeatable)
+        return self._send_by(self._proxy, head, body, is_repeatable)
+
+    async def _send_by(self, proxy: Proxy, head: bytes, body: bytes, is_repeatable: bool) -> Reply:
+        reply = await self._send(absolute_form(head, self._origin, proxy.authorization), body, is_repeatable)
         if reply.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
             reply.close()
-            raise refusal_of(self._proxy, reply.status)
+            raise refusal_of(proxy, reply.status)
         return reply
 
     async def _send(self, head: bytes, body: bytes, is_repeatable: bool) -> Reply:

@@ -23,7 +23,7 @@ from ..events import (
     Yielded,
 )
 from .reasoning import AnswerSplitter
-from .segment import Segment, segment_of
+from .segment import NOTHING, Segment, segment_of
 from .storable import encodable, storable
 
 _FIRST = frozenset({0})
@@ -72,11 +72,13 @@ class Intake:
         if self.is_plain and are_texts(yielded):
             return Segment(Text, tuple(yielded))
         said = heard(yielded)
+        if said.input_tokens is not None:
+            self.input_tokens = said.input_tokens
+        if not said.events and not said.finish:
+            return NOTHING
         events = self._splitter.feed([*said.events, *said.finish] if said.finish else said.events)
         if said.finish:
             events = [event for event in events if type(event) is not Finish]
-        if said.input_tokens is not None:
-            self.input_tokens = said.input_tokens
         for finish in said.finish:
             if (before := self.finish.get(finish.choice)) is None or not is_failure(before):
                 self.finish[finish.choice] = finish
@@ -171,18 +173,14 @@ def _is_text_alone(item: Any) -> bool:
 
 def _checked(item: Any) -> Any:
     """Return an event whose fields have the types they should have, or raise: Python itself does not look."""
-    return item if _is_as_usual(item) else _converted(item)
-
-
-def _is_as_usual(item: Any) -> bool:
-    """Tell that the two which end every answer have nothing in them that needs a closer look."""
+    is_as_usual = False
     if type(item) is Finish:
         is_plain = item.error is None and item.stop_sequence is None
-        return is_plain and type(item.reason) is str and type(item.choice) is int
-    if type(item) is not Usage or item.source not in _COUNTED_BY:
-        return False
-    counts = (item.input_tokens, item.output_tokens, item.cached_tokens, item.reasoning_tokens, item.cache_write_tokens)
-    return {*map(type, counts)} == _A_COUNT
+        is_as_usual = is_plain and type(item.reason) is str and type(item.choice) is int
+    elif type(item) is Usage and item.source in _COUNTED_BY:
+        counts = (item.input_tokens, item.output_tokens, item.cached_tokens, item.reasoning_tokens)
+        is_as_usual = {*map(type, counts), type(item.cache_write_tokens)} == _A_COUNT
+    return item if is_as_usual else _converted(item)
 
 
 _COUNTED_BY = ("provider", "estimated")

@@ -20,13 +20,13 @@ from ..events import (
     ToolCall,
     Usage,
 )
-from .segment import NOTHING, Segment, joined, packed
+from .segment import NOTHING, Segment, joined, joined_texts, packed
 from .steps import Steps
 from .storable import characters, encodable
 
 _SLICE = 512  # events handed to a reader at once, so that a long replay never holds the loop
 _TOGETHER = 128  # events whose texts are put together, and which are packed, at once
-_A_FEW = 16  # segments of an ended log that are not worth packing
+_A_FEW = 16  # events that cost little one by one, and segments of an ended log that are not worth packing
 _SHORT = frozenset({RunStarted, Usage, Settled})
 """Events of every run that hold no text of their own: nobody has to look for it."""
 
@@ -83,6 +83,7 @@ class Log:
         self._tidied = 0  # the seq up to which all is packed
         self._due = _TOGETHER if limit is None else min(_TOGETHER, limit + 1)
         self._watchers: dict[Callable[[], None], None] = {}
+        self._called: tuple[Callable[[], None], ...] | None = None  # the watchers, until one is added or removed
 
     # writing
 
@@ -130,14 +131,16 @@ class Log:
         self.newest_after, self.seq = self.seq, upto
         if upto >= self._due:
             self._tidy()
-        for wake in tuple(self._watchers):
+        if self._called is None:
+            self._called = tuple(self._watchers)
+        for wake in self._called:
             wake()
 
     def _tidy(self) -> None:
         """Put together what has gathered, and forget what is too much: when it is due, and not for each event."""
         if self.seq - self._tidied >= _TOGETHER:
-            self._fold()
             self._pack()
+            self._fold(self._starts[self._packed])
             self._tidied = self.seq
         if self.limit is not None and self.seq - self.oldest >= self.limit:
             self._trim(self.limit)
@@ -145,10 +148,8 @@ class Log:
         self._due = due if self.limit is None else min(due, self.oldest + self.limit)
 
     def _pack(self) -> None:
-        """Pack the segments that were published since the last time."""
-        first, stop = self._packed, bisect_right(self._starts, self.seq - 1)
-        if stop and self._end(stop - 1) > self.seq:
-            stop -= 1  # a part of it is not published
+        """Pack the segments that were published since the last time, but for the last: readers are about to read it."""
+        first, stop = self._packed, max(self._packed, bisect_right(self._starts, self.seq - 1) - 1)
         fresh = self._segments[first:stop]
         together = [packed(joined([*group])) for _, group in groupby(fresh, lambda segment: segment.kind)]
         starts = accumulate(map(len, together), initial=self._starts[first]) if fresh else ()
@@ -166,7 +167,7 @@ class Log:
         """Forget the events up to a seq."""
         if upto < self.oldest:
             return
-        self._fold()
+        self._fold(self.seq)
         whole = bisect_right(self._starts, upto) - 1
         del self._segments[:whole], self._starts[:whole]
         self._packed = max(0, self._packed - whole)
@@ -198,6 +199,7 @@ class Log:
         if len(self._segments) > _A_FEW:
             self._pack()
         self._watchers.clear()
+        self._called = ()
 
     def drop_unpublished(self) -> None:
         """Drop what was never shown, and refuse more: it cannot be saved."""
@@ -211,6 +213,7 @@ class Log:
         self.sealed = self.closed = True
         self.publish(self.seq)
         self._watchers.clear()
+        self._called = ()
 
     def _take_in(self, segment: Segment) -> None:
         """Note what events tell besides their text."""
@@ -226,19 +229,22 @@ class Log:
             if self.steps is not None:
                 self.steps.take_in(event)
 
-    def _fold(self) -> None:
-        """Put texts together: many at once, since few ask for them while they grow."""
-        segment, self._folded = self._between(self._folded, self.seq), self.seq
-        texts: list[str] = [*segment.texts] if segment.kind is Text else []
-        thoughts: list[str] = [*segment.texts] if segment.kind is Reasoning else []
-        for event in segment.others:
-            if type(event) is Text and not event.choice:
-                texts.append(event.text)
-                self._size += 0 if event.logprobs is None else characters(event.logprobs)
-            elif type(event) is Reasoning and not event.choice:
-                thoughts.append(event.text)
-            elif type(event) not in _SHORT:
-                self._size += characters(event)
+    def _fold(self, upto: int) -> None:
+        """Put texts together up to a seq: many at once, since few ask for them while they grow."""
+        segments, self._folded = self._parts(self._folded, upto), max(upto, self._folded)
+        texts: list[str] = []
+        thoughts: list[str] = []
+        for segment in segments:
+            if segment.kind is not None:
+                (texts if segment.kind is Text else thoughts).append(joined_texts(segment))
+            for event in segment.others:
+                if type(event) is Text and not event.choice:
+                    texts.append(event.text)
+                    self._size += 0 if event.logprobs is None else characters(event.logprobs)
+                elif type(event) is Reasoning and not event.choice:
+                    thoughts.append(event.text)
+                elif type(event) not in _SHORT:
+                    self._size += characters(event)
         for gathered, fresh in ((self._text, texts), (self._reasoning, thoughts)):
             if fresh:
                 gathered.append(encodable("".join(fresh)))
@@ -250,7 +256,7 @@ class Log:
     def text(self) -> str:
         """All of the visible text so far."""
         if self._folded < self.seq:
-            self._fold()
+            self._fold(self.seq)
         if len(self._text) != 1:
             self._text = ["".join(self._text)]
         return self._text[0]
@@ -259,7 +265,7 @@ class Log:
     def reasoning(self) -> str:
         """All of the reasoning so far."""
         if self._folded < self.seq:
-            self._fold()
+            self._fold(self.seq)
         if len(self._reasoning) != 1:
             self._reasoning = ["".join(self._reasoning)]
         return self._reasoning[0]
@@ -268,7 +274,7 @@ class Log:
     def size(self) -> int:
         """The characters of all that was said so far: text and reasoning of every answer, calls, results."""
         if self._folded < self.seq:
-            self._fold()
+            self._fold(self.seq)
         return self._size
 
     def times(self) -> list[tuple[int, float]]:
@@ -280,27 +286,38 @@ class Log:
         return self.seq, Snapshot(self.text, self.reasoning)
 
     def slice(self, after: int) -> Segment:
-        """Return the next published events after `after`, at most a slice of them."""
+        """Return the next published events after `after`, at most a slice of them: many plain ones without others."""
         if after == self.newest_after:
             return self.newest
         if after < self.oldest - 1:
             raise ResumeGap(self.oldest)
-        return self._between(after, min(self.seq, after + _SLICE))
+        if after >= self.seq:
+            return NOTHING
+        stop = min(self.seq, after + _SLICE)
+        segments = self._parts(after, stop)
+        others = [place for place, segment in enumerate(segments) if segment.kind is not segments[0].kind]
+        if others and stop - after > _A_FEW:
+            segments = segments[: others[0]]
+        return joined(segments)
 
     def _between(self, start: int, stop: int) -> Segment:
-        """Return the events after a seq up to another."""
+        """Return the events after a seq up to another, as one segment."""
+        if start < stop == self.appended and start == self._starts[-1]:
+            return self._segments[-1]  # mostly: what was appended last
+        return joined(self._parts(start, stop))
+
+    def _parts(self, start: int, stop: int) -> list[Segment]:
+        """Return the events after a seq up to another, as they lie in memory."""
         if start >= stop:
-            return NOTHING
+            return []
         starts = self._starts
-        if start == starts[-1] and stop == self.appended:
-            return self._segments[-1]
         first, last = bisect_right(starts, start) - 1, bisect_right(starts, stop - 1) - 1
         segments = self._segments[first : last + 1]
         if stop < self.appended and stop < self._end(last):
             segments[-1] = segments[-1][: stop - starts[last]]
         if start > starts[first]:
             segments[0] = segments[0][start - starts[first] :]
-        return joined(segments)
+        return segments
 
     def _end(self, number: int) -> int:
         """Return the seq of the last event in a segment."""
@@ -308,8 +325,13 @@ class Log:
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` whenever there is more to read, until the returned function is called."""
-        self._watchers[wake] = None
-        return lambda: self._watchers.pop(wake, None)
+        self._watchers[wake], self._called = None, None
+
+        def leave() -> None:
+            self._watchers.pop(wake, None)
+            self._called = None
+
+        return leave
 
     def wait_for(self, place: Callable[[], int]) -> Callable[[], None]:
         """Forget nothing after the seq that `place` returns, until the returned function is called."""

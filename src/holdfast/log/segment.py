@@ -59,7 +59,7 @@ def segment_of(events: Sequence[Event]) -> Segment:
     """Return events as a segment, a plain one if they are."""
     if not events:
         return NOTHING
-    if isinstance(events, Segment):
+    if type(events) is Segment:
         return events
     kinds = {*map(type, events)}
     if kinds == _TEXT and not [True for said in events if said.choice or said.logprobs is not None or said.refusal]:  # type: ignore[union-attr]
@@ -73,9 +73,12 @@ _TEXT, _REASONING = {Text}, {Reasoning}
 
 
 def joined(segments: Sequence[Segment]) -> Segment:
-    """Return one segment with the events of several."""
+    """Return one segment with the events of several, which can be read many times at no cost."""
+    if not segments:
+        return NOTHING
     if len(segments) == 1:
-        return segments[0]
+        first = segments[0]
+        return Segment(first.kind, first.texts[:]) if type(first.texts) is _Packed else first
     kind = segments[0].kind
     if kind is not None and not [True for segment in segments if segment.kind is not kind]:
         return Segment(kind, [text for segment in segments for text in segment.texts])
@@ -87,18 +90,23 @@ def joined(segments: Sequence[Segment]) -> Segment:
 
 def packed(segment: Segment) -> Segment:
     """Return a segment in as little memory as may be. A plain one takes a quarter of what it took."""
-    if segment.kind is None or isinstance(segment.texts, _Packed):
+    if segment.kind is None or type(segment.texts) is _Packed:
         return segment
     return Segment(segment.kind, _Packed(segment.texts))
+
+
+def joined_texts(segment: Segment) -> str:
+    """Return the texts of a plain segment as one. A packed one shares it."""
+    return segment.texts.whole if type(segment.texts) is _Packed else "".join(segment.texts)
 
 
 class _Packed(Sequence[str]):
     """Texts as one string, and where it is cut."""
 
-    __slots__ = ("_ends", "_text")
+    __slots__ = ("_ends", "whole")
 
     def __init__(self, texts: Sequence[str]) -> None:
-        self._text = "".join(texts)
+        self.whole = "".join(texts)
         self._ends = array("I", accumulate(map(len, texts), initial=0))
 
     def __len__(self) -> int:
@@ -114,7 +122,7 @@ class _Packed(Sequence[str]):
         if not isinstance(place, slice):
             return self[:][place]
         first, last, _ = place.indices(len(self))
-        return [self._text[start:stop] for start, stop in pairwise(self._ends[first : last + 1])]
+        return [self.whole[start:stop] for start, stop in pairwise(self._ends[first : last + 1])]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self[:])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from starlette.requests import Request
 
 from ..access import ACCESS, Access
@@ -11,7 +9,6 @@ from ..engine.run import Run
 from ..errors import RunNotFound, SessionNotFound
 from ..history import Session
 from ..upstreams import Providers
-from .accounts.agent_users import Caller
 from .config.settings import AGENT
 from .services import Parts
 
@@ -34,22 +31,9 @@ def access_of(request: Request) -> Access:
     return access
 
 
-def caller_of(request: Request) -> Caller:
-    """Return the caller, with the rights of its key."""
-    access: Access = request.scope[ACCESS]
-    return RequestCaller(access.owner, access.admin)
-
-
-class RequestCaller(NamedTuple):
-    """The caller of a request."""
-
-    owner: str
-    admin: bool
-
-
 def providers_of(parts: Parts, request: Request) -> Providers:
     """Return the providers that the caller may use. Every model of a request is looked up in them."""
-    return parts.agents.providers_for(caller_of(request))
+    return parts.agents.providers_for(access_of(request))
 
 
 async def default_model(parts: Parts, request: Request) -> str | None:
@@ -73,7 +57,7 @@ async def model_of(parts: Parts, request: Request, named: str | None) -> str:
 def set_default(parts: Parts, request: Request) -> str:
     """Return the default model of the settings; empty if there is none, or if the caller may not use it."""
     named = parts.configured.default_model
-    return "" if parts.agents.is_hidden(named, caller_of(request)) else named
+    return "" if parts.agents.is_hidden(named, access_of(request)) else named
 
 
 async def own_session(parts: Parts, request: Request) -> Session:

@@ -98,7 +98,7 @@ class Gate:
         if refusal is WRONG_KEY:
             await self._wrong_keys.seen((scope.get("client") or ("",))[0])
         app: ASGIApp = self._app if refusal is None else _refused(scope, headers, refusal)
-        if self._is_foreign_but_allowed(origin):
+        if origin and origin.lower().rstrip("/") in self._origins:
             app = _preflight if refusal is None and scope["method"] == "OPTIONS" else app
             await _share(app, scope, receive, send, origin)
         else:
@@ -172,9 +172,6 @@ class Gate:
         Browsers send an Origin with module scripts, and a proxy may have changed the Host that it is compared with.
         """
         return scope["method"] in ("GET", "HEAD") and self._is_open(scope)
-
-    def _is_foreign_but_allowed(self, origin: str) -> bool:
-        return bool(origin) and origin.lower().rstrip("/") in self._origins
 
 
 def _refused(scope: Scope, headers: dict[bytes, bytes], refusal: ErrorInfo) -> ASGIApp:

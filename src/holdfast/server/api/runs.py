@@ -16,7 +16,7 @@ from ...errors import BadRequest, CannotSteer, NotFound, StaleApproval, StoreUna
 from ...events import ApprovalRequested, StoppedBy
 from ...wires import native
 from ...wires.shapes import RunJson
-from ..caller import caller_of, own_run, owner_of
+from ..caller import access_of, own_run, owner_of
 from ..errors import Json, json_of
 from ..request import decode, read_body, whole_number
 from ..routing import Endpoint
@@ -118,7 +118,7 @@ async def steer(parts: Parts, request: Request, run: Run, text: str) -> ASGIApp:
     """Add a message to a run, and return when it is saved."""
     if not text.strip():
         raise BadRequest("The input is empty.", param="input")
-    await parts.agents.desk(run, caller_of(request)).steer(text)
+    await parts.agents.desk(run, access_of(request)).steer(text)
     return Json(
         await revealed_run_json(parts, run),
         status_code=202,
@@ -135,7 +135,7 @@ async def decide(parts: Parts, request: Request) -> ASGIApp:
     if not await _has_asked(run, approval_id):
         raise NotFound(f"Run {run.id} has not requested an approval {approval_id!r}.")
     try:
-        desk = parts.agents.desk(run, caller_of(request))
+        desk = parts.agents.desk(run, access_of(request))
     except CannotSteer:
         raise StaleApproval(approval_id) from None
     await desk.decide(approval_id, desks.Decision(wanted.decision, wanted.note, wanted.scope))

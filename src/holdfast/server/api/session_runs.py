@@ -17,7 +17,7 @@ from ...errors import BadRequest, Conflict, MessageNotFound, StaleView
 from ...history import Message, Session, branch
 from ...ids import new_id
 from ...store import HEAD, RunRecord
-from ..caller import caller_of, model_of, own_session, providers_of
+from ..caller import access_of, model_of, own_session, providers_of
 from ..errors import Json
 from ..request import decode, idempotency, read_body, wants_events
 from ..routing import Endpoint
@@ -112,7 +112,7 @@ class _Ask(Generic[Wanted]):
                 "params": {**session.params, **wanted.params},
                 STREAM: wants_events(self.request),
                 **({"notice": notice} if notice else {}),
-                **parts.agents.default_for(caller_of(self.request), wanted.kind, model),
+                **parts.agents.default_for(access_of(self.request), wanted.kind, model),
             },
         )
 

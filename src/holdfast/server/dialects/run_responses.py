@@ -181,10 +181,10 @@ class FirstWord:
         log = self._run.log
         assert isinstance(log, Log)
         while not log.closed and log.oldest <= self._looked_at + 1 <= log.seq:
-            for event in log.slice(self._looked_at):
-                if not isinstance(event, BEFORE_WORDS):
-                    return True
-                self._looked_at += 1
+            segment = log.slice(self._looked_at)
+            if segment.kind is not None or [True for event in segment.others if not isinstance(event, BEFORE_WORDS)]:
+                return True
+            self._looked_at += len(segment)
         return log.closed or log.oldest > 1
 
     async def _read_first_word(self) -> None:

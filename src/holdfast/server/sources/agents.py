@@ -183,6 +183,8 @@ class AgentSources:
 
     def providers_for(self, caller: Caller) -> Providers:
         """Return the providers without the agents that the caller may not use."""
+        if not self.agents and not self.published:
+            return self._providers
         names = [*self.agents, *self.published]
         there = [name for name in names if self._users.may_use(caller, name)]
         if len(there) == len(names):

@@ -39,10 +39,10 @@ class ChatSources:
         alone = run.record.kind == "batch"  # which is about this model: no fallback
         return partial(self.answer, run.record, run.record.model, alone=alone)
 
-    async def answer(self, record: RunRecord, name: str, out: Outlet, *, alone: bool = False) -> None:
+    def answer(self, record: RunRecord, name: str, out: Outlet, *, alone: bool = False) -> Awaitable[None]:
         """Answer a run by its model. If `alone`, without fallbacks."""
         notice = record.request.get("notice")
-        await self._ask(name, partial(self._request, record), out, alone=alone, notice=notice)
+        return self._ask(name, partial(self._request, record), out, alone=alone, notice=notice)
 
     async def ask(
         self, record: RunRecord, name: str, messages: list[dict[str, Any]], params: dict[str, Any], out: Outlet
@@ -154,7 +154,8 @@ class ChatSources:
         if RESPONSE in record.request:
             return await conversation(self._store, record)
         if record.session_id is None:
-            return cast(list[dict[str, Any]], record.request["messages"])
+            sent: list[dict[str, Any]] = record.request["messages"]
+            return sent
         session = await self._store.get_session(record.session_id)
         messages: list[Message] = await self._store.messages(record.session_id)
         shown = await with_pictures(self._store, record.session_id, branch(messages, record.parent_id))

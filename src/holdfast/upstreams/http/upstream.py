@@ -54,6 +54,7 @@ __all__ = [
 RETRIED = frozenset({408, 429, 500, 502, 503, 504, 529})
 """Answers after which the same request may succeed a little later."""
 
+_OK = HTTPStatus.OK.value  # an enum's own member takes a call
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 LONGEST_RETRY_AFTER = 3600.0
@@ -127,7 +128,7 @@ class HTTPUpstream:
         response = await _asked(request, ask, out)
         try:
             self._open.add(response)
-            if encoding_of(response.headers.get("content-encoding", "")):
+            if "content-encoding" in response.headers and _encoding(response):
                 decoder = InflatingDecoder(decoder, self.name)
             await pour(response, decoder, out)
             while not decoder.over:
@@ -172,18 +173,19 @@ class HTTPUpstream:
             response = await self._send(method, path, body, headers, query)
         except ProviderError as error:
             return error
-        if response.status == HTTPStatus.OK and can_be_inflated(_encoding(response)):
+        is_as_asked = "content-encoding" not in response.headers or can_be_inflated(_encoding(response))
+        if response.status == _OK and is_as_asked:
             return response
         try:
             return await self._refusal(response)
         finally:
             response.close()
 
-    async def _send(
+    def _send(
         self, method: Method, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None, query: str = ""
-    ) -> Reply:
+    ) -> Awaitable[Reply]:
         head = self._head(method, path, query, headers, len(body))
-        return await self._exchange(head, body, is_repeatable=method != "POST")
+        return self._exchange(head, body, is_repeatable=method != "POST")
 
     async def _exchange(self, head: bytes, body: bytes = b"", *, is_repeatable: bool = True) -> Reply:
         """Send a request and return the response. Raises a `ProviderError` that says what failed."""
@@ -319,9 +321,10 @@ class HTTPUpstream:
 
 async def _asked(request: ChatRequest, ask: Callable[[ChatRequest], Awaitable[Asked]], out: Outlet) -> Reply:
     """Send a request, and send it again while that makes sense."""
-    patience = _Patience(request.patience)
+    deadline, backoff = time.monotonic() + request.patience, None
     while isinstance(answered := await ask(request), ProviderError):
-        pause = patience.pause_after(answered)
+        backoff = backoff or Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, spread=(1.0, 1.5))
+        pause = _pause_after(answered, backoff, deadline)
         if pause is None:
             raise answered
         out.emit([Notice("retry", f"Trying again in {pause:.1f} s, because {answered}")])
@@ -392,19 +395,12 @@ class Refused(ProviderRefused):
         return self.answered in (400, 422) and field in self._unredacted
 
 
-class _Patience:
-    """The time that is left for retries of one request."""
-
-    def __init__(self, seconds: float) -> None:
-        self._deadline = time.monotonic() + seconds
-        self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, spread=(1.0, 1.5))
-
-    def pause_after(self, error: ProviderError) -> float | None:
-        """Return how long to wait before the next try; None if there is to be none."""
-        if not isinstance(error, ProviderUnreachable) and getattr(error, "answered", 0) not in RETRIED:
-            return None
-        pause = max(self._backoff.next(), error.retry_after or 0.0)
-        return pause if time.monotonic() + pause <= self._deadline else None
+def _pause_after(error: ProviderError, backoff: Backoff, deadline: float) -> float | None:
+    """Return how long to wait before the next try; None if there is to be none."""
+    if not isinstance(error, ProviderUnreachable) and getattr(error, "answered", 0) not in RETRIED:
+        return None
+    pause = max(backoff.next(), error.retry_after or 0.0)
+    return pause if time.monotonic() + pause <= deadline else None
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:

@@ -20,7 +20,6 @@ emitted as strings, those of one read together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
 
@@ -286,6 +285,11 @@ class AnswerDecoder:
             self._take_call(answer, ChunkCall(OLD_CALL, function=delta.function_call), events)
         if delta.audio or delta.images:
             answer.left_out = "audio" if delta.audio else "pictures"
+        if delta.annotations or delta.reasoning_details:
+            self._take_own(answer, delta, events)
+
+    def _take_own(self, answer: _Answer, delta: ChunkDelta, events: list[Yielded]) -> None:
+        """Decode fields that are this dialect's alone."""
         own = {"annotations": delta.annotations, "reasoning_details": delta.reasoning_details}
         if found := {name: value for name, value in own.items() if isinstance(value, list) and value}:
             self._room -= len(str(found))
@@ -369,10 +373,9 @@ class AnswerDecoder:
         for index, answer in sorted(self._answers.items()):
             if answer.reason is not None and not answer.reason_given:
                 answer.reason_given = True
-                events.append(Finish(answer.reason, index, self._error_of(answer.reason)))
-
-    def _error_of(self, reason: str) -> Any:
-        return self._failed("it ended with the finish reason 'error'").info() if reason == "error" else None
+                is_error = answer.reason == "error"
+                error = self._failed("it ended with the finish reason 'error'").info() if is_error else None
+                events.append(Finish(answer.reason, index, error))
 
     # usage
 

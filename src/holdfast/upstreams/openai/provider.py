@@ -183,7 +183,7 @@ class OpenAICompatible(HTTPProvider):
         return answered
 
     def _path_of(self, model: str) -> str:
-        return self._path.replace("{model}", quote(model, safe=""))
+        return self._path.replace("{model}", quote(model, safe="")) if "{model}" in self._path else self._path
 
     def _body(self, request: ChatRequest, asks_for_usage: bool) -> bytes:
         said = request.as_sent.get(COMPLETIONS) or self._messages(request)

@@ -117,7 +117,9 @@ class Chunks:
         if segment.kind is not Text:
             return b"".join(self.frames(segment))
         self._has_output, texts = True, segment.texts
-        if len(texts) > 1 and needs_no_escape("".join(texts)):
+        if len(texts) == 1:
+            return self._text_head + _encode(texts[0]) + self._text_tail
+        if needs_no_escape("".join(texts)):
             return b'%b"%b"%b' % (self._text_head, self._between_texts.join(texts).encode(), self._text_tail)
         return self._text_head + self._between.join(map(_encode, texts)) + self._text_tail
 
