@@ -154,20 +154,16 @@ class Router:
             if (found := tree.find(path)) is not None:
                 endpoint, scope["path_params"] = found
                 return endpoint
-        if (allowed := sorted(self._methods(path))) and not self._is_no_id(path):
-            raise MethodNotAllowed(scope["method"], scope["path"], allowed)
+        others = [endpoint for endpoint in self._endpoints_at(path) if not _takes_word_for_id(endpoint, path)]
+        if others:
+            raise MethodNotAllowed(scope["method"], scope["path"], sorted(endpoint.method for endpoint in others))
         raise PathNotFound(scope["method"], scope["path"], self._hint(path))
-
-    def _is_no_id(self, path: str) -> bool:
-        """Return whether a path was taken for one with an id, but names a part of the API that is not there."""
-        names_a_part = path.startswith("/v1/") and path.rpartition("/")[2].isalpha() and "/models/" not in path
-        return names_a_part and not any(path in tree.whole for tree in self._trees.values())
 
     def _hint(self, path: str) -> str:
         """Return a hint for a wrong path: the path with /v1, or without an extra slash, or else the known paths."""
         plain = re.sub(r"/+", "/", path).rstrip("/")
         for meant in (plain, f"/v1{plain}"):
-            if meant != path and any(True for _ in self._methods(meant)):
+            if meant != path and any(self._endpoints_at(meant)):
                 return f"The path is {meant}."
         if is_of_ollama(path):
             return _OF_OLLAMA
@@ -175,11 +171,19 @@ class Router:
         there = sorted(call for call in calls if "{" not in call)
         return f"There are {', '.join(there)}; GET /openapi.json lists all." if path.startswith("/v1") else _ALL
 
-    def _methods(self, path: str) -> Iterator[str]:
-        """Yield the methods that a path has."""
-        for method, tree in self._trees.items():
-            if path in tree.whole or tree.find(path) is not None:
-                yield method
+    def _endpoints_at(self, path: str) -> Iterator[Endpoint]:
+        """Yield the endpoints of a path, one for each method."""
+        for tree in self._trees.values():
+            if (endpoint := tree.whole.get(path)) is not None:
+                yield endpoint
+            elif (found := tree.find(path)) is not None:
+                yield found[0]
+
+
+def _takes_word_for_id(endpoint: Endpoint, path: str) -> bool:
+    """Return whether an endpoint matches only because it takes a word for an id: /v1/messages/batches, for example."""
+    is_word = path.rpartition("/")[2].isalpha() and path.startswith("/v1/") and "/models/" not in path
+    return is_word and endpoint.path.endswith("}")
 
 
 def _is_worth_compressing(response: ASGIApp) -> TypeGuard[Json | LongJson]:
