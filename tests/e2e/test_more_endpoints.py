@@ -215,15 +215,15 @@ async def test_what_is_not_there_is_told_and_what_is(http, path, named):
 
 
 @requirement("wire.pass-through")
-async def test_what_is_not_there_is_told_in_the_words_of_each_dialect(here, http):
+async def test_what_is_not_there_is_told_in_the_words_of_each_dialect(here, http, client):
     """OpenAI's and Anthropic's own clients raise their own error; Ollama's read `error` as a text."""
     with pytest.raises(openai.NotFoundError) as files:
-        await AsyncOpenAI(base_url=here.base_url, api_key=KEY, max_retries=0).files.list()
-    other = AsyncAnthropic(base_url=here.server.url, api_key=KEY, max_retries=0)
-    with pytest.raises(anthropic.NotFoundError) as batches:
-        await other.messages.batches.create(requests=[])
-    with pytest.raises(anthropic.NotFoundError) as skills:
-        await other.skills.list()
+        await client.files.list()
+    async with AsyncAnthropic(base_url=here.server.url, api_key=KEY, max_retries=0) as other:
+        with pytest.raises(anthropic.NotFoundError) as batches:
+            await other.messages.batches.create(requests=[])
+        with pytest.raises(anthropic.NotFoundError) as skills:
+            await other.skills.list()
     pulled = await http.post("/api/pull", {"model": "x"})
     text = (await pulled.json())["error"]
     there = [path.rstrip(".,") for path in text.split() if path.startswith("/api/") and "pull" not in path]

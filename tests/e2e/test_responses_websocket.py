@@ -97,7 +97,7 @@ async def test_a_connection_continues_what_is_not_stored(here, socket):
     first = (await turn(socket, input="Hi"))[-1]["response"]["id"]
     second = (await turn(socket, input="And?", previous_response_id=first, model="up/echo:two"))[-1]["response"]["id"]
     shown = here.up.requests[-1].body["messages"]
-    async with AsyncOpenAI(base_url=here.base_url, api_key=KEY).responses.connect() as other:
+    async with AsyncOpenAI(base_url=here.base_url, api_key=KEY) as client, client.responses.connect() as other:
         elsewhere = await turn(other, input="And?", previous_response_id=second)
     output = [{"type": "function_call_output", "call_id": "call_of_nobody", "output": "3"}]
     orphan = await turn(socket, input=output, previous_response_id=second)
