@@ -64,6 +64,7 @@ REQUIREMENTS: dict[str, str] = {
     "sub.bad-cursor": "A cursor that is no number, or lies ahead of the log, starts at event 1 and is told so.",
     "sub.gap-410": "A cursor whose events are gone gets 410, never a silent gap.",
     "sub.two-tabs": "The session feed shows every tab the same runs.",
+    "sub.session-list": "A list of sessions hears of every change of one of them, also after a lost connection.",
     "sub.status": "The status has the text so far while running, outcome and usage after.",
     "sub.timeline": "When each event came can be asked for, while the run goes on and after.",
     "sub.figures": "A message tells what its answer took: time to the first word, pace, tokens, cost.",
@@ -435,7 +436,7 @@ REQUIREMENTS: dict[str, str] = {
         "the server never runs out of files for them."
     ),
     "api.compressed": (
-        "Answers under /api longer than a packet are sent as gzip to a client that takes it; event streams never."
+        "Answers under /api longer than a packet are sent as zstd or gzip to clients that take it; event streams never."
     ),
     "safe.private-answers": (
         "No answer of the API but a picture may be cached; none is taken for another type, or embedded by another site."

@@ -22,6 +22,8 @@ from tests.support.upstream import Upstream, answer, calling
 KEYS = {"ada": "ada-key-4f1c9d77aa0142", "bob": "bob-key-77aa014f1c9d42"}
 MCP_SERVER = Path(__file__).parents[1] / "support" / "mcp_server.py"
 
+pytestmark = pytest.mark.timeout(120)
+
 
 @asynccontextmanager
 async def two_owners(tmp_path: Path, settings: dict[str, Any] | None = None, **agent: Any) -> AsyncIterator[Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from holdfast.server.http.compression import zstd
 from tests.requirements import requirement
 from tests.support.http import Client
 from tests.support.server import Server
@@ -15,6 +16,7 @@ from tests.support.server import Server
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 GZIP = {"accept-encoding": "br, gzip;q=0.8"}
+ZSTD = {"accept-encoding": "gzip, deflate, br, zstd"}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -47,7 +49,23 @@ async def test_a_session_of_any_length_is_a_tenth_of_its_size_for_a_client_that_
 
 
 @requirement("api.compressed")
-@pytest.mark.parametrize("accepted", ["", "identity", "gzip;q=0", "gzip; q=0.000, br", "gzipped"])
+@pytest.mark.parametrize(("messages", "length"), [(20, 200), (3, 100_000)])
+async def test_a_client_that_takes_zstd_gets_it(client, messages, length):
+    """It is smaller than gzip, and a fifth of its work: every browser of today names it."""
+    path = await imported(client, messages, "All work and no play. " * (length // 22))
+    plain = await (await client.get(path)).body()
+    response = await client.get(path, headers=ZSTD)
+    packed = await response.body()
+    refused = await client.get(path, headers={"accept-encoding": "zstd;q=0, gzip"})
+
+    assert ("zstd", "accept-encoding") == (response.headers["content-encoding"], response.headers["vary"])
+    assert json.loads(plain) == json.loads(zstd.decompress(packed))
+    assert 10 * len(packed) < len(plain)
+    assert "gzip" == refused.headers["content-encoding"]
+
+
+@requirement("api.compressed")
+@pytest.mark.parametrize("accepted", ["", "identity", "gzip;q=0", "gzip; q=0.000, br", "gzipped", "zstd;q=0"])
 async def test_a_client_that_does_not_take_gzip_is_not_sent_it(client, accepted):
     """A client that cannot unpack an answer has none."""
     response = await client.get("/openapi.json", headers={"accept-encoding": accepted})

@@ -95,3 +95,17 @@ async def test_only_the_last_answer_and_only_a_partial_one_can_be_continued(worl
     assert (409, "stale_view") == (older.status, (await older.json())["error"]["code"])
     assert (409, "conflict") == (complete.status, (await complete.json())["error"]["code"])
     assert 2 == len(up.requests)
+
+
+async def test_an_export_that_is_imported_again_puts_no_words_into_the_users_mouth(world):
+    """The turn that asked for the rest is the server's, also after a move to another server."""
+    up, api = world
+    session_id, message_id = await cut_off(up, api, "plain/m")
+    up.enqueue(answer("a time."))
+    run = await (await go_on(api, session_id, message_id, "plain/m")).json()
+    await api.settled(run["id"])
+    exported = await api.get(f"/api/sessions/{session_id}?files=inline")
+    imported = await (await api.client.post("/api/sessions/import", exported)).json()
+    messages = (await api.session(imported["id"]))["messages"]
+
+    assert [None, None, True, None] == [each.get("automatic") for each in messages]

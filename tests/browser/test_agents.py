@@ -140,7 +140,7 @@ async def test_a_chat_that_waits_for_approval_says_so_elsewhere_too(agent, new_t
 
     await expect(elsewhere.page.locator(".session .needs-you")).to_have_text("Waiting for approval")
     await expect(elsewhere.page).to_have_title("(1) Runs · Holdfast")
-    await expect(elsewhere.page.locator(".run-list .badge")).to_have_text("Waiting for approval")
+    await expect(elsewhere.page.locator(".run-list .badge")).to_have_text("waiting for approval")
     await agent.press("Allow once")
     await expect(elsewhere.page.locator(".session .needs-you")).to_have_count(0)
     await expect(elsewhere.page).to_have_title("Runs · Holdfast")

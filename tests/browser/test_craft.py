@@ -202,3 +202,21 @@ async def test_a_question_mark_shows_the_keys_and_is_a_letter_in_the_box(tab):
     await tab.page.keyboard.press("?")
 
     await expect(tab.page.get_by_role("dialog", name="Keyboard shortcuts")).to_contain_text("New chat")
+
+
+@requirement("ui.browser-chat")
+async def test_footnotes_lead_to_their_text_and_back(tab, up):
+    """Models cite their sources so. A mark without a note stays as it was written, and nothing in one runs."""
+    hostile = "[^x]: <img src=x onerror=\"document.title='run'\"> [here](javascript:alert(1))"
+    up.enqueue(answer(f"A claim.[^1] Another.[^x] No note.[^none]\n\n[^1]: The *source*.\n{hostile}\n"))
+    await tab.say("Sources?")
+    shown = await tab.sees_ending("completed")
+    await shown.get_by_role("button", name="Footnote 1", exact=True).click()
+    back = shown.get_by_role("button", name="Footnote 1: back to the text")
+    await expect(back).to_be_focused()
+    await back.press("Enter")
+
+    await expect(shown.get_by_role("button", name="Footnote 1", exact=True)).to_be_focused()
+    await expect(shown.locator("p").first).to_have_text("A claim.1 Another.2 No note.[^none]")
+    await expect(shown.locator(".footnote em")).to_have_text("source")
+    assert 0 == await shown.locator(".footnote :is(img, a)").count()

@@ -35,6 +35,10 @@ PASTE_PHOTO = """async ([width, height, type]) => {
 }"""
 
 
+PRESS_ENTER = """document.querySelector("#composer").dispatchEvent(
+    new KeyboardEvent("keydown", {key: "Enter", bubbles: true, cancelable: true}));"""
+
+
 def noise(seed: int, side: int = 365) -> bytes:
     """A picture of about 400 kB that no compression makes smaller."""
 
@@ -119,6 +123,39 @@ async def test_what_only_calls_itself_a_picture_is_refused_and_says_why(tab, up)
 
     await expect(tab.page.get_by_text("“broken.png” can't be read as an image.")).to_be_visible()
     await expect(tab.page.locator(".composer .pictures")).to_have_count(0)
+
+
+@requirement("ui.browser-pictures")
+async def test_a_message_that_is_sent_right_after_a_paste_waits_for_its_picture(tab, api, up):
+    """Enter within milliseconds of Ctrl-V is how people send a screenshot; without it the question makes no sense."""
+    up.enqueue(answer("A photo."))
+    await tab.box.fill("What is this?")
+    await tab.measure(PASTE_PHOTO.replace("return photo.size;", PRESS_ENTER), [3000, 2000, "image/jpeg"])
+    await tab.sees_ending("completed", "A photo.")
+    asked = (await api.session(tab.session_id))["messages"][0]["content"]
+
+    assert ["text", "image_url"] == [part["type"] for part in asked]
+    await expect(tab.box).to_have_value("")
+    await expect(tab.page.locator(".composer .pictures")).to_have_count(0)
+
+
+@requirement("ui.browser-pictures")
+async def test_a_message_whose_picture_cannot_be_read_is_not_sent_without_it(tab, up):
+    """The text comes back to the box, and the page says which picture it was."""
+    await tab.box.fill("What is this?")
+    await tab.measure(
+        """() => {
+            const brought = new DataTransfer();
+            brought.items.add(new File(["no picture"], "torn.png", {type: "image/png"}));
+            const box = document.querySelector("#composer");
+            box.dispatchEvent(new ClipboardEvent("paste", {bubbles: true, cancelable: true, clipboardData: brought}));
+            box.dispatchEvent(new KeyboardEvent("keydown", {key: "Enter", bubbles: true, cancelable: true}));
+        }"""
+    )
+
+    await expect(tab.page.get_by_text("“torn.png” can't be read as an image.")).to_be_visible()
+    await expect(tab.box).to_have_value("What is this?")
+    await expect(tab.messages).to_have_count(0)
 
 
 @requirement("ui.browser-pictures")

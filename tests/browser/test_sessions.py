@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Locator, expect
 
+from tests.browser.cable import Cable
 from tests.browser.tab import Tab
 from tests.browser.test_long_session import long_session
 from tests.requirements import requirement
@@ -120,17 +121,35 @@ async def test_a_session_that_is_being_answered_says_so_in_the_list(tab, new_tab
     """Whoever started it, and wherever: one sees it without opening it."""
     (session,) = await listed(tab, api, "Thongweed")
     up.enqueue([Headers(), Role(), Delta("Half"), Gate("badge"), *answer(" done")[2:]])
-    run = await api.start(session, "Go", "up/m")
+    asked: list[str] = []
+    tab.page.on("request", lambda request: asked.append(request.url) if "/api/sessions?" in request.url else None)
+    await api.start(session, "Go", "up/m")
     running = line(tab, "Thongweed").locator(".running")
-    await tab.page.reload()
     await expect(running).to_be_visible()
     await expect(running).to_contain_text("Generating a response")
     up.open("badge")
-    await api.settled(run)
-    await tab.page.reload()
 
-    await expect(line(tab, "Thongweed")).to_be_visible()
     await expect(running).to_have_count(0)
+    await expect(line(tab, "Thongweed")).to_be_visible()
+    assert [] == asked
+
+
+@requirement("ui.browser-sessions", "sub.session-list")
+async def test_a_list_is_right_again_after_its_connection_was_lost(new_tab, api, server, stack):
+    """What was renamed, made and deleted meanwhile, on another device, is seen without a reload."""
+    cable = await stack.enter_async_context(Cable(server.port))
+    tab = await new_tab(url=cable.url)
+    renamed, deleted = await listed(tab, api, "Sea lettuce", "Gutweed")
+    cable.pull()
+    await expect(tab.away).to_be_visible()
+    await api.client.request("PATCH", f"/api/sessions/{renamed}", json={"title": "Ulva"})
+    await api.client.request("DELETE", f"/api/sessions/{deleted}")
+    await api.new_session(title="Sugar kelp")
+    await cable.plug_in()
+
+    await expect(line(tab, "Ulva")).to_be_visible()
+    await expect(line(tab, "Sugar kelp")).to_be_visible()
+    await expect(line(tab, "Gutweed")).to_have_count(0)
 
 
 # deleting

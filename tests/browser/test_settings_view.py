@@ -46,6 +46,32 @@ async def test_a_key_is_written_kept_and_never_shown_again(new_tab, up, api):
     assert KEY not in await tab.page.content()
 
 
+@requirement("ui.browser-settings", "set.change")
+async def test_the_options_of_a_dialect_are_typed_checked_and_kept(new_tab, api):
+    """Ollama's own settings need no file. What is no JSON, or no option of the dialect, is refused at once."""
+    tab = await new_tab("/settings")
+    await tab.press("Add a provider")
+    dialog, options = tab.page.get_by_role("dialog"), tab.page.get_by_label("Provider options (JSON)")
+    await tab.page.get_by_label("Type").select_option("Ollama /api")
+    await tab.page.get_by_label("Name", exact=True).fill("own")
+    await tab.page.get_by_label("Base URL").fill("http://127.0.0.1:9")
+    await options.fill("{keep_alive")
+    await tab.press("Save")
+    await expect(dialog.get_by_role("alert")).to_have_text("Provider options (JSON): this is not a JSON object.")
+    await options.fill('{"keepalive": "5m"}')
+    await tab.press("Save")
+    await expect(dialog.get_by_role("alert")).to_contain_text("there is no option 'keepalive'")
+    await options.fill('{"keep_alive": "5m", "think": true}')
+    await tab.press("Save")
+    await expect(dialog).to_have_count(0)
+    await tab.press("Edit own")
+    await tab.press("Save")
+    await expect(dialog).to_have_count(0)
+    (kept,) = [each for each in (await api.get("/api/settings"))["providers"] if each["name"] == "own"]
+
+    assert {"keep_alive": "5m", "think": True} == kept["options"]
+
+
 @requirement("ui.browser-settings", "set.pinned")
 async def test_what_the_file_sets_is_shown_with_its_place_and_cannot_be_changed(new_tab):
     """Nobody wonders why a change does nothing: there is none to make."""

@@ -4,7 +4,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.requirements import requirement
-from tests.support.upstream import Delta, Done, Finish, Gate, Hang, Headers, Role, UsageChunk, answer
+from tests.support.upstream import Cut, Delta, Done, Finish, Gate, Hang, Headers, Role, UsageChunk, answer
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -88,15 +88,60 @@ async def test_edits_and_new_answers_are_branches_that_one_can_walk(tab, up, api
 
 @requirement("ui.browser-turns")
 async def test_an_answer_that_failed_goes_on_with_continue(tab, up):
-    """What was cut off is taken up again, and the reader sees one answer."""
-    up.enqueue([Headers(), Role(), Delta("The tide comes in"), Finish("length"), Done()], answer(" and goes out."))
-    await tab.say("Tell me of the tide")
-    await tab.sees_ending("truncated", "The tide comes in")
+    """What was cut off is taken up again, in the middle of code too, and the reader sees and copies one answer."""
+    begun, rest, whole = "```python\ntide = ", "12.42\n```\n\nTwice a day.", ["Tell me of the tide", ""]
+    up.enqueue([Headers(), Role(), Delta(begun), Finish("length"), Done()], answer(rest))
+    await tab.say(whole[0])
+    await tab.sees_ending("truncated")
     await tab.press("Continue")
+    await tab.sees_ending("completed")
+    whole[1] = begun + rest
 
-    await expect(tab.last_answer).to_have_attribute("data-outcome", "completed")
-    await expect(tab.page.locator(".continued")).to_have_text("The model was asked to continue.")
-    assert ["Tell me of the tide", "The tide comes in", " and goes out."] == await tab.copied()
+    await expect(tab.last_answer.locator("pre")).to_have_text("tide = 12.42")
+    await expect(tab.last_answer.locator(".joint")).to_have_attribute("title", "Continued here")
+    assert whole == await tab.copied()
+    await tab.page.reload()
+    await tab.sees_ending("completed")
+    assert whole == await tab.copied()
+
+
+@requirement("ui.browser-turns")
+async def test_a_continued_response_is_exported_regenerated_and_found_as_one(tab, api, up):
+    """Its second half is nobody's second answer, and the turn that asked for it is no word of the user."""
+    up.enqueue(
+        [Headers(), Role(), Delta("The neap"), Finish("length"), Done()], answer(" tide is low."), answer("Anew.")
+    )
+    await tab.say("Say on")
+    await tab.sees_ending("truncated")
+    await tab.press("Continue")
+    await tab.sees_ending("completed", "The neap tide is low.")
+    last = (await api.session(tab.session_id))["messages"][-1]["id"]
+    await tab.page.get_by_role("button", name="Chat actions").click()
+    async with tab.page.expect_download() as download:
+        await tab.page.get_by_role("menuitem", name="Export as Markdown").click()
+    exported = await (await download.value).path()
+    await tab.open(f"/s/{tab.session_id}#{last}")
+    await expect(tab.page.locator(".line.is-target")).to_contain_text("The neap tide is low.")
+    await tab.press("Regenerate")
+    await tab.sees_ending("completed", "Anew.")
+
+    text = exported.read_text()
+    assert "The neap tide is low." in text
+    assert 1 == text.count("## You")
+    assert ["Say on", "Anew."] == await tab.transcript()
+
+
+@requirement("ui.browser-turns")
+async def test_a_continuation_that_fails_says_so_and_can_be_tried_again(tab, up):
+    """What was there before stays as it was, with its own way on."""
+    up.enqueue([Headers(), Role(), Delta("Half"), Finish("length"), Done()], [Headers(), Cut()], answer(" and half."))
+    await tab.say("Go")
+    await tab.sees_ending("truncated", "Half")
+    await tab.press("Continue")
+    await expect(tab.last_answer).to_have_attribute("data-outcome", "failed")
+    await tab.last_answer.get_by_role("button", name="Retry").click()
+
+    await tab.sees_ending("completed", "Half and half.")
 
 
 @requirement("ui.browser-turns")

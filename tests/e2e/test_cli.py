@@ -719,6 +719,7 @@ async def test_a_search_prints_the_sentence_and_marks_its_words(shell, api):
     assert message == found["hit"]["message_id"]
     assert (0, "", "No matches.\n") == nothing
     async with Terminal(shell, "sessions", "search", "barnacle") as terminal:
+        await terminal.shows(f"{session[:14]}\x1b")
         await terminal.shows("\x1b[1;33mbarnacle")
 
 

@@ -105,7 +105,7 @@ async def test_a_feed_tells_the_last_words_before_the_message_that_they_are_part
         live = await tab.read(until="first ")
 
         store.become_slow()
-        parts.engine.touch(session.id)
+        parts.engine.touch(session.id, session.owner)
         await store.asked.wait()
         said.set()
         await run.settled()

@@ -590,7 +590,7 @@ class _StartsAnything(MemoryStore):
 class _PromotesEarly(Keeper):
     async def keep(self, pump: Pump) -> None:
         if pump.run.record.session_id is not None:
-            self._session_is_free(pump.run.record.session_id)
+            self._session_is_free(pump.run.record)
             await asyncio.sleep(0.01)
         await super().keep(pump)
 
@@ -835,7 +835,7 @@ class _ForgetsWhoLeft(Engine):
     expects="who watches .* is not told of everything",
 )
 class _TellsNobody(SessionQueue):
-    def touch(self, session_id: str | None) -> None:
+    def touch(self, session_id: str | None, owner: str | None) -> None:
         pass
 
 

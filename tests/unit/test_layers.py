@@ -89,6 +89,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "compare.scores_api": {"starlette"},
     "evals.api": {"msgspec", "starlette"},
     "server": {"msgspec", "starlette", "uvicorn", "uvloop", "httptools", "websockets", "anyio", "rich"},
+    "server.http.compression": {"starlette", "backports", "compression"},  # zstd: of the standard library from 3.14 on
     "agents.mcp.connection": {"msgspec", "mcp", "httpx2", "jsonschema"},
     "agents.mcp.limit": {"httpx2"},
     "agents.mcp.stdio": {"mcp", "anyio"},

@@ -144,7 +144,7 @@ export const api = {
   models: () => call<Models>("GET", "/api/models"),
 
   sessions: (query = "", before = "", limit = 50) =>
-    call<{ sessions: ListedSession[]; next: string | null }>(
+    call<{ sessions: ListedSession[]; next: string | null; feed: string }>(
       "GET",
       `/api/sessions?${new URLSearchParams({ limit: String(limit), ...(query && { query }), ...(before && { before }) })}`,
     ),

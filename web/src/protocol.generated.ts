@@ -264,6 +264,15 @@ export interface SessionDeleted {
   type: "session.deleted";
 }
 
+export interface SessionListed {
+  session: ListedSession;
+  type: "session.listed";
+}
+
+export interface SessionsChanged {
+  type: "sessions.changed";
+}
+
 export interface Metrics {
   cost: number | null;
   duration_ms: number | null;

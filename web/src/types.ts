@@ -1,13 +1,23 @@
 /** What the server sends: the generated types of the native API, and the frames of its streams. */
-import type { ComparisonFrame, FeedEntry, RunEvent, SessionDeleted } from "./protocol.generated";
+import type {
+  ComparisonFrame,
+  FeedEntry,
+  RunEvent,
+  SessionDeleted,
+  SessionListed,
+  SessionsChanged,
+} from "./protocol.generated";
 
 export type * from "./protocol.generated";
 
 /** One event of a run, with its number. */
 export type RunFrame = RunEvent & { run: string; seq: number };
 
-/** One frame of the feeds of sessions: an entry, or an event of the run that is going on. */
-export type FeedFrame = FeedEntry | RunFrame | SessionDeleted;
+/** One change of the list of sessions. */
+export type ListFrame = SessionListed | SessionDeleted | SessionsChanged;
+
+/** One frame of the feeds of sessions: an entry, or an event of the run that is going on; or a change of the list. */
+export type FeedFrame = FeedEntry | RunFrame | ListFrame;
 
 /** One frame of a comparison's stream: an event of a pane's run, or the whole comparison at the start and at the end. */
 export type PaneFrame = RunFrame & { pane: number };

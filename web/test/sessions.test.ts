@@ -1,5 +1,5 @@
 import { expect, test, vi } from "vitest";
-import { loadSessions, noteSession, sessions } from "../src/state/sessions";
+import { loadSessions, noteSession, query, sessions } from "../src/state/sessions";
 import type { ListedSession } from "../src/types";
 import { viewOf } from "./samples";
 
@@ -21,4 +21,23 @@ test("a list that was on its way does not undo what was heard meanwhile", async 
   await loading;
 
   expect(sessions.value[0]).toMatchObject({ active_run: null, title: "New" });
+});
+
+test("a session that changes moves to its place, and one that a search does not show stays away", () => {
+  const at = (id: string, updated_at: string, more = {}) => listed({ id, created_at: updated_at, updated_at, ...more });
+  sessions.value = [at("pinned", "2026-01-01", { pinned: true }), at("b", "2026-01-03"), at("c", "2026-01-02")];
+  noteSession(at("c", "2026-01-04"));
+  noteSession(at("new", "2026-01-05"));
+  expect(sessions.value.map(({ id }) => id)).toEqual(["pinned", "new", "c", "b"]);
+
+  query.value = "words";
+  noteSession(at("other", "2026-01-06"));
+  noteSession({ id: "b", title: "Changed" });
+  query.value = "";
+  expect(sessions.value.map(({ id, title }) => [id, title === "Changed"])).toEqual([
+    ["pinned", false],
+    ["new", false],
+    ["c", false],
+    ["b", true],
+  ]);
 });

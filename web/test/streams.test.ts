@@ -55,6 +55,22 @@ test("a second reader of a session is given all that it asked for, from the star
   expect(cursors(server.opened[0])).toEqual(["a@5"]);
 });
 
+test("the list is read through the same connection, and goes on where it was", async () => {
+  const server = new Server();
+  const { streams, heard } = reading();
+  streams.watch("list", "eng_1:3");
+  streams.watch("a", "3");
+  streams.watch("list", "eng_1:9"); // another tab, which has seen more
+  await vi.waitFor(() => expect(server.opened).toHaveLength(1));
+  server.send("list", ["eng_1:4", { type: "session.deleted", session_id: "a" }]);
+  await vi.waitFor(() => expect(heard.map(([session]) => session)).toEqual(["list"]));
+  server.cut();
+  await vi.waitFor(() => expect(server.opened).toHaveLength(2));
+
+  expect(server.opened.map((query) => query.get("list"))).toEqual(["eng_1:3", "eng_1:4"]);
+  expect(cursors(server.opened[1])).toEqual(["a@3"]);
+});
+
 test("a session that was deleted is not asked for again", async () => {
   const server = new Server();
   const { streams, heard } = reading();

@@ -352,6 +352,7 @@ async def continue_pane(parts: Parts, request: Request) -> ASGIApp:
         updated_at=now,
     )
     new = await parts.store.copy_session(new, copies)
+    parts.engine.touch(new.id, new.owner)
     return Json(native.session(new), status_code=201, headers={"location": f"/api/sessions/{new.id}"})
 
 

@@ -23,6 +23,7 @@ from ..log.log import Log
 from ..log.settlement import StopIntent
 from ..store import HEAD, Idempotency, IfBusy, Lifetime, RunRecord, Store, caller_key
 from .admission import Admission, Places
+from .changed_sessions import ChangedSessions
 from .committer import Committer
 from .keeper import Keeper
 from .lease import Again, Lease
@@ -104,7 +105,7 @@ class Engine:
         self._keyed: WeakValueDictionary[tuple[str, str], Run] = WeakValueDictionary()  # those that are not stored
         self._watchdog = classes.watchdog(shared.pumps)
         self._committer = classes.committer(shared, lambda pump: self._keeper.lose(pump))
-        self._keeper = classes.keeper(shared, self._committer, self._recent, lambda session: self._queue.free(session))
+        self._keeper = classes.keeper(shared, self._committer, self._recent, lambda record: self._queue.free(record))
         self._queue = classes.queue(
             shared, self._keeper, make=self._make, launch=self._launch, find=self._find, open_run=self.open
         )
@@ -380,9 +381,18 @@ class Engine:
         """Call `wake` whenever something happened in a session, until the returned function is called."""
         return self._queue.watch(session_id, wake)
 
-    def touch(self, session_id: str | None) -> None:
-        """Tell those who watch a session that something happened in it."""
-        self._queue.touch(session_id)
+    def touch(self, session_id: str | None, owner: str) -> None:
+        """Tell those who watch a session, or its owner's sessions, that something happened in it."""
+        self._queue.touch(session_id, owner)
+
+    def note_waiting(self, run: Run) -> None:
+        """Tell those who watch a run's session that it began or ceased to wait for a person."""
+        self.touch(run.record.session_id, run.record.owner)
+
+    @property
+    def changes(self) -> ChangedSessions:
+        """Which sessions of each owner have changed."""
+        return self._queue.changes
 
     # the end
 

@@ -12,6 +12,7 @@ from ..errors import HoldfastError, StaleEpoch, StoreFailed
 from ..events import AnySettlement, Failed, Stopped
 from ..history import Measured, answer_message, figures_of
 from ..log.settlement import judge
+from ..store import RunRecord
 from .committer import Committer
 from .pump import Pump, Shared
 from .recent import Recent
@@ -28,7 +29,7 @@ class Keeper:
     """
 
     def __init__(
-        self, shared: Shared, committer: Committer, recent: Recent, session_is_free: Callable[[str], None]
+        self, shared: Shared, committer: Committer, recent: Recent, session_is_free: Callable[[RunRecord], None]
     ) -> None:
         self._shared = shared
         self._committer = committer
@@ -133,7 +134,7 @@ class Keeper:
         if not run.kept:
             self._recent.add(run, pump.log)
         if run.record.session_id is not None:
-            self._session_is_free(run.record.session_id)
+            self._session_is_free(run.record)
 
     def lose(self, pump: Pump) -> None:
         """Another process has the run: send readers to the store, and learn the settlement for those who wait."""

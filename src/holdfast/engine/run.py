@@ -78,6 +78,8 @@ class RunOwner(Protocol):
 
     async def times_of(self, run_id: str) -> list[tuple[int, float]]: ...
 
+    def note_waiting(self, run: Run) -> None: ...
+
 
 class StoredLog:
     """The log of a run that does not go on here, read the same way as a live one.
@@ -153,14 +155,24 @@ class Run:
         self.idle = limits.idle
         self.deadline = limits.deadline
         self.grace = limits.grace
-        self.waits = False
-        """It only waits for a person: a server that ends leaves it to the next one, to wait on."""
+        self._waits = False
         self.quiet: Callable[[], bool] | None = None
         """True while the source has a good reason to be silent, such as a tool at work: the idle limit waits."""
         self.refused: list[str] = []
         """What did not end when it was told to: the source says so, and the receipt of a stop tells."""
         if record.settlement is not None:
             self._done.set()
+
+    @property
+    def waits(self) -> bool:
+        """Whether it only waits for a person: a server that ends leaves it to the next one, to wait on."""
+        return self._waits
+
+    @waits.setter
+    def waits(self, value: bool) -> None:
+        is_news, self._waits = value != self._waits, value
+        if is_news:
+            self.owner.note_waiting(self)
 
     @property
     def text(self) -> str:

@@ -13,6 +13,7 @@ from ..errors import HoldfastError, RunLimitReached, ShuttingDown, StoreUnavaila
 from ..events import Failed, Receipt, Stopped, StoppedBy
 from ..log.settlement import StopIntent
 from ..store import Idempotency, IfBusy, RunRecord
+from .changed_sessions import ChangedSessions
 from .keeper import Keeper
 from .pump import Pump, Shared
 from .run import Run
@@ -53,6 +54,8 @@ class SessionQueue:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # while somebody watches
         self._watchers = KeyedWatchers()
+        # for the life of the engine, a bounded number for each owner
+        self.changes = ChangedSessions(shared.node)
 
     def lock(self, name: str) -> asyncio.Lock:
         """Return the lock of a session, or of a run without one."""
@@ -82,7 +85,7 @@ class SessionQueue:
             done.set()
             if run.id not in self._pumps:
                 pump.discard_source()
-        self.touch(session_id)
+        self.touch(session_id, run.record.owner)
         return run
 
     async def accepted(self, run_id: str) -> None:
@@ -133,10 +136,11 @@ class SessionQueue:
 
     # the next one
 
-    def free(self, session_id: str) -> None:
+    def free(self, ended: RunRecord) -> None:
         """A run of a session has ended: tell the watchers, and start the next."""
-        self.touch(session_id)
-        self._shared.work.start(self.start_next(session_id))
+        assert ended.session_id is not None
+        self.touch(ended.session_id, ended.owner)
+        self._shared.work.start(self.start_next(ended.session_id))
 
     async def start_next(self, session_id: str) -> None:
         """Start the first queued run of a session, if none is running in it."""
@@ -149,7 +153,7 @@ class SessionQueue:
             for pump in self._pumps.of_session(session_id):
                 if pump.run.status == "queued":
                     await self.look_after(pump)
-        self.touch(session_id)
+        self.touch(session_id, record.owner if record is not None else None)
 
     async def first_queued(self, session_id: str) -> RunRecord | None:
         """Take the first run from a session's queue.
@@ -189,7 +193,7 @@ class SessionQueue:
             await self.drop_all(session_id, "user")
             await self.stop_running(session_id, "user")
             await self._retry(lambda: self._store.delete_session(session_id))
-        self.touch(session_id)
+        self.touch(session_id, None)
 
     async def stop_running(self, session_id: str, by: StoppedBy) -> list[Run]:
         """Stop what is running in a session, and wait for its settlement."""
@@ -239,6 +243,11 @@ class SessionQueue:
         """Call `wake` whenever something happened in a session, until the returned function is called."""
         return self._watchers.watch(session_id, wake)
 
-    def touch(self, session_id: str | None) -> None:
-        """Tell those who watch a session that something happened in it."""
+    def touch(self, session_id: str | None, owner: str | None) -> None:
+        """Tell those who watch a session, or all sessions of its owner, that something happened in it.
+
+        Without an owner, its place in the list of sessions is the same as before.
+        """
         self._watchers.notify(session_id or "")
+        if owner is not None and session_id is not None:
+            self.changes.note(owner, session_id)

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..access import ACCESS
 from .errors import AdminOnly, Json, LongJson, MethodNotAllowed, PathNotFound, error_response, is_of_ollama
-from .http.compression import SMALLEST, Compressed, takes_gzip
+from .http.compression import SMALLEST, Coding, Compressed, coding_for
 from .services import Parts
 
 Handler = Callable[[Parts, Request], Awaitable[ASGIApp]]
@@ -139,8 +139,8 @@ class Router:
             if endpoint.who == "admin" and not scope[ACCESS].admin:
                 raise AdminOnly
             response = await endpoint.handler(self._parts, request)
-            if _is_worth_compressing(response) and _takes_compressed(scope, request):
-                response = Compressed(response, self._parts.compression)
+            if _is_worth_compressing(response) and (coding := _coding(scope, request)) is not None:
+                response = Compressed(response, coding, self._parts.compression)
             await response(scope, receive, send)
         except Exception as error:  # noqa: BLE001 - if the response has begun, the server cuts the connection
             await error_response(request, error)(scope, receive, send)
@@ -190,11 +190,10 @@ def _is_worth_compressing(response: ASGIApp) -> TypeGuard[Json | LongJson]:
     return isinstance(response, LongJson) or (isinstance(response, Json) and len(response.body) >= SMALLEST)
 
 
-def _takes_compressed(scope: Scope, request: Request) -> bool:
-    """Return whether a request is for our API, from a client that accepts gzip."""
-    return _path(scope).startswith(("/api/", "/openapi.json")) and takes_gzip(
-        request.headers.get("accept-encoding", "")
-    )
+def _coding(scope: Scope, request: Request) -> Coding | None:
+    """Return how the response is compressed: None outside of our API, and for a client that accepts no coding."""
+    is_of_the_api = _path(scope).startswith(("/api/", "/openapi.json"))
+    return coding_for(request.headers.get("accept-encoding", "")) if is_of_the_api else None
 
 
 def _path(scope: Scope) -> str:

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..errors import NotFound
-from .http.compression import takes_gzip
+from .http.compression import takes
 from .routing import Endpoint
 from .services import Parts
 
@@ -100,7 +100,7 @@ def _response(request: Request, file: _File | None) -> Response:
     headers = {**HEADERS, "etag": file.tag, "content-type": file.type}
     if request.headers.get("if-none-match") == file.tag:
         return Response(status_code=304, headers=headers)
-    if takes_gzip(request.headers.get("accept-encoding", "")):
+    if takes("gzip", request.headers.get("accept-encoding", "")):
         return Response(file.packed, headers={**headers, "content-encoding": "gzip"})
     return Response(file.plain, headers=headers)
 

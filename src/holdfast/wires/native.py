@@ -42,6 +42,8 @@ from .shapes import (
     SessionDeletedJson,
     SessionHeadJson,
     SessionJson,
+    SessionListedJson,
+    SessionsChangedJson,
     SettledEventJson,
     SettlementJson,
     StepCallJson,
@@ -335,6 +337,11 @@ def feed_gone_frame(session_id: str) -> bytes:
     """Return the frame of a session that does not exist, among several."""
     gone: SessionDeletedJson = {"type": "session.deleted", "session_id": session_id}
     return b"event: session.deleted\n" + sse.data(_encode(gone))
+
+
+def list_frame(cursor: str, changed: SessionListedJson | SessionDeletedJson | SessionsChangedJson) -> bytes:
+    """Return one change of an owner's list of sessions."""
+    return sse.frame(f"list@{cursor}".encode(), changed["type"].encode(), _encode(changed))
 
 
 def told_in_feed(entry: FeedEntry, prices: Mapping[str, Price] = _NO_PRICES) -> dict[str, Any]:

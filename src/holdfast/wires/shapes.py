@@ -311,6 +311,22 @@ class SessionDeletedJson(TypedDict):
     session_id: str
 
 
+# Changes of an owner's list of sessions.
+
+
+class SessionListedJson(TypedDict):
+    """A session of the list has changed: this is what the list shows of it now."""
+
+    type: Literal["session.listed"]
+    session: ListedSessionJson
+
+
+class SessionsChangedJson(TypedDict):
+    """More has changed than is remembered: the list has to be loaded again."""
+
+    type: Literal["sessions.changed"]
+
+
 # Comparisons.
 
 

@@ -11,26 +11,28 @@ import { Icon } from "../ui/icon";
 import { t } from "../words";
 import { Approvals } from "./approvals";
 import { Branches } from "./branches";
-import { textOf } from "./content";
-import { LiveFigures, SettledFigures } from "./figures";
+import { LiveFigures, SettledFigures, summed } from "./figures";
 import { OtherModel } from "./other-model";
 import { tellOutcome } from "./outcome";
-import { Segments, segmentsOf } from "./segments";
+import { joinedText } from "./responses";
+import { joined, Segments, segmentsOf } from "./segments";
 
 /** What is being said, or else what was said. */
-type Said = { live: LiveRun; message: Message | null } | { live: null; message: Message };
+type Said = { live: LiveRun; message: null } | { live: null; message: Message };
 
 type AnswerProps = Said & {
+  /** The parts that it continues. */
+  earlier: readonly Message[];
   transcript: Transcript;
   results: ReadonlyMap<string, Message>;
 };
 
 /** One component for all of an answer's life: when it ends, what stands there is not drawn again. */
-export function Answer({ transcript, results, ...said }: AnswerProps) {
+export function Answer({ transcript, results, earlier, ...said }: AnswerProps) {
   const { live, message } = said;
   live?.version.value;
-  const text = live?.text ?? textOf(message?.content ?? null);
-  const reasoning = live?.reasoning ?? message?.reasoning;
+  const parts = message ? [...earlier, message] : earlier;
+  const reasoning = [...parts.map((part) => part.reasoning), live?.reasoning].filter(Boolean).join("\n\n");
   const undecided = live?.approvals.filter(({ decision }) => decision === null) ?? [];
   return (
     <article
@@ -43,14 +45,14 @@ export function Answer({ transcript, results, ...said }: AnswerProps) {
       {reasoning && <Reasoning key="reasoning" text={reasoning} isGoingOn={live?.isThinking ?? false} />}
       <Segments
         key="segments"
-        segments={said.live ? [...said.live.segments] : segmentsOf(said.message, results)} // new, since they grow in place
+        segments={joined([...parts.map((part) => segmentsOf(part, results)), ...(live ? [live.segments] : [])])}
         isGoingOn={live !== null}
         waiting={new Set(undecided.map(({ call }) => call))}
       />
       {said.live ? (
         <GoingOn key="going-on" live={said.live} transcript={transcript} />
       ) : (
-        <Settled key="settled" message={said.message} text={text} transcript={transcript} />
+        <Settled key="settled" message={said.message} earlier={earlier} transcript={transcript} />
       )}
     </article>
   );
@@ -59,11 +61,12 @@ export function Answer({ transcript, results, ...said }: AnswerProps) {
 function GoingOn({ live, transcript }: { live: LiveRun; transcript: Transcript }) {
   live.version.value;
   const isSilent = !live.text && !live.reasoning && !live.tools.length;
+  const notices = live.notices.filter(({ code }) => code !== "new_turn"); // the response shows where it was continued
   return (
     <>
       <Approvals live={live} />
-      {isSilent && <Waiting notices={live.notices} />}
-      <Notices notices={isSilent ? [] : live.notices} />
+      {isSilent && <Waiting notices={notices} />}
+      <Notices notices={isSilent ? [] : notices} />
       <footer>
         <LiveFigures live={live} transcript={transcript} />
       </footer>
@@ -71,7 +74,15 @@ function GoingOn({ live, transcript }: { live: LiveRun; transcript: Transcript }
   );
 }
 
-function Settled({ message, text, transcript }: { message: Message; text: string; transcript: Transcript }) {
+interface SettledProps {
+  message: Message;
+  earlier: readonly Message[];
+  transcript: Transcript;
+}
+
+function Settled({ message, earlier, transcript }: SettledProps) {
+  const parts = [...earlier, message];
+  const first = parts[0] ?? message;
   // Computed, so that what happens at the end of a long session draws no other answer again.
   const ending = useComputed(() => transcript.endings.value.get(message.run_id ?? "") ?? null).value;
   const isLast = useComputed(() => transcript.head.value?.id === message.id && !transcript.isRunning.value).value;
@@ -83,19 +94,21 @@ function Settled({ message, text, transcript }: { message: Message; text: string
     <>
       <OutcomeLine message={message} ending={ending} isLast={isLast} />
       <footer>
-        <Branches message={message} transcript={transcript} />
-        <CopyButton text={text} label={t().copyResponse} />
+        {parts.map((part) => (
+          <Branches key={part.id} message={part} transcript={transcript} />
+        ))}
+        <CopyButton text={joinedText(parts)} label={t().copyResponse} />
         <button
           type="button"
           class="quiet icon-button"
           title={t().regenerate}
           aria-label={t().regenerate}
           disabled={transcript.isRunning}
-          onClick={() => regenerate(message.id)}
+          onClick={() => regenerate(first.id)}
         >
           <Icon node={RefreshCw} size={16} />
         </button>
-        <OtherModel messageId={message.id} isIcon isDisabled={transcript.isRunning.value} />
+        <OtherModel messageId={first.id} isIcon isDisabled={transcript.isRunning.value} />
         <button
           type="button"
           class="quiet icon-button"
@@ -115,7 +128,7 @@ function Settled({ message, text, transcript }: { message: Message; text: string
             <Icon node={ScanSearch} size={16} />
           </a>
         )}
-        <SettledFigures model={message.model} figures={message.figures} ending={ending} />
+        <SettledFigures model={message.model} figures={summed(parts)} ending={ending} />
       </footer>
     </>
   );

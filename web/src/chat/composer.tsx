@@ -22,7 +22,7 @@ export function Composer() {
   const box = useElement<HTMLTextAreaElement>();
   const isRunning = current.value?.isRunning.value ?? false;
   const isAgent = current.value?.live.value?.isAgent.value ?? false;
-  const hasSomething = text.trim() !== "" || pictures.urls.length > 0;
+  const hasSomething = text.trim() !== "" || pictures.urls.length > 0 || pictures.areComing;
 
   useEffect(() => {
     growWithText(box.current);
@@ -45,9 +45,11 @@ export function Composer() {
   };
   const send = async (ifBusy: IfBusy | "steer") => {
     if (!hasSomething) return;
-    const [said, shown] = [text, pictures.urls];
+    const [said, before] = [text, current.value];
     write("");
-    pictures.set([]);
+    const shown = await pictures.whole(); // a message goes with the pictures that were pasted before it was sent
+    if (shown && !said.trim() && !shown.length) return;
+    if (!shown || current.value !== before) return giveBack(session, said, shown ?? []);
     const { isTaken, place, why } = await (ifBusy === "steer"
       ? steerRun(said.trim())
       : sendMessage(contentOf(said.trim(), shown), ifBusy));

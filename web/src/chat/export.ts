@@ -1,10 +1,10 @@
 /** A session as a file. It is made here, and goes nowhere but to the reader's disk. */
 import { api } from "../api";
 import { complain } from "../state/toasts";
-import type { Message, OpenSession } from "../types";
+import type { OpenSession } from "../types";
 import { t } from "../words";
-import { textOf } from "./content";
 import { tellOutcome } from "./outcome";
+import { joinedText, type Shown, shownOf } from "./responses";
 
 export async function exportAs(id: string, kind: "markdown" | "json"): Promise<void> {
   try {
@@ -23,13 +23,13 @@ export async function exportAs(id: string, kind: "markdown" | "json"): Promise<v
 
 export function asMarkdown(session: OpenSession): string {
   const head = [`# ${session.title || t().untitled}`, ...(session.system ? [quoted(session.system)] : [])];
-  return `${[...head, ...session.messages.map(told)].join("\n\n")}\n`;
+  return `${[...head, ...shownOf(session.messages).map(told)].join("\n\n")}\n`;
 }
 
-function told(message: Message): string {
+function told({ message, earlier }: Shown): string {
   const who = message.role === "user" ? t().you : (message.model ?? message.role);
   const ending = tellOutcome(message.outcome, null);
-  return [`## ${who}`, textOf(message.content), ...(ending ? [`*${ending.label}.*`] : [])].join("\n\n");
+  return [`## ${who}`, joinedText([...earlier, message]), ...(ending ? [`*${ending.label}.*`] : [])].join("\n\n");
 }
 
 function quoted(text: string): string {

@@ -3,7 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import type { LiveRun } from "../state/live";
 import { models } from "../state/models";
 import type { Ending, Transcript } from "../state/transcript";
-import type { Figures as Measured, Usage } from "../types";
+import type { Figures as Measured, Message, Usage } from "../types";
 import { t } from "../words";
 import { currency } from "../words/count";
 import { seconds } from "../words/time";
@@ -26,6 +26,27 @@ export function SettledFigures({ model, figures, ending }: SettledProps) {
     used?.cost != null && money(used.cost),
   ];
   return <Figures parts={parts} title={used ? inFull(used) : undefined} />;
+}
+
+/** What a response took in all of its parts; nothing if that of one is not known. */
+export function summed(parts: readonly Message[]): Measured | undefined {
+  return parts.map(({ figures }) => figures).reduce((one, other) => one && other && added(one, other));
+}
+
+function added(one: Measured, other: Measured): Measured {
+  return {
+    input_tokens: one.input_tokens + other.input_tokens,
+    output_tokens: one.output_tokens + other.output_tokens,
+    usage_source: one.usage_source === other.usage_source ? one.usage_source : "estimated",
+    ttft_ms: one.ttft_ms,
+    duration_ms: sum(one.duration_ms, other.duration_ms),
+    tokens_per_second: null,
+    cost: sum(one.cost, other.cost),
+  };
+}
+
+function sum(one: number | null, other: number | null): number | null {
+  return one === null || other === null ? null : one + other;
 }
 
 function inFull({ input_tokens, output_tokens, usage_source, duration_ms }: Measured): string {

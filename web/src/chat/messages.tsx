@@ -13,7 +13,8 @@ import { Icon } from "../ui/icon";
 import { t } from "../words";
 import { Answer, NoAnswer } from "./answer";
 import { textOf } from "./content";
-import { AskedToContinue, editing, Instructions, SendingMessage, UserMessage } from "./user-message";
+import { type Shown, shownOf } from "./responses";
+import { editing, Instructions, SendingMessage, UserMessage } from "./user-message";
 import { ConversationView } from "./view";
 import { pieces, type Range, type Sized } from "./window";
 
@@ -31,11 +32,14 @@ export function Messages({ transcript }: { transcript: Transcript }) {
   useLayoutEffect(() => view.attach(scroller.current), []);
   useLayoutEffect(() => view.drawn());
   const isOnBranch = transcript.messages.value.some(({ id }) => id === target.value);
+  const sought = lines.find((line) => target.value && has(line, target.value))?.key ?? null;
+  const led = useRef<string | null>(null);
   useEffect(() => {
-    if (!target.value) return;
-    if (isOnBranch) view.show(target.value);
-    else showBranch(target.value); // a search may find what was said on another one
-  }, [target.value, isOnBranch]);
+    if (led.current === target.value) return; // its reader has been there, and may have left its branch since
+    if (sought) view.show(sought);
+    else if (target.value && !isOnBranch) showBranch(target.value); // a search may find what was said on another one
+    if (sought || !target.value) led.current = target.value;
+  }, [target.value, sought, isOnBranch]);
   return (
     <div class="transcript-place">
       <div class="transcript" ref={scroller} role="log" aria-live="off" aria-label={t().conversation} tabIndex={-1}>
@@ -67,6 +71,9 @@ export function Messages({ transcript }: { transcript: Transcript }) {
 /** A message, one that is being sent, or the answer that is being written: it keeps its place when it becomes one. */
 interface Line extends Sized {
   message: Message | null;
+  /** The parts of a response that came before its message, or before the run that continues it. */
+  earlier: readonly Message[];
+  asked: Message | null;
   live: LiveRun | null;
 }
 
@@ -75,16 +82,34 @@ function useLines(transcript: Transcript): Line[] {
   const live = transcript.live.value;
   const sending = transcript.sending.value;
   return useMemo(() => {
-    const lines: Line[] = messages
-      .filter(({ id, role }) => id !== live?.messageId && role !== "tool")
-      .map((message) => ({ key: message.id, guess: guessed(message), message, live: null }));
-    if (live) lines.push({ key: live.messageId, guess: 100, message: null, live });
-    if (sending !== null) lines.push({ key: SENDING, guess: 100, message: null, live: null });
+    const lines = shownOf(messages.filter(({ id }) => id !== live?.messageId)).map(lineOf);
+    const last = lines.at(-1);
+    if (live && last?.asked?.id === live.parentId) lines.splice(-1, 1, { ...last, ...continuedBy(last, live) });
+    else if (live) lines.push({ ...EMPTY, key: live.messageId, live });
+    if (sending !== null) lines.push({ ...EMPTY, key: SENDING });
     return lines;
   }, [messages, live, sending]);
 }
 
 const SENDING = "sending";
+const EMPTY: Omit<Line, "key"> = { guess: 100, message: null, earlier: [], asked: null, live: null };
+
+/** A response is where its first part was: it keeps its place when it is continued. */
+function lineOf({ message, earlier, asked }: Shown): Line {
+  const parts = [...earlier, message];
+  const guess = parts.reduce((height, part) => height + guessed(part), 0);
+  return { key: parts[0]?.id ?? "", guess, message, earlier, asked, live: null };
+}
+
+function continuedBy({ earlier, message }: Line, live: LiveRun): Partial<Line> {
+  return { earlier: message ? [...earlier, message] : earlier, message: null, asked: null, live };
+}
+
+/** Whether a line shows a message, be it as a part of a response, or as the turn that asked for one. */
+function has({ message, earlier, asked }: Line, id: string): boolean {
+  const parts = [...earlier, message, asked];
+  return parts.some((part, at) => part?.id === id || (at > 0 && part?.parent_id === id));
+}
 
 /** How high a message may be: by its words and its line breaks, and what always stands around them. */
 function guessed({ content, role }: Message): number {
@@ -100,12 +125,14 @@ function useDrawing(transcript: Transcript, view: ConversationView): (line: Line
   const before = last.current;
   const drawn = new Map<string, Drawn>();
   last.current = drawn;
-  return ({ key, guess, message, live }, next) => {
-    const props: LineProps = { name: key, guess, message, live, next, transcript, results, view };
+  return (line, next) => {
+    const { key, ...shown } = line;
+    const isTarget = target.value !== null && has(line, target.value);
+    const props: LineProps = { name: key, ...shown, isTarget, next, transcript, results, view };
     const known = before.get(key);
-    const line = known && isSame(known.props, props) ? known : { props, vnode: <LinePlace key={key} {...props} /> };
-    drawn.set(key, line);
-    return line.vnode;
+    const now = known && isSame(known.props, props) ? known : { props, vnode: <LinePlace key={key} {...props} /> };
+    drawn.set(key, now);
+    return now.vnode;
   };
 }
 
@@ -132,11 +159,9 @@ function useToolResults(transcript: Transcript): ReadonlyMap<string, Message> {
 
 const callOf = ({ tool_call_id }: Message): string => tool_call_id ?? "";
 
-interface LineProps {
+interface LineProps extends Omit<Line, "key"> {
   name: string;
-  guess: number;
-  message: Message | null;
-  live: LiveRun | null;
+  isTarget: boolean;
   next: Message | null;
   transcript: Transcript;
   results: ReadonlyMap<string, Message>;
@@ -144,13 +169,13 @@ interface LineProps {
 }
 
 /** A line that is not in sight is not even laid out: it is as high as it was, or as a gap in its place would be. */
-function LinePlace({ name, guess, view, ...line }: LineProps) {
+function LinePlace({ name, guess, view, isTarget, ...line }: LineProps) {
   const place = useElement<HTMLDivElement>();
   const height = useMemo(() => view.heights.known(name) ?? guess, [name]);
   useLayoutEffect(() => view.observe(name, place.current), [name]);
   return (
     <div
-      class={`line ${target.value === name ? "is-target" : ""}`}
+      class={`line ${isTarget ? "is-target" : ""}`}
       style={{ containIntrinsicBlockSize: `auto ${height}px` }}
       data-line={name}
       ref={place}
@@ -160,25 +185,31 @@ function LinePlace({ name, guess, view, ...line }: LineProps) {
   );
 }
 
-type ContentProps = Omit<LineProps, "name" | "guess" | "view">;
+type ContentProps = Omit<LineProps, "name" | "guess" | "view" | "isTarget">;
 
-function LineContent({ message, live, next, transcript, results }: ContentProps) {
-  if (live && (!message || message.role === "assistant"))
-    return <Answer message={message} live={live} transcript={transcript} results={results} />;
+function LineContent({ message, live, earlier, asked, next, transcript, results }: ContentProps) {
+  const answer = { earlier, transcript, results };
+  if (live) return <Answer message={null} live={live} {...answer} />;
   if (!message) return <Sending transcript={transcript} />;
-  if (message.role === "assistant")
-    return <Answer message={message} live={null} transcript={transcript} results={results} />;
   if (message.role === "system" || message.role === "developer") return <Instructions message={message} />;
-  if (message.automatic) return <AskedToContinue />;
-  const ending = next?.role === "assistant" ? null : silentEnding(transcript, message, next);
+  const question = message.role === "assistant" ? asked : message;
   return (
     <>
-      <UserMessage message={message} transcript={transcript} />
-      {ending && transcript.live.value?.parentId !== message.id && (
-        <NoAnswer ending={ending} message={message} isLast={next === null} />
+      {message.role === "assistant" ? (
+        <Answer message={message} live={null} {...answer} />
+      ) : (
+        <UserMessage message={message} transcript={transcript} />
       )}
+      {question && <Unanswered question={question} next={next} transcript={transcript} />}
     </>
   );
+}
+
+/** Why a message has no response, if a run was to give one and said nothing. */
+function Unanswered({ question, next, transcript }: Pick<ContentProps, "next" | "transcript"> & { question: Message }) {
+  const ending = silentEnding(transcript, question, next);
+  if (!ending || transcript.live.value?.parentId === question.id) return null;
+  return <NoAnswer ending={ending} message={question} isLast={next === null} />;
 }
 
 function Sending({ transcript }: { transcript: Transcript }) {

@@ -16,9 +16,11 @@ interface SegmentsProps {
 }
 
 export function Segments({ segments, isGoingOn = false, waiting = NONE }: SegmentsProps) {
-  return segments.map(({ text, tools, inputs }, index) => (
+  return segments.map(({ text, tools, inputs, joints }, index) => (
     <div class="segment" key={index}>
-      {(text || !tools.length) && <Markdown text={text} isStreaming={isGoingOn && index === segments.length - 1} />}
+      {(text || !tools.length) && (
+        <Markdown text={text} joints={joints} isStreaming={isGoingOn && index === segments.length - 1} />
+      )}
       <Tools tools={tools} isGoingOn={isGoingOn} waiting={waiting} />
       {inputs.map((input, number) => (
         <Steered key={number} text={input} />
@@ -46,6 +48,19 @@ function Steered({ text }: { text: string }) {
 export function segmentsOf(message: Message, results: ReadonlyMap<string, Message>): Segment[] {
   if (message.steps?.length) return message.steps.map(segmentOf);
   return [{ text: textOf(message.content), tools: toolsOf(message, results), inputs: [] }];
+}
+
+/** The segments of a response's parts, as those of one. A text that was cut off and the text that continues it are one text. */
+export function joined(parts: Segment[][]): Segment[] {
+  const all: Segment[] = [];
+  for (const [first, ...rest] of parts) {
+    const last = all.at(-1);
+    if (last && first && !last.tools.length && !last.inputs.length)
+      all.splice(-1, 1, { ...first, text: last.text + first.text, joints: [...(last.joints ?? []), last.text.length] });
+    else if (first) all.push(first);
+    all.push(...rest);
+  }
+  return all;
 }
 
 function segmentOf({ text, tool_calls, inputs }: Step): Segment {

@@ -2,6 +2,7 @@
 import { useState } from "preact/hooks";
 import { changeSetup, current, setupForNew } from "../state/current";
 import { Dialog } from "../ui/dialog";
+import { objectFrom, objectText } from "../ui/json";
 import { t } from "../words";
 
 const NUMBERS: [string, "temperature" | "topP" | "maxTokens", number, number, number][] = [
@@ -22,7 +23,7 @@ export function SetupDialog({ onClose }: { onClose: () => void }) {
   const save = (event: Event) => {
     event.preventDefault();
     try {
-      const params = { ...parsed(more), ...filledIn(numbers) };
+      const params = { ...objectFrom(more, t().additionalParameters), ...filledIn(numbers) };
       changeSetup({ system: system.trim() || null, params });
       (event.currentTarget as HTMLElement).closest("dialog")?.close();
     } catch (error) {
@@ -76,15 +77,7 @@ export function SetupDialog({ onClose }: { onClose: () => void }) {
 }
 
 function written(params: Record<string, unknown>): string {
-  const others = Object.entries(params).filter(([name]) => !OWN.has(name));
-  return others.length ? JSON.stringify(Object.fromEntries(others), null, 2) : "";
-}
-
-function parsed(text: string): Record<string, unknown> {
-  if (!text.trim()) return {};
-  const value = JSON.parse(text) as unknown;
-  if (typeof value !== "object" || value === null || Array.isArray(value)) throw new Error(t().notAnObject);
-  return value as Record<string, unknown>;
+  return objectText(Object.fromEntries(Object.entries(params).filter(([name]) => !OWN.has(name))));
 }
 
 function filledIn(numbers: Record<string, string>): Record<string, number> {

@@ -58,11 +58,6 @@ export function Instructions({ message }: { message: Message }) {
   );
 }
 
-/** A message that the server wrote to have a response continued: no words of the user. */
-export function AskedToContinue() {
-  return <p class="notice continued">{t().askedToContinue}</p>;
-}
-
 export function SendingMessage({ content }: { content: Content }) {
   return (
     <article class="message user is-sending" aria-label={t().youSending}>

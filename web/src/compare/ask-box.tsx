@@ -27,7 +27,7 @@ const DRAFT = "compare";
 export function AskBox({ label, placeholder, canSend, onSend, onStop, children }: AskBoxProps) {
   const [text, setText] = useState(readDraft(DRAFT));
   const pictures = usePictures();
-  const hasSomething = text.trim() !== "" || pictures.urls.length > 0;
+  const hasSomething = text.trim() !== "" || pictures.urls.length > 0 || pictures.areComing;
   const box = useElement<HTMLTextAreaElement>();
   useEffect(() => growWithText(box.current), [text]);
   useEffect(() => {
@@ -39,12 +39,13 @@ export function AskBox({ label, placeholder, canSend, onSend, onStop, children }
   };
   const send = async () => {
     if (!canSend || !hasSomething) return;
-    const [said, shown] = [text, pictures.urls];
+    const said = text;
     write("");
-    pictures.set([]);
-    if (await onSend(contentOf(said.trim(), shown))) return;
+    const shown = await pictures.whole();
+    if (shown && !said.trim() && !shown.length) return;
+    if (shown && (await onSend(contentOf(said.trim(), shown)))) return;
     write(said); // what was not taken is not lost
-    pictures.set(shown);
+    if (shown) pictures.set(shown);
   };
   return (
     <form

@@ -3,7 +3,7 @@ import { effect, signal } from "@preact/signals";
 import { isAway, key, needsKey, setKey } from "../api";
 import type { FeedFrame } from "../types";
 import type { FromWorker, ToWorker } from "./messages";
-import { type StreamState, Streams } from "./streams";
+import type { StreamState } from "./streams";
 
 type Listener = (events: FeedFrame[]) => void;
 
@@ -77,9 +77,11 @@ function throughWorker(): Say | null {
   }
 }
 
+/** Most browsers have the worker, so what reads the stream is fetched. */
 function directly(): Say {
-  const streams = new Streams({ events: onEvents, state: onState });
-  return (message) => {
+  const reading = import("./streams").then(({ Streams }) => new Streams({ events: onEvents, state: onState }));
+  return async (message) => {
+    const streams = await reading;
     if (message.type === "key") streams.setKey(message.key);
     else if (message.type === "watch") streams.watch(message.session, message.after);
     else if (message.type === "unwatch") streams.unwatch(message.session);

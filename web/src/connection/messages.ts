@@ -2,6 +2,9 @@
 import type { FeedFrame } from "../types";
 import type { StreamState } from "./streams";
 
+/** In the place of a session: the list of sessions. What changes in it can be read twice without harm. */
+export const LIST = "list";
+
 export type ToWorker =
   | { type: "hello"; key: string }
   | { type: "key"; key: string }

@@ -1,6 +1,7 @@
-/** The one event stream of this browser: the feeds of every session that some tab shows, through one connection. */
+/** The one event stream of this browser: changes of the list, and the feed of every session that some tab shows. */
 import { createParser } from "eventsource-parser";
 import type { FeedFrame } from "../types";
+import { LIST } from "./messages";
 
 export type StreamState = "idle" | "connecting" | "open" | "away" | "unauthorized";
 
@@ -34,7 +35,7 @@ export class Streams {
   /** Read a session's feed after a cursor. Where it is being read, it is read again from there: readers skip repeats. */
   watch(session: string, after: string): void {
     const known = this.#cursors.get(session);
-    this.#cursors.set(session, known === undefined ? after : earlier(known, after));
+    this.#cursors.set(session, known === undefined ? after : session === LIST ? known : earlier(known, after));
     this.#connectSoon(0);
   }
 
@@ -70,7 +71,9 @@ export class Streams {
   }
 
   async #read(abort: AbortController): Promise<void> {
-    const query = new URLSearchParams([...this.#cursors].map(([id, cursor]) => ["session", `${id}@${cursor}`]));
+    const query = new URLSearchParams(
+      [...this.#cursors].map(([id, cursor]) => (id === LIST ? [id, cursor] : ["session", `${id}@${cursor}`])),
+    );
     const headers: Record<string, string> = this.#key ? { authorization: `Bearer ${this.#key}` } : {};
     const watchdog = new Watchdog(() => abort.abort());
     try {
@@ -102,8 +105,9 @@ export class Streams {
   #take(batch: Map<string, FeedFrame[]>, id: string, data: string): void {
     const event = JSON.parse(data) as FeedFrame;
     const at = id.lastIndexOf("@");
-    const session = event.type === "session.deleted" ? event.session_id : id.slice(0, at);
-    if (event.type === "session.deleted") this.#cursors.delete(session);
+    const isDeleted = event.type === "session.deleted" && !id.startsWith(`${LIST}@`);
+    const session = isDeleted ? event.session_id : id.slice(0, at);
+    if (isDeleted) this.#cursors.delete(session);
     else if (this.#cursors.has(session)) this.#cursors.set(session, id.slice(at + 1));
     const events = batch.get(session);
     if (events) events.push(event);

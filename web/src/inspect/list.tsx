@@ -46,7 +46,7 @@ export function RunList() {
               <li key={run.id}>
                 <a href={`/runs/${run.id}`}>
                   <span class="text" dir="auto">
-                    {run.text.slice(0, 200) || t().noOutput}
+                    {preview(run)}
                   </span>
                   <span class="about">
                     {run.model} · {moment(run.created_at)}
@@ -65,4 +65,10 @@ export function RunList() {
       )}
     </>
   );
+}
+
+/** The beginning of a run's text, without the marks of Markdown. */
+function preview({ text, settlement }: Run): string {
+  const plain = text.slice(0, 300).replace(/\*\*|`|^#{1,6} /gm, "");
+  return plain.slice(0, 200) || (settlement ? t().noOutput : t().noOutputYet);
 }

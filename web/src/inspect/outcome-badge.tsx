@@ -10,7 +10,7 @@ const KINDS: Record<string, string> = {
 };
 
 export function OutcomeBadge({ run }: { run: Run }) {
-  if (run.needs_approval) return <span class="badge warning">{t().needsApproval}</span>;
+  if (run.needs_approval) return <span class="badge warning">{t().toolStates.waiting}</span>;
   const outcome = run.settlement?.outcome ?? run.status;
   const told = run.settlement ? t().outcomes[run.settlement.outcome] : t().statuses[run.status];
   return <span class={`badge ${KINDS[outcome] ?? ""}`}>{told}</span>;

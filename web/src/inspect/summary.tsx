@@ -8,6 +8,7 @@ import type { RunLog } from "./log";
 import { OutcomeBadge } from "./outcome-badge";
 
 export function Summary({ run, log }: { run: Run; log: RunLog }) {
+  log.version.value; // times come after events
   const { settlement } = run;
   const told = tellOutcome(settlement?.outcome ?? null, settlement);
   return (

@@ -6,10 +6,15 @@
  * the time for a text grows with its length and no faster.
  */
 import { Lexer, Marked, type Token, type Tokens } from "marked";
+import { footnoteExtensions } from "./footnote-syntax";
 import { boundedTokenizer, isBeyondTheLexer, LONGEST_BLOCK, MOST_FORMULAS } from "./limits";
 import { mathExtensions } from "./math-syntax";
 
-const marked = new Marked({ gfm: true, extensions: mathExtensions, tokenizer: boundedTokenizer });
+const marked = new Marked({
+  gfm: true,
+  extensions: [...mathExtensions, ...footnoteExtensions],
+  tokenizer: boundedTokenizer,
+});
 
 const OPEN_FENCE = /^ {0,3}(`{3,}(?=[^`\n]*(?:\n|$))|~{3,})([^\n]*)(?:\n|$)/;
 
@@ -25,6 +30,7 @@ export class Blocks {
   #links: Links = Object.create(null);
   /** Formulas in the settled blocks. */
   #formulas = 0;
+  #all: Token[] = [];
 
   /** Return the blocks of a text. Blocks that have not changed are the same objects as before. */
   read(text: string): Token[] {
@@ -37,7 +43,22 @@ export class Blocks {
     const whole = new Blocks();
     whole.#links = Object.create(this.#links);
     define(whole.#links, last);
-    return (isAnyDefined(whole.#links) ? whole : this).read(text);
+    if (!isAnyDefined(whole.#links)) return this.read(text);
+    const blocks = whole.read(text);
+    this.#all = whole.#all;
+    return blocks;
+  }
+
+  /** The blocks of the text that was read last that some places lie in. */
+  at(places: readonly number[]): ReadonlySet<Token> {
+    const found = new Set<Token>();
+    let end = 0;
+    for (const token of places.length ? this.#all : []) {
+      const begin = end;
+      end += token.raw.length;
+      if (places.some((place) => begin <= place && place < end)) found.add(token);
+    }
+    return found;
   }
 
   #read(text: string): Token[] {
@@ -45,7 +66,8 @@ export class Blocks {
     if (!source.startsWith(this.#source.slice(0, this.#settledTo))) this.#restart();
     this.#source = source;
     const last = this.#last();
-    return [...this.#settled, ...last];
+    this.#all = [...this.#settled, ...last];
+    return this.#all;
   }
 
   #restart(): void {

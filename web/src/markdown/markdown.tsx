@@ -10,12 +10,15 @@ import { Blocks } from "./blocks";
 import { CodeBlock } from "./code";
 import { decodeEntities } from "./entities";
 import { type Fold, folded } from "./fold";
+import { FootnoteMark, FootnoteText, WithFootnotes } from "./footnotes";
 import { Formula } from "./math";
 import { Picture } from "./picture";
 
 interface MarkdownProps {
   text: string;
   isStreaming?: boolean;
+  /** Where in the text it was continued: the blocks there are marked. */
+  joints?: readonly number[] | undefined;
 }
 
 /** Draws an answer's words. Those that cannot be drawn are shown as they were written: one text never takes the page along. */
@@ -34,14 +37,21 @@ export class Markdown extends Component<MarkdownProps, { isBeyondUs: boolean }> 
   }
 }
 
-function Drawn({ text, isStreaming = false }: MarkdownProps) {
+function Drawn({ text, isStreaming = false, joints = [] }: MarkdownProps) {
   const blocks = useMemo(() => new Blocks(), []);
   const tokens = isStreaming ? blocks.read(text) : blocks.finish(text);
+  const marked = blocks.at(joints);
   return (
     <div class="markdown" dir="auto">
-      {folded(tokens).map((part) =>
-        "token" in part ? <Block key={part.index} token={part.token} /> : <Folded key={part.index} {...part} />,
-      )}
+      <WithFootnotes tokens={tokens}>
+        {folded(tokens).map((part) =>
+          "token" in part ? (
+            <Block key={part.index} token={part.token} isJoint={marked.has(part.token)} />
+          ) : (
+            <Folded key={part.index} {...part} />
+          ),
+        )}
+      </WithFootnotes>
     </div>
   );
 }
@@ -57,13 +67,24 @@ function Folded({ summary, tokens }: Fold) {
 }
 
 /** One block. Settled ones are the same token each time, and are not drawn again. */
-class Block extends Component<{ token: Token }> {
-  override shouldComponentUpdate(next: { token: Token }): boolean {
-    return next.token !== this.props.token;
+class Block extends Component<BlockProps> {
+  override shouldComponentUpdate({ token, isJoint }: BlockProps): boolean {
+    return token !== this.props.token || isJoint !== this.props.isJoint;
   }
   override render() {
-    return renderBlock(this.props.token);
+    const { token, isJoint } = this.props;
+    if (!isJoint) return renderBlock(token);
+    return (
+      <div class="joint" title={t().continuedHere}>
+        {renderBlock(token)}
+      </div>
+    );
   }
+}
+
+interface BlockProps {
+  token: Token;
+  isJoint?: boolean;
 }
 
 function blocks(tokens: Token[] | undefined): ComponentChildren {
@@ -94,6 +115,8 @@ function renderBlock(token: Token): ComponentChildren {
       return renderTable(token as Tokens.Table);
     case "hr":
       return <hr />;
+    case "footnote":
+      return <FootnoteText label={token.label}>{inlines(token.tokens)}</FootnoteText>;
     case "mathBlock":
       return <Formula text={token.text} isBlock />;
     case "html":
@@ -171,6 +194,8 @@ function renderInline(token: Token): ComponentChildren {
       return <Link href={token.href}>{inlines(token.tokens)}</Link>;
     case "image":
       return <Picture href={token.href} alt={token.text} />;
+    case "footnoteMark":
+      return <FootnoteMark label={token.label} raw={token.raw} />;
     case "math":
       return <Formula text={token.text} />;
     case "html":

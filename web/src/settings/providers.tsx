@@ -5,6 +5,7 @@ import { loadModels, models } from "../state/models";
 import { complain, toast } from "../state/toasts";
 import { Dialog } from "../ui/dialog";
 import { Icon } from "../ui/icon";
+import { objectFrom, objectText } from "../ui/json";
 import { t } from "../words";
 import {
   type Provider,
@@ -240,6 +241,18 @@ function ProviderDialog({ provider, onClose }: { provider: Provider | null; onCl
             <input name="max_runs" type="number" min="0" defaultValue={String(provider?.max_runs ?? 0)} />
           </label>
         </div>
+        <label>
+          {t().providerOptions}
+          <textarea
+            class="mono"
+            name="options"
+            dir="ltr"
+            rows={2}
+            placeholder='{"keep_alive": "30m", "think": true}'
+            spellcheck={false}
+            defaultValue={objectText(provider?.options ?? {})}
+          />
+        </label>
         <p class="problem" role="alert">
           {problem}
         </p>
@@ -272,6 +285,7 @@ function fromForm(form: HTMLFormElement, provider: Provider | null): ProviderCha
     base_url: text("base_url"),
     models: text("models") ? text("models").split(/[\s,]+/) : null,
     max_runs: Number(text("max_runs") || 0),
+    options: objectFrom(text("options"), t().providerOptions),
     ...(key ? { api_key: key } : given.get("no_key") || !provider ? { api_key: null } : {}),
   };
 }

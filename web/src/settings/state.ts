@@ -13,6 +13,7 @@ export interface Provider {
   base_url: string | null;
   models: string[] | null;
   max_runs: number;
+  options: Record<string, unknown>;
   key_set: boolean;
   source: Source;
   editable: boolean;
@@ -34,6 +35,7 @@ export interface ProviderChange {
   base_url: string;
   models: string[] | null;
   max_runs: number;
+  options: Record<string, unknown>;
   api_key?: string | null;
 }
 
@@ -78,8 +80,8 @@ export function replaceProvider(name: string | null, by: ProviderChange | null):
   return change({ providers });
 }
 
-function asChange({ name, dialect, profile, base_url, models, max_runs }: Provider): ProviderChange {
-  return { name, dialect, profile, base_url: base_url ?? "", models, max_runs };
+function asChange({ name, dialect, profile, base_url, models, max_runs, options }: Provider): ProviderChange {
+  return { name, dialect, profile, base_url: base_url ?? "", models, max_runs, options };
 }
 
 export function tellSource(source: Source): string {

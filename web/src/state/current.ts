@@ -5,7 +5,7 @@ import { navigate, place } from "../router";
 import type { Content, Session } from "../types";
 import { t } from "../words";
 import { modelForNew, rememberModel } from "./models";
-import { loadSessions, noteSession } from "./sessions";
+import { noteSession } from "./sessions";
 import { complain, toast } from "./toasts";
 import { Transcript } from "./transcript";
 
@@ -59,7 +59,6 @@ export async function sendMessage(input: Content, ifBusy: IfBusy = "reject"): Pr
       transcript.send(null);
       throw error;
     }
-    loadSessions();
     return { isTaken: true, place };
   } catch (error) {
     if (error instanceof Unreachable) toast(t().notSent, { kind: "bad" });
@@ -125,7 +124,6 @@ export const showBranch = (messageId: string) =>
 export const forkAt = (messageId: string) =>
   act(async (it) => {
     const session = await api.fork(it.id, messageId);
-    await loadSessions();
     navigate(`/s/${session.id}`);
     toast(t().forked);
   });

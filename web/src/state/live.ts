@@ -33,6 +33,8 @@ export interface Segment {
   text: string;
   tools: ToolActivity[];
   inputs: string[];
+  /** Where in the text a response was continued that had been cut off. */
+  joints?: readonly number[];
 }
 
 /** A tool call that waits for a person, or was decided by one. */

@@ -1,9 +1,10 @@
-/** The list of sessions: searched, kept fresh while it is looked at, deleted with a way back. */
+/** The list of sessions: searched, kept up to date by its feed, deleted with a way back. */
 import { effect, signal } from "@preact/signals";
 import { api, isAway, key } from "../api";
-import type { ListedSession } from "../types";
+import { losses, watch } from "../connection";
+import { LIST } from "../connection/messages";
+import type { FeedFrame, ListedSession } from "../types";
 import { t } from "../words";
-import { notifies } from "./notifies";
 import { toast } from "./toasts";
 
 export const sessions = signal<ListedSession[]>([]);
@@ -14,10 +15,9 @@ export const listState = signal<"loading" | "ready" | "failed">("loading");
 /** Sessions that are about to be deleted, with what stops that. */
 const leaving = new Map<string, ReturnType<typeof setTimeout>>();
 const UNDO = 6_000;
-/** Between two looks at the list, in milliseconds: while a response runs somewhere, and else. */
-const REFRESH = { busy: 2_000, idle: 8_000 };
 let next: string | null = null;
 let asked = 0;
+let unwatch: (() => void) | null = null;
 /** What was noted of sessions while a list was on its way: it is newer than the list. */
 let newer = new Map<string, Partial<ListedSession>>();
 
@@ -32,6 +32,7 @@ export async function loadSessions(): Promise<void> {
     next = page.next;
     hasMore.value = next !== null;
     listState.value = "ready";
+    unwatch ??= watch(LIST, page.feed, take);
   } catch {
     if (mine === asked && listState.value === "loading") listState.value = "failed";
   }
@@ -46,18 +47,40 @@ export async function loadMoreSessions(): Promise<void> {
   hasMore.value = next !== null;
 }
 
-/** Take in what is known of a session from elsewhere: its feed, or an answer to a change. */
+/** Take what the feed of the list says. */
+function take(frames: FeedFrame[]): void {
+  for (const frame of frames) {
+    if (frame.type === "sessions.changed") loadSessions();
+    else if (frame.type === "session.deleted") drop(frame.session_id);
+    else if (frame.type === "session.listed") {
+      const { hit: _, ...session } = frame.session; // only a search has hits
+      noteSession(session);
+    }
+  }
+}
+
+/** Take in what is known of a session from elsewhere: a feed, or an answer to a change. */
 export function noteSession(changes: Partial<ListedSession> & { id: string }): void {
   newer.set(changes.id, { ...newer.get(changes.id), ...changes });
   const list = sessions.peek();
-  const at = list.findIndex(({ id }) => id === changes.id);
-  const before = list[at];
-  if (before) {
-    const isNews = Object.entries(changes).some(([name, value]) => before[name as keyof ListedSession] !== value);
-    if (isNews) sessions.value = list.with(at, { ...before, ...changes });
-  } else if (changes.created_at && !query.peek() && !leaving.has(changes.id)) {
-    sessions.value = [{ active_run: null, needs_approval: false, hit: null, ...changes } as ListedSession, ...list];
-  }
+  const before = list.find(({ id }) => id === changes.id);
+  const isKnown =
+    before && Object.entries(changes).every(([name, value]) => before[name as keyof ListedSession] === value);
+  const isNew = !before && changes.created_at && !query.peek() && !leaving.has(changes.id);
+  if (isKnown || !(before || isNew)) return;
+  const session = { active_run: null, needs_approval: false, hit: null, ...before, ...changes } as ListedSession;
+  sessions.value = query.peek()
+    ? list.map((each) => (each === before ? session : each))
+    : [session, ...list.filter((each) => each !== before)].sort(byPlace);
+}
+
+/** The server's order: pinned ones first, then those that changed last. */
+function byPlace(one: ListedSession, other: ListedSession): number {
+  return Number(other.pinned) - Number(one.pinned) || (one.updated_at < other.updated_at ? 1 : -1);
+}
+
+function drop(id: string): void {
+  sessions.value = sessions.value.filter((each) => each.id !== id);
 }
 
 export async function rename(id: string, title: string): Promise<void> {
@@ -66,13 +89,12 @@ export async function rename(id: string, title: string): Promise<void> {
 
 export async function setPinned(id: string, pinned: boolean): Promise<void> {
   noteSession(await api.changeSession(id, { pinned }));
-  await loadSessions();
 }
 
 /** Take a session off the list now and delete it in a few seconds, unless someone wants it back. */
 export function removeWithUndo(id: string, onUndo: () => void = () => {}): void {
   const title = sessions.value.find((each) => each.id === id)?.title || t().untitled;
-  sessions.value = sessions.value.filter((each) => each.id !== id);
+  drop(id);
   leaving.set(
     id,
     setTimeout(() => finish(id), UNDO),
@@ -101,29 +123,20 @@ async function finish(id: string, keepalive = false): Promise<void> {
   leaving.delete(id);
 }
 
-/** Load the list now and then. A tab that is not looked at does so only to notify of approvals. */
-function refreshLater(): void {
-  const isBusy = sessions.peek().some(({ active_run }) => active_run);
-  setTimeout(
-    () => {
-      const isWanted = document.visibilityState === "visible" || notifies.peek();
-      if (isWanted && !isAway.value) loadSessions();
-      refreshLater();
-    },
-    isBusy ? REFRESH.busy : REFRESH.idle,
-  );
-}
-
 /** Keep the list up to date from now on, and delete what was to be deleted when the page is left. */
 export function keepSessions(): void {
   addEventListener("pagehide", () => {
     for (const id of leaving.keys()) finish(id, true);
   });
-  refreshLater();
-  addEventListener("focus", () => void loadSessions());
+  effect(() => {
+    losses.value;
+    unwatch?.();
+    unwatch = null; // whatever this tab missed, the list that is loaded now has it
+  });
   effect(() => {
     key.value;
     query.value;
+    losses.value;
     if (!isAway.value) queueMicrotask(loadSessions);
   });
 }

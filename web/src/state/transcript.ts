@@ -25,7 +25,7 @@ import {
   type Settlement,
 } from "../types";
 import { LiveRun } from "./live";
-import { loadSessions, noteSession } from "./sessions";
+import { noteSession } from "./sessions";
 
 /** How a run ended, and where: with its message, or, where it said nothing, after the message that it was to answer. */
 export interface Ending {
@@ -181,7 +181,8 @@ export class Transcript {
     for (const frame of frames) {
       if (frame.type === "session.deleted") this.loading.value = "missing";
       else if ("n" in frame) this.#takeEntry(frame);
-      else if (this.live.value?.id === frame.run && !this.#takeEvent(this.live.value, frame)) return this.#loadSoon();
+      else if ("run" in frame && this.live.value?.id === frame.run && !this.#takeEvent(this.live.value, frame))
+        return this.#loadSoon();
     }
   }
 
@@ -227,7 +228,6 @@ export class Transcript {
     const known = instead?.role === message.role ? (instead.siblings ?? [instead.id]) : this.#replaced(message);
     this.messages.value = [...shown.slice(0, parent + 1), { ...message, siblings: [...known, message.id] }];
     this.#findSent();
-    if (!this.session.value?.title) loadSessions();
   }
 
   /** The siblings of an answer that was taken off the page when the run began that answers anew. */

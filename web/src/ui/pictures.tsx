@@ -13,7 +13,11 @@ const KINDS = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 export interface Pictures {
   /** As data URLs. */
   urls: string[];
+  /** Some are being read. */
+  areComing: boolean;
   set: (urls: string[]) => void;
+  /** Take all away when the last has been read; null, and they stay, if one could not be. */
+  whole: () => Promise<string[] | null>;
   take: (files: Iterable<File>) => Promise<void>;
   isDropping: boolean;
   /** For the form that they are dropped on. */
@@ -25,15 +29,31 @@ export interface Pictures {
 }
 
 export function usePictures(): Pictures {
-  const [urls, set] = useState<string[]>([]);
+  const [urls, draw] = useState<string[]>([]);
+  const [coming, setComing] = useState(0);
   const [isDropping, setDropping] = useState(false);
   const line = useRef(Promise.resolve());
+  const now = useRef<string[]>([]);
+  const failed = useRef(0);
+  const set = (changed: string[]) => {
+    now.current = changed;
+    draw(changed);
+  };
+  const whole = async () => {
+    const before = failed.current;
+    await line.current;
+    if (failed.current !== before) return null;
+    const all = now.current;
+    set([]);
+    return all;
+  };
   const add = async (file: File) => {
     try {
       const { shrunk } = await import("./shrink"); // most chats have no picture
       const url = await dataUrl(await shrunk(file));
-      set((before) => [...before, url]);
+      set([...now.current, url]);
     } catch {
+      failed.current++;
       toast(t().unreadableImage(file.name), { kind: "bad" });
     }
   };
@@ -48,12 +68,15 @@ export function usePictures(): Pictures {
   // empty once its event is over.
   const take = (files: Iterable<File>) => {
     const added = [...files];
-    line.current = line.current.then(() => takeEach(added));
+    setComing((count) => count + 1);
+    line.current = line.current.then(() => takeEach(added)).finally(() => setComing((count) => count - 1));
     return line.current;
   };
   return {
     urls,
+    areComing: coming > 0,
     set,
+    whole,
     take,
     isDropping,
     onDragOver: (event) => {

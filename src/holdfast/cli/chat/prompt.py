@@ -36,7 +36,8 @@ class Prompt:
 
     def remember(self, messages: Sequence[Object]) -> None:
         """Offer the messages of a session as history. They come from a server, so control characters are removed."""
-        said = (message["content"] for message in messages if message["role"] == "user")
+        own = (message for message in messages if message["role"] == "user" and not message.get("automatic"))
+        said = (message["content"] for message in own)
         self._said += [safe(content) for content in said if isinstance(content, str)]
 
     async def ask(self) -> str | None:

@@ -20,6 +20,7 @@ from ..completion import complete_agents, complete_models, complete_sessions
 from ..lists.short_ids import SESSION, whole_id
 from ..lists.tables import SHORTEST_ID
 from .approvals import APPROVAL_MISSING, Attendant
+from .as_read import as_read
 from .ctrl_c import CtrlC, interruptible
 from .printer import Printer
 from .prompt import Prompt, well_formed
@@ -281,7 +282,7 @@ class _Talk:
         self.session = opened["id"]
         self.prompt.remember(opened["messages"])
         show.note(f"{opened['title'] or 'Untitled'} ({len(opened['messages'])} messages)")
-        for message in opened["messages"][-2:]:
+        for message in as_read(opened["messages"])[-2:]:
             show.note(f"{message['role']}: {show.line(str(message['content']), 200)}")
         if opened["active_run"]:
             beside = self.attendant if self.attendant.is_person else None  # runs of other clients are not stopped

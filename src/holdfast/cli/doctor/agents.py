@@ -16,7 +16,7 @@ from ...upstreams import Provider, Providers
 from ..show import plural
 from .check import Check
 
-PATIENCE = 60.0
+PATIENCE = 20.0
 """Timeout in seconds for an MCP server to start and list its tools. All are started at once."""
 OWNER = "doctor"
 

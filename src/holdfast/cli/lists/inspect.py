@@ -14,6 +14,7 @@ import msgspec
 
 from ...history import text_of
 from .. import show
+from ..chat.as_read import as_read
 from ..chat.screen import flat
 from ..chat.talk import EXIT, follow
 from ..client import Api, Object, Query, connect
@@ -210,7 +211,7 @@ def sessions_export(session_id: str, form: str, output: str | None, **where: Any
 def markdown(session: Object) -> str:
     """Return a session as Markdown."""
     parts = [f"# {session['title'] or 'Session'}\n"]
-    for message in session["messages"]:
+    for message in as_read(session["messages"]):
         ending = f"\n\n*({message['outcome']})*" if message["partial"] else ""
         parts.append(f"## {message['role']}\n\n{text_of(message['content'])}{ending}\n")
     return "\n".join(parts)

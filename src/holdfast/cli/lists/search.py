@@ -13,6 +13,7 @@ from .. import show
 from ..chat.screen import flat
 from ..client import connect
 from ..commands import settings_options, telling
+from .tables import short_ids
 
 _HEADER = ("session", "message", "title", "updated_at", "excerpt")
 
@@ -36,17 +37,18 @@ async def _search(query: str, limit: int, as_json: bool, **where: Any) -> None:
     elif not found:
         show.note("No matches.")
     elif show.is_terminal():
-        for session in found:
-            show.out.print(_for_a_person(session), soft_wrap=False, overflow="fold")
+        ids = short_ids([session["id"] for session in found])
+        for id, session in zip(ids, found, strict=True):
+            show.out.print(_for_a_person(id.text, session), soft_wrap=False, overflow="fold")
     else:
         for row in (_HEADER, *map(_for_a_program, found)):
             sys.stdout.write("\t".join(flat(cell) for cell in row) + "\n")
 
 
-def _for_a_person(session: dict[str, Any]) -> Text:
+def _for_a_person(id: str, session: dict[str, Any]) -> Text:
     """Return a session with the matching sentence, the words marked."""
     title, changed = show.line(session["title"], 60), show.ago(session["updated_at"])
-    shown = Text.assemble((session["id"], "cyan"), "\n  ", (title, "bold"), f"  {changed}")
+    shown = Text.assemble((id, "cyan"), "\n  ", (title, "bold"), f"  {changed}")
     shown.append("\n  " if _pieces(session) else "")
     for piece in _pieces(session):
         shown.append(flat(piece["text"]), "bold yellow" if piece["match"] else "dim")

@@ -5,6 +5,7 @@ have the id `n:seq`: the last entry, and the run's last event. So one cursor mar
 middle of an answer.
 
 Several feeds can be read through one connection: a browser allows six connections to a server, and may have more tabs.
+The changes of the owner's list of sessions come through it too: which of them runs, waits for approval, or was renamed.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from ...wires import native, sse
 from ..caller import own_session, owner_of
 from ..routing import Endpoint
 from ..services import Parts
+from .sessions import session_in_list
 
 Cursor = tuple[int, int]
 
@@ -43,14 +45,15 @@ async def read_feed(parts: Parts, request: Request) -> ASGIApp:
 async def read_feeds(parts: Parts, request: Request) -> ASGIApp:
     """Send the events of several sessions, each after its cursor, through one connection."""
     asked = request.query_params.getlist("session")
-    if not 1 <= len(asked) <= MOST_FEEDS:
+    after = request.query_params.get("list")
+    if len(asked) > MOST_FEEDS or (after is None and not asked):
         raise BadRequest(f"Name 1 to {MOST_FEEDS} sessions, each as session=ID or session=ID@CURSOR.", param="session")
     feeds: dict[str, _Feed | None] = {}
     for session_id, _, cursor in (item.partition("@") for item in asked):
         session = await parts.store.get_session(session_id)
         is_own = session is not None and session.owner == owner_of(request) and session.kind == "chat"
         feeds[session_id] = _Feed(parts, session_id, _parse(cursor), named=True) if is_own else None
-    return _stream(parts, _Feeds(feeds))
+    return _stream(parts, _Feeds(feeds, None if after is None else _List(parts, owner_of(request), after)))
 
 
 def _stream(parts: Parts, frames: Frames) -> ASGIApp:
@@ -172,19 +175,56 @@ class _Feed:
         )
 
 
+class _List:
+    """One reader's place in the changes of an owner's list of sessions.
+
+    A frame holds what the list shows of a session now, so reading a change twice is harmless.
+    """
+
+    def __init__(self, parts: Parts, owner: str, cursor: str) -> None:
+        self._parts = parts
+        self._owner = owner
+        self._cursor = cursor
+
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` at every change of one of the sessions."""
+        return self._parts.engine.changes.watch(self._owner, wake)
+
+    async def next(self) -> bytes:
+        """Return the frames of what has changed since the last one."""
+        changes = self._parts.engine.changes
+        before, self._cursor = self._cursor, changes.cursor(self._owner)
+        changed = changes.after(self._owner, before)
+        if changed is None:
+            return native.list_frame(self._cursor, {"type": "sessions.changed"})
+        cursors = [before] * (len(changed) - 1) + [self._cursor]  # a reader who got only some of them reads all again
+        return b"".join([await self._frame(*each) for each in zip(changed, cursors, strict=False)])
+
+    async def _frame(self, session_id: str, cursor: str) -> bytes:
+        session = await self._parts.store.get_session(session_id)
+        if session is None:
+            return native.list_frame(cursor, {"type": "session.deleted", "session_id": session_id})
+        if session.kind != "chat" or session.owner != self._owner:
+            return b""
+        running = (run for run in self._parts.engine.of_session(session_id) if run.status == "running")
+        shown = session_in_list(session, next(running, None))
+        return native.list_frame(cursor, {"type": "session.listed", "session": shown})
+
+
 class _Feeds:
-    """Several feeds on one connection, read in turn.
+    """Several feeds on one connection, read in turn, and the changes of the list of sessions if they are asked for.
 
     A session that does not exist is reported as deleted; the others continue.
     """
 
-    def __init__(self, feeds: dict[str, _Feed | None]) -> None:
+    def __init__(self, feeds: dict[str, _Feed | None], sessions: _List | None) -> None:
         self._feeds = feeds
+        self._list = sessions
         self.is_over = False
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` at every change of one of the sessions."""
-        unwatches = [feed.watch(wake) for feed in self._feeds.values() if feed is not None]
+        unwatches = [feed.watch(wake) for feed in (*self._feeds.values(), self._list) if feed is not None]
 
         def stop() -> None:
             for unwatch in unwatches:
@@ -195,7 +235,9 @@ class _Feeds:
     async def next(self) -> bytes:
         """Return the frames of what can be read now, in each of them."""
         said = [await self._next_of(session_id, feed) for session_id, feed in tuple(self._feeds.items())]
-        self.is_over = not self._feeds
+        if self._list is not None:
+            said.append(await self._list.next())
+        self.is_over = not self._feeds and self._list is None
         return b"".join(said)
 
     async def _next_of(self, session_id: str, feed: _Feed | None) -> bytes:
@@ -211,8 +253,11 @@ ENDPOINTS = [
         "GET",
         "/api/events",
         read_feeds,
-        query={"session": "a session's id, or ID@CURSOR; once for each session"},
-        answers={200: "events of all of them", 400: "no session is named, or too many"},
+        query={
+            "session": "a session's id, or ID@CURSOR; once for each session",
+            "list": "the `feed` of the list of sessions: changes of the list are sent too",
+        },
+        answers={200: "events of all of them", 400: "nothing is asked for, or too many sessions"},
         streams=True,
     ),
     Endpoint(

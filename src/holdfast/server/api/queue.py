@@ -37,7 +37,7 @@ async def change_queued(parts: Parts, request: Request) -> ASGIApp:
     changed = await parts.store.change_queued(record.id, [*record.input[:-1], said])
     if changed is None:
         raise StaleView("The message has started in the meantime.")
-    parts.engine.touch(record.session_id)
+    parts.engine.touch(record.session_id, record.owner)
     return json_of(native.queued(changed))
 
 

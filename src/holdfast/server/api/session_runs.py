@@ -212,7 +212,7 @@ NEW_TURN = "This model cannot continue its own message, so it was asked to conti
 
 
 def _automatic(text: str) -> Message:
-    """Return a message that the server writes: clients show it as a note, not as the user's words."""
+    """Return a message that the server writes: clients do not show it, and join the answers around it."""
     return msgspec.structs.replace(user_message(text), automatic=True)
 
 

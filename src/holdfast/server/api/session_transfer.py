@@ -49,6 +49,7 @@ async def fork(parts: Parts, request: Request) -> ASGIApp:
         updated_at=now,
     )
     forked = await parts.store.copy_session(forked, copies)
+    parts.engine.touch(forked.id, forked.owner)
     return Json(native.session(forked), status_code=201, headers={"location": f"/api/sessions/{forked.id}"})
 
 
@@ -109,6 +110,7 @@ class ImportedMessage(msgspec.Struct, frozen=True):
     tool_calls: list[ImportedCall] = []
     tool_call_id: str | None = None
     steps: list[ImportedStep] = []
+    automatic: bool = False
 
 
 class ImportedSession(msgspec.Struct, frozen=True):
@@ -141,6 +143,7 @@ async def import_session(parts: Parts, request: Request) -> ASGIApp:
         updated_at=now,
     )
     session = await parts.store.copy_session(session, messages)
+    parts.engine.touch(session.id, session.owner)
     return Json(native.session(session), status_code=201, headers={"location": f"/api/sessions/{session.id}"})
 
 
@@ -156,6 +159,7 @@ def _imported(said: ImportedMessage, now: float) -> Message:
         tool_calls=tuple(ToolCall(call.id, call.name, call.arguments, kind=call.kind) for call in said.tool_calls),
         tool_call_id=said.tool_call_id,
         steps=tuple(step.step() for step in said.steps),
+        automatic=said.automatic and said.role == "user",
         created_at=now,
     )
 

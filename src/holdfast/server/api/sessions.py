@@ -67,6 +67,7 @@ async def create_session(parts: Parts, request: Request) -> ASGIApp:
         updated_at=now,
     )
     session = await parts.store.create_session(session)
+    parts.engine.touch(session.id, session.owner)
     return Json(native.session(session), status_code=201, headers={"location": f"/api/sessions/{session.id}"})
 
 
@@ -75,16 +76,19 @@ async def list_sessions(parts: Parts, request: Request) -> ASGIApp:
     limit = whole_number(request, "limit", 50, 200)
     query = request.query_params
     words = query.get("query", "")
+    owner = owner_of(request)
+    feed = parts.engine.changes.cursor(owner)  # before the list is read: what changes meanwhile is sent again
     sessions = await parts.store.list_sessions(
-        owner_of(request), query=words, prefix=query.get("prefix", ""), limit=limit, before=query.get("before")
+        owner, query=words, prefix=query.get("prefix", ""), limit=limit, before=query.get("before")
     )
     hits = await parts.store.find_messages([session.id for session in sessions], words) if words else {}
     running = {run.record.session_id: run for run in parts.engine.live()}
-    listed = [_listed(session, running.get(session.id), hits.get(session.id)) for session in sessions]
-    return Json({"sessions": listed, "next": sessions[-1].id if len(sessions) == limit else None})
+    listed = [session_in_list(session, running.get(session.id), hits.get(session.id)) for session in sessions]
+    return Json({"sessions": listed, "next": sessions[-1].id if len(sessions) == limit else None, "feed": feed})
 
 
-def _listed(session: Session, run: Run | None, hit: SearchHit | None) -> ListedSessionJson:
+def session_in_list(session: Session, run: Run | None, hit: SearchHit | None = None) -> ListedSessionJson:
+    """Return a session as lists show it, with the run that is going on in it."""
     return {
         **native.listed_session(session),
         "active_run": run.id if run else None,
@@ -176,7 +180,7 @@ async def change_session(parts: Parts, request: Request) -> ASGIApp:
     changed = await parts.store.update_session(session.id, changes, parts.engine.now()) if changes else session
     if changed is None:
         raise StaleView("The session was deleted in the meantime.")
-    parts.engine.touch(session.id)
+    parts.engine.touch(session.id, session.owner)
     return Json(native.session(changed))
 
 
@@ -197,6 +201,7 @@ async def delete_session(parts: Parts, request: Request) -> ASGIApp:
     """Stop a session's runs and delete it with everything that belongs to it."""
     session = await own_session(parts, request)
     await parts.engine.delete_session(session.id)
+    parts.engine.touch(session.id, session.owner)
     await forget_grants(parts.store, session.owner, session.id)
     return NoContent()
 

@@ -70,6 +70,8 @@ class ProviderChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """If left out, the stored key stays, unless the address changes. Null removes the key."""
     models: tuple[str, ...] | None = None
     max_runs: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
+    options: dict[str, Any] = {}
+    """What only its dialect has."""
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -225,6 +227,7 @@ class Configured:
             "proxy": proxy_name(described, self._environ) if to_admin else None,
             "models": described.models,
             "max_runs": described.max_runs,
+            "options": described.options if to_admin and source == "ui" else {},
             "key_set": described.key(self._environ) is not None,
             "source": source,
             "editable": to_admin and source == "ui",
@@ -343,6 +346,7 @@ class Configured:
             base_url=wanted.base_url.strip(),
             models=wanted.models,
             max_runs=wanted.max_runs,
+            options=wanted.options,
         )
         if not isinstance(wanted.api_key, msgspec.UnsetType):
             return replace(described, api_key=(wanted.api_key or "").strip())
@@ -433,13 +437,13 @@ def check_aliases(aliases: Mapping[str, str]) -> None:
 
 
 def _check_dialects(wanted: Change) -> None:
-    """Refuse a dialect that is not installed, or has no upstream to set up. Blocks on the disk."""
-    for dialect in {each.dialect for each in wanted.providers or ()}:
+    """Refuse a dialect that is not installed, has no upstream, or does not have an option. Blocks on the disk."""
+    for each in wanted.providers or ():
         offered = [name for name in kind_names() if name not in BUILT_IN]
-        if dialect not in offered:
+        if each.dialect not in offered:
             raise BadRequest(f"The dialect of a provider must be one of {', '.join(offered)}.", param="providers")
         try:
-            kind_of(dialect)
+            kind_of(each.dialect).options_from(each.options)
         except KindError as error:
             raise BadRequest(f"A provider cannot be added: {error}.", param="providers") from None
 
