@@ -144,6 +144,17 @@ describe("what was sent from here", () => {
     expect([before, it.sending.value]).toEqual(["Why?", null]);
   });
 
+  test("with a picture it is told too: the feed has a reference in place of the data", async () => {
+    const it = await open();
+    const text = { type: "text", text: "Why?" } as const;
+    it.send([text, { type: "image_url", image_url: { url: "data:image/png;base64,AA==" } }]);
+    const stored = { type: "image_url", image_url: { url: "holdfast-file:0123" } } as const;
+    const message = { ...messageOf("msg_1", "user", "Why?"), content: [text, stored] };
+    await happens(it, [{ n: 1, type: "message.added", message }], () => expect(it.messages.value).toHaveLength(1));
+
+    expect(it.sending.value).toBeNull();
+  });
+
   test("a message of the same words that was there before is not it", async () => {
     const it = await open({ messages: [messageOf("msg_0", "user", "Why?")] });
     it.send("Why?");

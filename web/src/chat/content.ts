@@ -24,3 +24,8 @@ export function contentOf(text: string, pictures: string[]): Content {
   const shown: Part[] = pictures.map((url) => ({ type: "image_url", image_url: { url } }));
   return text ? [{ type: "text", text }, ...shown] : shown;
 }
+
+/** Whether a stored content is what was sent. Pictures are data when they are sent, and references once they are stored. */
+export function isSameContent(stored: Content | null, sent: Content): boolean {
+  return textOf(stored) === textOf(sent) && picturesOf(stored).length === picturesOf(sent).length;
+}

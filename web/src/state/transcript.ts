@@ -6,6 +6,7 @@
  */
 import { batch, computed, effect, signal } from "@preact/signals";
 import { ApiError, api } from "../api";
+import { isSameContent } from "../chat/content";
 import { losses, watch } from "../connection";
 import {
   type Content,
@@ -126,7 +127,7 @@ export class Transcript {
     const sending = this.#sending.value;
     if (!sending) return false;
     const isIt = (id: string, content: Message["content"]) =>
-      !sending.before.has(id) && JSON.stringify(content) === JSON.stringify(sending.content);
+      !sending.before.has(id) && isSameContent(content, sending.content);
     return (
       this.messages.value.some(
         ({ id, role, content }) => id === run?.parent_id || (role === "user" && isIt(id, content)),
