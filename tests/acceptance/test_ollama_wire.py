@@ -85,6 +85,37 @@ async def test_a_tool_is_called_and_its_result_belongs_to_the_call(client, up):
     assert sent[1]["tool_calls"][0]["id"] == sent[2]["tool_call_id"]
 
 
+async def test_a_choice_of_tools_reaches_the_upstream(client, up):
+    """Ollama has no such field and overlooks it; the AI SDK's provider for Ollama sends it with every tool."""
+    body = {"model": "up/calls", "messages": [USER], "tools": [TOOL], "tool_choice": "auto"}
+    await (await client.post("/api/chat", body)).body()
+
+    assert "auto" == up.requests[-1].body["tool_choice"]
+
+
+async def test_results_with_ids_belong_to_calls_without_them_in_their_order(client, up):
+    """LiteLLM sends the ids of results and leaves out those of the calls, since Ollama's calls had none."""
+    calls = [{"function": {"name": "add", "arguments": {"a": each}}} for each in (1, 2)]
+    results = [{"role": "tool", "tool_call_id": f"call_{each}", "content": f"{each}"} for each in (1, 2)]
+    turns = [USER, {"role": "assistant", "content": "", "tool_calls": calls}, *results]
+    await (await client.post("/api/chat", {"model": "up/says", "messages": turns})).body()
+    sent = up.requests[-1].body["messages"]
+
+    assert [call["id"] for call in sent[1]["tool_calls"]] == [message["tool_call_id"] for message in sent[2:]]
+    assert ["1", "2"] == [message["content"] for message in sent[2:]]
+
+
+async def test_results_with_ids_belong_to_the_calls_with_these_ids(client, up):
+    """In whatever order they come."""
+    calls = [{"id": f"c{each}", "function": {"name": "add", "arguments": {"a": each}}} for each in (1, 2)]
+    results = [{"role": "tool", "tool_call_id": f"c{each}", "content": f"{each}"} for each in (2, 1)]
+    turns = [USER, {"role": "assistant", "content": "", "tool_calls": calls}, *results]
+    await (await client.post("/api/chat", {"model": "up/says", "messages": turns})).body()
+    sent = up.requests[-1].body["messages"]
+
+    assert {"c1": "1", "c2": "2"} == {message["tool_call_id"]: message["content"] for message in sent[2:]}
+
+
 async def test_a_prompt_is_answered_and_an_empty_one_loads_nothing(client, up):
     """Programs send an empty one to load a model."""
     told = await lines(client, "/api/generate", {"model": "llama3", "prompt": "Hi", "system": "Be brief."})

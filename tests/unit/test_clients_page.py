@@ -1,44 +1,52 @@
-"""The matrix of clients in docs/clients: each cell names an existing test, and each version is the one it ran with."""
+"""The matrix of clients in docs/clients: it is what the table says, and the table names what there is."""
 
 import importlib.metadata
-import json
-import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "clients" / "README.md"
-PACKAGES = [ROOT / "tests" / "e2e" / folder / "package.json" for folder in ("node", "coding_agents")]
-ROWS = [
-    [cell.strip() for cell in line.strip("|").split("|")]
-    for line in PAGE.read_text(encoding="utf-8").partition("## What the tests show")[2].splitlines()
-    if line.startswith("|") and "---" not in line
-][1:]
-CELL = re.compile(r'\[yes\]\((?P<path>[^ ]+) "(?P<test>[^"]+)"\)')
+from tests.e2e.matrix.client import CELLS, MATRIX, Client
+from tests.e2e.matrix.page import PAGE, ROOT, version, with_matrix
+from tests.e2e.matrix.table import CLIENTS
+
+MANY = 45
 
 
-def installed(client: str) -> str:
-    """The version that the tests run: locked by npm, or installed by pip."""
-    npm = {name: version for file in PACKAGES for name, version in json.loads(file.read_text())["dependencies"].items()}
-    name = client.removesuffix(" (Python)").removesuffix(" (Node)")
-    return npm[name] if name in npm and "Python" not in client else importlib.metadata.version(name)
+def test_the_page_is_what_the_table_says():
+    """`python -m tests.e2e.matrix.page` writes it again, after a change of the table and after an update."""
+    page = PAGE.read_text(encoding="utf-8")
+
+    assert with_matrix(page) == page
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]} {row[2]}")
-def test_every_cell_names_a_test_that_there_is(row):
-    """A matrix that nobody checks says what once was."""
-    cells = [cell for cell in row[3:] if cell]
-    found = [CELL.fullmatch(cell) for cell in cells]
-
-    assert cells
-    assert all(found), cells
-    for cell in found:
-        assert cell is not None
-        assert cell["test"] in (PAGE.parent / cell["path"]).read_text(encoding="utf-8")
+def test_the_matrix_has_many_clients():
+    """A client with two of our APIs is one client."""
+    assert len({(client.package, client.environment) for client in CLIENTS}) >= MANY
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]} {row[2]}")
-def test_a_version_is_the_one_that_the_tests_run(row):
-    """After an update of the lock files the page is written again."""
-    assert installed(row[0]) == row[1]
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.id)
+def test_a_row_names_what_there_is(client: Client):
+    """Its driver, its tests and its cells exist, and each cell is said once."""
+    said = [*client.checked(), *client.shown, *client.lacks.split()]
+    files = {test: (ROOT / test.file).read_text(encoding="utf-8") for test in client.shown.values()}
+
+    assert sorted(set(said)) == sorted(said)
+    assert set(said) <= set(CELLS)
+    assert set(client.fails) <= set(client.checked())
+    assert bool(client.checked()) == bool(client.driver)
+    assert not client.driver or (MATRIX / client.driver).exists()
+    assert all(test.name in text for test, text in files.items())
+    assert version(client)
+
+
+def test_rows_are_told_apart():
+    """Their tests are named by them."""
+    ids = [client.id for client in CLIENTS]
+
+    assert sorted(set(ids)) == sorted(ids)
+
+
+def test_a_version_is_the_one_that_is_installed():
+    """The version of a client of the development environment is not written down twice."""
+    openai = next(client for client in CLIENTS if client.package == "openai" and client.environment == "dev")
+
+    assert importlib.metadata.version("openai") == version(openai)

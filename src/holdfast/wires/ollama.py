@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -58,6 +58,7 @@ OLLAMA_CHAT: Table = {
         )
     ),
     "tools": USED,
+    "tool_choice": USED,  # not Ollama's, but sent to it by the AI SDK's provider
     "stream": USED,
     "format": USED,
     "options": used(Shape(_OPTIONS, UNKNOWN_OF_OLLAMA)),
@@ -70,7 +71,7 @@ OLLAMA_CHAT: Table = {
 }
 """`/api/chat`, in Ollama's words."""
 OLLAMA_GENERATE: Table = {
-    **{name: rule for name, rule in OLLAMA_CHAT.items() if name not in ("messages", "tools")},
+    **{name: rule for name, rule in OLLAMA_CHAT.items() if name not in ("messages", "tools", "tool_choice")},
     "prompt": USED,
     "system": USED,
     "images": USED,
@@ -92,7 +93,7 @@ def chat_of(fields: Mapping[str, Any]) -> dict[str, Any]:
         "messages": _messages(fields),
         "stream": fields.get("stream") is not False,
     }
-    tools = {"tools": fields["tools"]} if fields.get("tools") else {}
+    tools = {name: fields[name] for name in ("tools", "tool_choice") if fields.get(name)}
     return (
         asked | tools | _format(fields.get("format")) | _options(fields.get("options")) | _effort(fields.get("think"))
     )
@@ -131,7 +132,7 @@ def _messages(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
         system = [{"role": "system", "content": fields["system"]}] if fields.get("system") else []
         said = {"role": "user", "content": fields.get("prompt") or "", "images": fields.get("images")}
         return [*system, _said(said, "images")]
-    messages, waiting = [], list[tuple[str, str]]()
+    messages, waiting = [], list[_Waiting]()
     for place, message in enumerate(fields["messages"]):
         if not isinstance(message, dict):
             raise BadRequest("A message is an object.", param=f"messages[{place}]")
@@ -139,14 +140,18 @@ def _messages(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
     return messages
 
 
-def _turn(message: Mapping[str, Any], param: str, waiting: list[tuple[str, str]]) -> dict[str, Any]:
-    """Return a message. Results have no ids here: each belongs to the first call of its name that waits."""
+class _Waiting(NamedTuple):
+    """A call without a result so far. `was_named`: its id is the client's, not ours."""
+
+    id: str
+    name: str
+    was_named: bool
+
+
+def _turn(message: Mapping[str, Any], param: str, waiting: list[_Waiting]) -> dict[str, Any]:
+    """Return a message."""
     if message.get("role") == "tool":
-        wanted = message.get("tool_name") or message.get("name")
-        found = next((call for call in waiting if wanted in (None, call[1])), ("", ""))
-        if found in waiting:
-            waiting.remove(found)
-        id = message.get("tool_call_id") or found[0]
+        id = _answered(message, waiting)
         return {"role": "tool", "tool_call_id": id, "content": message.get("content") or ""}
     said = _said(message, f"{param}.images")
     calls = message.get("tool_calls")
@@ -154,6 +159,21 @@ def _turn(message: Mapping[str, Any], param: str, waiting: list[tuple[str, str]]
         said["tool_calls"] = [_call(call, f"{param}.tool_calls[{n}]", n, waiting) for n, call in enumerate(calls)]
         said["content"] = said["content"] or None
     return said
+
+
+def _answered(result: Mapping[str, Any], waiting: list[_Waiting]) -> str:
+    """Return the id of the call that a result belongs to, which then waits no longer.
+
+    A result belongs to the call with its id. If the calls have no ids (Ollama's own have none, and LiteLLM leaves them
+    out), it belongs to the first call of its name that waits.
+    """
+    id, name = result.get("tool_call_id"), result.get("tool_name") or result.get("name")
+    fits = [call for call in waiting if id is not None and call.id == id]
+    fits = fits or [call for call in waiting if name in (None, call.name) and (id is None or not call.was_named)]
+    if not fits:
+        return id or ""
+    waiting.remove(fits[0])
+    return fits[0].id
 
 
 def _said(message: Mapping[str, Any], param: str) -> dict[str, Any]:
@@ -171,11 +191,11 @@ def _data_url(image: str) -> str:
     return image if image.startswith(("data:", "http")) else f"data:image/{kind};base64,{image}"
 
 
-def _call(call: Any, param: str, place: int, waiting: list[tuple[str, str]]) -> dict[str, Any]:
+def _call(call: Any, param: str, place: int, waiting: list[_Waiting]) -> dict[str, Any]:
     match call:
         case {"function": {"name": str(name), **more}}:
             id = call.get("id") or f"call_{len(waiting)}_{place}"
-            waiting.append((id, name))
+            waiting.append(_Waiting(id, name, was_named="id" in call))
             arguments = more.get("arguments", {})
             text = arguments if isinstance(arguments, str) else _encode(arguments).decode()
             return {"id": id, "type": "function", "function": {"name": name, "arguments": text}}

@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { test } from "node:test";
-import { HttpAgent } from "@ag-ui/client";
+import { HttpAgent, verifyEvents } from "@ag-ui/client";
 
 const { SERVER, API_KEY, UPSTREAM } = process.env;
 const TEXT = "Héllo wörld 🌊";
@@ -164,4 +164,25 @@ test("ag-ui: a page that was loaded again connects to the run and sees all of it
     ["user", "What is the wave?"],
     ["assistant", TEXT],
   ]);
+});
+
+// Every event of a run, as the protocol's own verifier passes them on.
+function verified(events) {
+  const seen = [];
+  return new Promise((resolve, reject) =>
+    events.pipe(verifyEvents()).subscribe({ next: (event) => seen.push(event.type), error: reject, complete: () => resolve(seen) }),
+  );
+}
+
+// @requirement("wire.ag-ui")
+test("ag-ui: the protocol's verifier passes the events of every ending", async () => {
+  const endings = ["completed", "think", "length", "content-filter", "in-band-error", "event-error", "eof", "garbage-json"];
+  for (const ending of endings) {
+    const messages = [question()];
+    const asked = { threadId: randomUUID(), runId: randomUUID(), messages, state: {}, tools: [], context: [] };
+    const seen = await verified(agent().run({ ...asked, forwardedProps: { model: `up/end:${ending}` } }));
+
+    assert.equal(seen[0], "RUN_STARTED", ending);
+    assert.equal(seen.at(-1), ["completed", "think"].includes(ending) ? "RUN_FINISHED" : "RUN_ERROR", ending);
+  }
 });
