@@ -273,9 +273,15 @@ REQUIREMENTS: dict[str, str] = {
     "crash.store-away": "With the store gone for 30 s runs go on, settle late, and settle once.",
     "crash.store-fails": "A store that raises an unexpected error fails the runs it cannot save, and no run hangs.",
     "crash.disk-full": "A full disk is a clear failure; nothing acknowledged is lost.",
-    "nodes.any": "Stop, status and resume work through any node.",
+    "nodes.any": "Stop, steering, approvals and the session feed work through any node; a lost hint only delays them.",
     "nodes.fence": "A paused owner that wakes cannot write.",
-    "nodes.takeover": "A dead node's runs are taken over in under 20 s.",
+    "nodes.takeover": "A dead node's runs are taken over in under 20 s, with the stops that were asked for.",
+    "nodes.outage": "After an outage of the store no run is taken from a living node.",
+    "nodes.follow": (
+        "A reader on another node sees each event once, from the run's owner or from the store; "
+        "leaving stops an attached run."
+    ),
+    "nodes.rollback": "A store that was rolled back gets again what the living owner of a run has shown.",
     # compare
     "cmp.panes": "Two to eight panes run at their own pace; one stops without the others.",
     "cmp.detached": (
@@ -546,13 +552,7 @@ REQUIREMENTS: dict[str, str] = {
 }
 
 # Promises whose capability is not in this release yet. An id leaves this set with the first test that is bound to it.
-LATER: frozenset[str] = frozenset(
-    {
-        "nodes.any",
-        "nodes.fence",
-        "nodes.takeover",
-    }
-)
+LATER: frozenset[str] = frozenset({})
 
 
 def requirement(*ids: str) -> pytest.MarkDecorator:

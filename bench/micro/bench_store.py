@@ -32,7 +32,14 @@ numbers = itertools.count(1)
 
 
 async def new_run(store: SqliteStore, session_id: str | None = None) -> RunRecord:
-    run = RunRecord(id=f"run_{next(numbers):032}", owner="o", session_id=session_id, message_id=f"msg_{next(numbers)}")
+    await store.renew("node", 3600.0)
+    run = RunRecord(
+        id=f"run_{next(numbers):032}",
+        keeper="node",
+        owner="o",
+        session_id=session_id,
+        message_id=f"msg_{next(numbers)}",
+    )
     question = Message(id=f"msg_{next(numbers)}", role="user", content="How is it kept?")
     return await store.create_run(run, [question] if session_id else [])
 
@@ -44,7 +51,7 @@ async def appended_per_second(store: SqliteStore, batch: int) -> float:
     begin, seq = time.perf_counter(), 0
     while (seconds := time.perf_counter() - begin) < SECONDS:
         seq += 1
-        await store.append([Append(run_id, 1, seq, [event]) for run_id in runs])
+        await store.append("node", [Append(run_id, 1, seq, [event]) for run_id in runs])
     return batch * seq / seconds
 
 
@@ -54,7 +61,7 @@ async def append_latencies(store: SqliteStore) -> list[float]:
     took = []
     for seq in range(1, 2001):
         begin = time.perf_counter()
-        await store.append([Append(run_id, 1, seq, [event])])
+        await store.append("node", [Append(run_id, 1, seq, [event])])
         took.append(time.perf_counter() - begin)
     return sorted(took)
 

@@ -33,7 +33,10 @@ Every error that this package raises on purpose.
     - SourceCancelled            500  source_cancelled     something outside Holdfast cancelled it
     - SourceStalled              504  upstream_stalled     silent for longer than the idle limit
     - DeadlineExceeded           504  deadline_exceeded    the run exceeded its time limit
-  + StaleEpoch                   409  stale_epoch          another process owns the run now (internal)
+  + StaleEpoch                   409  stale_epoch          another node owns the run now (internal)
+  + LogBehind                    500  log_behind           the stored log is shorter than the owner's (internal)
+  + OwnerRefused                 ...  …                    the node that owns the run answered with an error
+  + OwnerSilent                  504  owner_silent         the node that owns the run did not answer in time
 * BudgetSpent                                              a source has used its budget: its run is stopped, not failed
 """
 
@@ -368,3 +371,34 @@ class StaleEpoch(HoldfastError):
 
     def __init__(self, run_id: str) -> None:
         super().__init__(f"Run {run_id} now belongs to another process.")
+
+
+class LogBehind(HoldfastError):
+    """The stored log of a run ends before the number that its owner goes on with: the store was rolled back."""
+
+    code = "log_behind"
+
+    def __init__(self, run_id: str, end: int) -> None:
+        super().__init__(f"The stored log of run {run_id} ends at {end}.")
+        self.end = end
+
+
+class OwnerRefused(HoldfastError):
+    """The node that owns a run answered a request with an error, which is passed on as it is."""
+
+    def __init__(self, error: ErrorInfo) -> None:
+        super().__init__(error.message)
+        self.code, self.type, self.param = error.code, error.type, error.param
+        self.status = error.status or self.status
+        self.retry_after = error.retry_after
+
+
+class OwnerSilent(HoldfastError):
+    """The node that owns a run did not answer a request in time."""
+
+    code = "owner_silent"
+    status = 504
+
+    def __init__(self, run_id: str, *, taken: bool) -> None:
+        became = "It had taken the request, which may still take effect." if taken else "The request was withdrawn."
+        super().__init__(f"The node that owns run {run_id} did not answer in time. {became} Try again.")

@@ -5,6 +5,7 @@ import asyncio
 from holdfast.errors import StoreUnavailable
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import Settings
+from holdfast.store import NodeDetails, NodeRecord
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.served import NO_HOME, Served, protocol
@@ -19,11 +20,11 @@ class FullDisk(MemoryStore):
         self.is_full = False
         self.writes = 0
 
-    async def renew(self, keeper: str, until: float) -> None:
+    async def renew(self, keeper: str, seconds: float, details: NodeDetails | None = None) -> NodeRecord | None:
         self.writes += 1
         if self.is_full:
             raise StoreUnavailable("There is no space left on the disk.")
-        await super().renew(keeper, until)
+        return await super().renew(keeper, seconds, details)
 
 
 @requirement("safe.ready")

@@ -12,7 +12,7 @@ from holdfast.history import Message, Session
 from holdfast.ids import new_id
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import Settings
-from holdfast.store import Append, RunRecord
+from holdfast.store import Append, LogEnd, NodeDetails, NodeRecord, RunRecord
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.served import NO_HOME, Served
@@ -42,19 +42,23 @@ class FaultyStore(MemoryStore):
         self._fail("start_queued")
         return started
 
-    async def append(self, entries: Sequence[Append]) -> list[bool]:
+    async def append(self, keeper: str, entries: Sequence[Append]) -> list[LogEnd]:
         self._fail("append")
         if any(self.unwanted in repr(entry.events) for entry in entries):
             raise TypeError("an event cannot be saved")
-        return await super().append(entries)
+        return await super().append(keeper, entries)
 
     async def settle(self, *args: object, **kwargs: object) -> AnySettlement | None:
         self._fail("settle")
         return await super().settle(*args, **kwargs)  # type: ignore[arg-type]
 
-    async def renew(self, keeper: str, until: float) -> None:
+    async def renew(self, keeper: str, seconds: float, details: NodeDetails | None = None) -> NodeRecord | None:
         self._fail("renew")
-        await super().renew(keeper, until)
+        return await super().renew(keeper, seconds, details)
+
+    async def release(self, keeper: str) -> None:
+        self._fail("release")
+        await super().release(keeper)
 
     async def get_run(self, run_id: str) -> RunRecord | None:
         self._fail("get_run")
@@ -202,7 +206,7 @@ async def test_a_queued_run_that_the_store_has_started_with_an_error_goes_on(eng
 async def test_an_engine_closes_although_its_lease_cannot_be_released(store, caplog):
     """The lease ends by itself, and whatever closes after the engine must still be closed."""
     engine = await Engine(store).__aenter__()
-    store.faults = {"renew"}
+    store.faults = {"release"}
     await engine.close()
 
     assert engine.closing

@@ -5,8 +5,8 @@
 loop.py         an event loop whose every choice comes from a seed, and processes that can be killed or paused in it
 scenario.py     what a seed draws: sessions, sources, clients, faults
 sources.py      generators and iterators that yield, break, hang, and take a cancel well or badly
-store.py        the connection of a process to a store that is slow, away, or errs after it has done its work
-world.py        plays a scenario: servers that crash and come back, clients that stop, leave, resume and repeat
+store.py        the connection of a process to a store that is slow, away, loses hints, or errs after its work is done
+world.py        plays a scenario: one to five servers that crash and come back, clients that stop, leave and resume
 history.py      what was asked, told, shown and really done: the facts, without judgement
 checker.py      the promises, judged from those facts after the last task has gone quiet
 bad_designs.py  engines and stores with a known mistake, each of which the checker must catch

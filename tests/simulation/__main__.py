@@ -27,11 +27,11 @@ def main() -> int:
     logging.getLogger("holdfast").disabled = arguments.seed is None
     design = next((bad for bad in BANK if bad.name == arguments.design), HOLDFAST)
     if arguments.seed is not None:
-        return _replay(arguments.seed, design)
+        return _replay(arguments.seed, design, arguments.nodes)
     if arguments.bank:
         return _try_bank(arguments.schedules)
     seeds = range(arguments.seed_from, arguments.seed_from + arguments.schedules)
-    return _twice(seeds, design) if arguments.twice else _search(seeds, design.name, arguments.jobs)
+    return _twice(seeds, design) if arguments.twice else _search(seeds, design.name, arguments.jobs, arguments.nodes)
 
 
 def _arguments() -> argparse.Namespace:
@@ -42,6 +42,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--twice", action="store_true", help="run each seed twice: both must be the same")
     parser.add_argument("--design", default="holdfast", choices=["holdfast", *(bad.name for bad in BANK)])
     parser.add_argument("--bank", action="store_true", help="see that every known-bad design is caught")
+    parser.add_argument("--nodes", type=int, help="servers on the store; as drawn without it")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     return parser.parse_args()
 
@@ -55,13 +56,15 @@ def keep_the_heap() -> None:
     gc.freeze()
 
 
-def schedules(seeds: Iterable[int], design: Design = HOLDFAST, *, digest: bool = False) -> Iterator[Outcome]:
+def schedules(
+    seeds: Iterable[int], design: Design = HOLDFAST, *, nodes: int | None = None, digest: bool = False
+) -> Iterator[Outcome]:
     """Play one schedule for each seed."""
     gc.collect()
     gc.disable()
     try:
         for number, seed in enumerate(seeds, 1):
-            yield simulate(seed, design, digest=digest)
+            yield simulate(seed, design, nodes=nodes, digest=digest)
             if number % SLICE == 0:
                 gc.collect()
     finally:
@@ -83,9 +86,9 @@ def first_caught(design: Design, most: int) -> Outcome | None:
     return None
 
 
-def _replay(seed: int, design: Design) -> int:
+def _replay(seed: int, design: Design, nodes: int | None) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="                           %(message)s")
-    outcome = simulate(seed, design, verbose=True)
+    outcome = simulate(seed, design, nodes=nodes, verbose=True)
     print("\n".join(outcome.lines))
     print(f"\nseed {seed}: {outcome.steps} steps, digest {outcome.digest:08x}")
     return _report(outcome)
@@ -120,10 +123,10 @@ def _try_bank(most: int) -> int:
     return bool(missed)
 
 
-def _search(seeds: range, name: str, jobs: int) -> int:
+def _search(seeds: range, name: str, jobs: int, nodes: int | None) -> int:
     began = time.perf_counter()
     done = bad = 0
-    for played, outcomes in _slices(seeds, name, jobs):
+    for played, outcomes in _slices(seeds, name, jobs, nodes):
         done += played
         bad += len(outcomes)
         for outcome in outcomes:
@@ -134,8 +137,8 @@ def _search(seeds: range, name: str, jobs: int) -> int:
     return bool(bad)
 
 
-def _slices(seeds: range, name: str, jobs: int) -> Iterator[tuple[int, list[Outcome]]]:
-    work = [(name, seeds[at : at + SLICE]) for at in range(0, len(seeds), SLICE)]
+def _slices(seeds: range, name: str, jobs: int, nodes: int | None) -> Iterator[tuple[int, list[Outcome]]]:
+    work = [(name, seeds[at : at + SLICE], nodes) for at in range(0, len(seeds), SLICE)]
     if jobs == 1:
         yield from map(_play_slice, work)
         return
@@ -143,11 +146,11 @@ def _slices(seeds: range, name: str, jobs: int) -> Iterator[tuple[int, list[Outc
         yield from pool.map(_play_slice, work)
 
 
-def _play_slice(work: tuple[str, range]) -> tuple[int, list[Outcome]]:
-    name, seeds = work
+def _play_slice(work: tuple[str, range, int | None]) -> tuple[int, list[Outcome]]:
+    name, seeds, nodes = work
     logging.getLogger("holdfast").disabled = True
     design = next((bad for bad in BANK if bad.name == name), HOLDFAST)
-    return len(seeds), [outcome for outcome in schedules(seeds, design) if outcome.violations]
+    return len(seeds), [outcome for outcome in schedules(seeds, design, nodes=nodes) if outcome.violations]
 
 
 if __name__ == "__main__":

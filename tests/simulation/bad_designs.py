@@ -16,13 +16,15 @@ from msgspec.structs import replace
 
 from holdfast.concurrency.tasks import OwnedTasks
 from holdfast.engine.engine import Engine, EngineClasses
+from holdfast.engine.intents import Intents
 from holdfast.engine.keeper import Keeper
 from holdfast.engine.lease import Lease
 from holdfast.engine.pump import Pump, Shared
+from holdfast.engine.recovery import Recovery
 from holdfast.engine.run import Run
 from holdfast.engine.session_queue import SessionQueue
 from holdfast.engine.watchdog import Watchdog
-from holdfast.errors import HoldfastError, SessionBusy
+from holdfast.errors import HoldfastError, SessionBusy, StoreUnavailable
 from holdfast.events import (
     AnySettlement,
     Completed,
@@ -43,8 +45,8 @@ from holdfast.log.settlement import StopIntent
 from holdfast.store import Idempotency, RunRecord
 from holdfast.store.memory import MemoryStore
 
-from .scenario import Scenario, SendPlan, SourcePlan, Trouble, Weather
-from .world import Design
+from .scenario import LEASE, Cut, Scenario, SendPlan, SourcePlan, StopPlan, Trouble, Weather
+from .world import EPOCH, Design
 
 BANK: list[Design] = []
 
@@ -60,12 +62,79 @@ def _sleeper_wakes_up(scenario: Scenario) -> None:
     scenario.troubles = [Trouble(0.3, "pause", 9.5)]
 
 
-def _sleeper_gets_its_run_back(scenario: Scenario) -> None:
-    """A server sleeps. The one that takes its run over dies, and nobody has its place when the first wakes up."""
+def _client_leaves_early(scenario: Scenario) -> None:
+    """The client of an attached run leaves while the store accepts it."""
     first, _ = _two_sends(scenario)
-    first.again = "yes"
+    first.lifetime, first.cut = "attached", Cut(seconds=0.15)
+    scenario.sends, scenario.nodes, scenario.troubles = [first], 1, []
+    scenario.weather = Weather(delays=(0.1,))
+
+
+def _replies_get_lost(scenario: Scenario) -> None:
+    """A run waits for another in its session, and the store's replies get lost."""
+    first, second = _two_sends(scenario)
+    scenario.sessions, scenario.nodes, scenario.troubles = 1, 1, []
+    first.session = second.session = 0
+    second.at, second.if_busy = 0.1, "queue"
+    scenario.weather = Weather(delays=(0.0, 0.01), fails_after=0.5)
+
+
+def _many_find_an_orphan(scenario: Scenario) -> None:
+    """A server sleeps, and the store is slow for the four others that find its run."""
+    first, _ = _two_sends(scenario)
     scenario.sends = [first]
-    scenario.troubles = [Trouble(0.3, "pause", 19.0), Trouble(9.0, "crash", 30.0)]
+    scenario.nodes = 5
+    scenario.weather = Weather(delays=(0.1, 0.5))
+    scenario.troubles = [Trouble(7.0, "pause", 30.0)]
+
+
+def _stop_through_another_node(scenario: Scenario) -> None:
+    """A long run is stopped through one of three servers, and no hint arrives."""
+    first, _ = _two_sends(scenario)
+    first.stops = [StopPlan(at=1.0, how="open")]
+    scenario.sends, scenario.nodes, scenario.troubles = [first], 3, []
+    scenario.weather = Weather(loses_hints=1.0)
+
+
+def _interrupts_what_is_half_made(scenario: Scenario) -> None:
+    """The reply to the start of a run is lost, and the next message interrupts it."""
+    first, second = _two_sends(scenario)
+    scenario.sessions, scenario.nodes, scenario.troubles = 1, 1, []
+    first.session = second.session = 0
+    second.at, second.if_busy = 0.01, "interrupt"
+    scenario.weather = Weather(delays=(0.0, 0.01), fails_after=0.3)
+
+
+def _clock_is_set_forward(scenario: Scenario) -> None:
+    """The clock of the only server is set forward by an hour, and then it dies."""
+    _two_sends(scenario)
+    scenario.nodes = 1
+    scenario.troubles = [Trouble(0.1, "jump", 3600.0), Trouble(3.0, "crash", 0.1)]
+
+
+def _store_is_away_for_longer_than_a_lease(scenario: Scenario) -> None:
+    """Nothing else happens to three servers."""
+    _two_sends(scenario)
+    scenario.nodes = 3
+    scenario.weather = Weather(outages=[(1.0, 9.0)])
+
+
+def _sleeper_falls_silent(scenario: Scenario) -> None:
+    """A server sleeps, and its source says nothing more. Another takes the run over; whoever has it is told to stop."""
+    first, _ = _two_sends(scenario)
+    first.source.items = [(0.1, "one "), (1000.0, "two ")]
+    scenario.sends = [first]
+    first.stops = [StopPlan(at=35.0, how="open")]
+    scenario.limits = replace(scenario.limits, idle=None, deadline=None)
+    scenario.troubles = [Trouble(0.3, "pause", 20.0)]
+
+
+def _sleeps_before_the_start(scenario: Scenario) -> None:
+    """A server sleeps at the moment in which it starts a run."""
+    moment = scenario.sends[0].at
+    _two_sends(scenario)
+    scenario.weather = Weather(delays=(0.05, 0.1))
+    scenario.troubles = [Trouble(0.8 + moment, "pause", 20.0)]
 
 
 def _two_sends(scenario: Scenario) -> tuple[SendPlan, SendPlan]:
@@ -87,6 +156,7 @@ def _two_sends(scenario: Scenario) -> tuple[SendPlan, SendPlan]:
     scenario.sends = [plain, replace_plan(plain)]
     scenario.limits = replace(scenario.limits, idle=20.0, deadline=None)
     scenario.weather, scenario.session_stops, scenario.deletes = Weather(), [], []
+    scenario.nodes = 2
     return scenario.sends[0], scenario.sends[1]
 
 
@@ -225,7 +295,7 @@ class _CallerSettles(Engine):
     "caller-starts",
     "a run is accepted in its client's task: cancelled half-way, the store has a run that nobody runs",
     "LangGraph #8764: an accepted run lost before its first checkpoint",
-    expects="it was never settled",
+    expects="it is called interrupted, and nobody has taken it over",
 )
 class _CallerStarts(OwnedTasks):
     async def run(self, coroutine: Coroutine[Any, Any, Any], **kwargs: Any) -> Any:
@@ -528,12 +598,12 @@ class _NoFencing(MemoryStore):
     expects="it has begun twice",
 )
 class _AppendsTwice(MemoryStore):
-    async def append(self, entries: Sequence[Any]) -> list[bool]:
+    async def append(self, keeper: str, entries: Sequence[Any]) -> list[Any]:
         renumbered = [
             replace(entry, first=run.record.seq + 1) if (run := self._runs.get(entry.run_id)) else entry
             for entry in entries
         ]
-        return await super().append(renumbered)
+        return await super().append(keeper, renumbered)
 
 
 @bad(
@@ -547,12 +617,12 @@ class _ForgetsKeys(MemoryStore):
             self._runs[made.id].key = key
         return made
 
-    async def append(self, entries: Sequence[Any]) -> list[bool]:
+    async def append(self, keeper: str, entries: Sequence[Any]) -> list[Any]:
         for entry in entries:
             run = self._runs.get(entry.run_id)
             if run is not None and run.key is not None:
                 self._keys[run.key.owner, run.key.key] = run.key.digest, run.record.id
-        return await super().append(entries)
+        return await super().append(keeper, entries)
 
 
 # one run at a time
@@ -642,31 +712,48 @@ class _ChecksOutsideTheLock(SessionQueue):
 # recovery
 
 
+def lease_of(shared: Shared) -> Lease:
+    lease = getattr(shared.sure, "__self__", None)
+    assert isinstance(lease, Lease)
+    return lease
+
+
+class _AdoptsLater(Recovery):
+    async def _inherit(self, run_id: str) -> None:
+        await self._retry(lambda: self.read_back(run_id))
+        run = self._store.medium._runs[run_id]  # type: ignore[attr-defined]
+        if not run.record.keeper:
+            run.record = replace(run.record, keeper=self._shared.node)
+        await super()._inherit(run_id)
+
+
 @bad(
     "sequence-restart",
-    "a run that another process takes over counts from 1 again",
+    "a run that another node takes over counts from 1 again",
     "LibreChat PR #14059",
     expects="a subscriber saw something else than the log has",
 )
 class _CountsAnew(MemoryStore):
-    async def claim(self, keeper: str, now: float) -> list[RunRecord]:
-        claimed = await super().claim(keeper, now)
-        for record in claimed:
-            run = self._runs[record.id]
-            run.events.clear()
-            run.record = replace(run.record, seq=0)
-        return [self._runs[record.id].record for record in claimed]
+    def _take_orphans(self, keeper: str) -> None:
+        before = {run_id: run.record.epoch for run_id, run in self._runs.items()}
+        super()._take_orphans(keeper)
+        for run_id, run in self._runs.items():
+            if run.record.epoch != before[run_id]:
+                run.events.clear()
+                run.record = replace(run.record, seq=0)
 
 
 @bad(
     "claims-the-living",
-    "recovery settles the runs of a process that is alive",
+    "recovery settles the runs of a node that is alive",
     "LangGraph #7213: runs taken after 180 s",
     expects="it was taken over from a living process",
 )
 class _ClaimsTheLiving(MemoryStore):
-    async def claim(self, keeper: str, now: float) -> list[RunRecord]:
-        return await super().claim(keeper, float("inf"))
+    async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
+        for node in [node for node in self._nodes.values() if node.id != keeper]:
+            self._nodes[node.id] = replace(node, fenced=True)
+        return await super().claim(keeper, unbroken)
 
 
 @bad(
@@ -681,67 +768,56 @@ class _DropsThePartial(Keeper):
         return Interrupted() if isinstance(judged, Interrupted) else judged
 
 
-class _Renaming:
-    """A store that claims for somebody else than it is asked to."""
-
-    def __init__(self, store: Any, keeper: str) -> None:
-        self._store = store
-        self._keeper = keeper
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    def claim(self, keeper: str, now: float) -> Any:
-        return self._store.claim(self._keeper, now)
-
-
 @bad(
-    "claims-for-itself",
-    "runs that were claimed, but not settled because the store failed, belong to a living process that forgot them",
+    "forgets-what-it-claimed",
+    "a run that was claimed, but not taken up because the store failed, belongs to a living node that forgot it",
     "ours, found by this simulation",
     expects="it was never settled",
 )
-class _ClaimsForItself(Lease):
-    def __init__(self, shared: Shared, *args: Any) -> None:
-        super().__init__(shared, *args)
-        self._store = _Renaming(shared.store, shared.node)  # type: ignore[assignment]
-
-    async def inherit(self, orphan: RunRecord) -> None:
-        await self.read_back(orphan.id)  # no second try
-        await super().inherit(orphan)
-
-
-class _LateClaim(_Renaming):
-    def __init__(self, store: Any, clock: Callable[[], float]) -> None:
-        super().__init__(store, "")
-        self._clock = clock
-
-    def claim(self, keeper: str, now: float) -> Any:
-        return self._store.claim(keeper, self._clock())
+class _ForgetsWhatItClaimed(Recovery):
+    async def inherit(self, run_id: str, epoch: int) -> None:
+        try:
+            await self.read_back(run_id)  # no second try, now or at another look
+        except StoreUnavailable:
+            return
+        await super().inherit(run_id, epoch)
 
 
 @bad(
-    "lease-and-claim-by-two-clocks",
-    "where renewing takes long, or the clock jumps, an engine takes its own runs for orphans",
-    "ours, found by this simulation",
-    expects="it was taken over from a living process",
+    "claims-for-nobody",
+    "a run is claimed without an owner first, and claimed again by another node while the first reads its log",
+    "ours: 650 of 760 claims were repeats with five nodes",
+    expects="it was taken over \\d times",
+    recovery=_AdoptsLater,
+    stage=_many_find_an_orphan,
 )
-class _TwoClocks(Lease):
-    def __init__(self, shared: Shared, *args: Any) -> None:
-        super().__init__(shared, *args)
-        self._store = _LateClaim(shared.store, shared.clock)  # type: ignore[assignment]
+class _ClaimsForNobody(MemoryStore):
+    def _take_orphans(self, keeper: str) -> None:
+        super()._take_orphans("")
+
+    async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
+        owned = await super().claim(keeper, unbroken)
+        orphans = [run.record for run in self._runs.values() if run.record.status == "running"]
+        return owned | {record.id: record.epoch for record in orphans if not record.keeper}
+
+
+class _RenewsNothingMore(Lease):
+    async def hold(self) -> None:
+        await self._shared.retry(self.renew)
 
 
 @bad(
-    "recovery-holds-up-the-lease",
-    "while it looks for a way to go on with an orphan, an engine forgets to say that it is alive",
+    "serial-heartbeat",
+    "while it looks for a way to go on with an orphan, a node does not say that it is alive",
     "ours, found by this simulation",
     expects="it was taken over from a living process",
+    lease=_RenewsNothingMore,
     stage=_sleeper_wakes_up,
 )
-class _RecoveryHoldsUpTheLease(Lease):
-    async def beat(self) -> None:
-        await super().beat()
+class _SerialHeartbeat(Recovery):
+    async def look(self) -> None:
+        await lease_of(self._shared).renew()
+        await super().look()
         await asyncio.sleep(0.01)  # until the pumps of what it has inherited look for their sources
         while len(self._shared.work):
             await self._shared.work.wait()
@@ -752,18 +828,70 @@ class _RecoveryHoldsUpTheLease(Lease):
 
 
 @bad(
-    "inherits-what-it-has",
-    "an engine that slept, lost a run and inherits it back, takes it for one that goes on here",
-    "ours, found by this simulation",
-    expects="a client waits for ever",
-    stage=_sleeper_gets_its_run_back,
+    "clients-clock",
+    "a lease ends by the clock of the node that holds it, which was set forward: the dead look alive",
+    "leases by `time.time()`",
+    expects="it was never settled",
+    stage=_clock_is_set_forward,
 )
-class _InheritsWhatItHas(Lease):
-    async def inherit(self, orphan: RunRecord) -> None:
-        if orphan.id in self._shared.pumps:
-            await self._store.adopt(orphan.id, orphan.epoch, self._shared.node)
-        else:
-            await super().inherit(orphan)
+class _ClientsClock(Lease):
+    async def renew(self) -> None:
+        usual, self.seconds = self.seconds, self._shared.clock() - asyncio.get_running_loop().time() - EPOCH + LEASE
+        try:
+            await super().renew()
+        finally:
+            self.seconds = usual
+
+
+class _Unguarded:
+    """A store that is asked to claim without the guard."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def claim(self, keeper: str, unbroken: float = 0.0) -> Any:
+        return self._store.claim(keeper, 0.0)
+
+
+@bad(
+    "no-guard-after-an-outage",
+    "when the store comes back, the first node to reach it takes the runs of the others, whose leases ended meanwhile",
+    "ours: 20 of 60 runs were taken from living nodes when PostgreSQL was away for 8 s",
+    expects="it was taken over from a living process",
+    stage=_store_is_away_for_longer_than_a_lease,
+)
+class _NoGuard(Recovery):
+    def __init__(self, shared: Shared, *args: Any) -> None:
+        super().__init__(shared, *args)
+        self._store = _Unguarded(shared.store)  # type: ignore[assignment]
+
+
+@bad(
+    "fenced-node-keeps-its-runs",
+    "a node that was taken for dead goes on with its runs under its new id",
+    "a lease that is only checked by those who take over",
+    expects="an idle engine holds on to something",
+    stage=_sleeper_falls_silent,
+)
+class _KeepsItsRuns(Lease):
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._drop = lambda node: None
+
+
+@bad(
+    "starts-without-its-lease",
+    "a node that slept between the reply of the store and the start begins a source of a run that another has",
+    "ours, found by this simulation",
+    expects="began in a server that does not own it",
+    stage=_sleeps_before_the_start,
+)
+class _StartsWithoutItsLease(Lease):
+    async def sure(self) -> None:
+        pass
 
 
 @bad(
@@ -773,8 +901,64 @@ class _InheritsWhatItHas(Lease):
     expects="it was never settled",
 )
 class _NoRecovery(MemoryStore):
-    async def claim(self, keeper: str, now: float) -> list[RunRecord]:
-        return []
+    async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
+        return {}
+
+
+# other nodes
+
+
+@bad(
+    "stop-as-a-signal-only",
+    "a stop is a message to the node that runs the run, and lost with the message",
+    "Open WebUI #14340 to #27104: for 14 months Stop was a lossy signal",
+    expects="the owner of the run was not reached",
+    stage=_stop_through_another_node,
+)
+class _StopAsASignal(Intents):
+    def hinted(self) -> None:
+        self._shared.tasks.start(super().look())
+
+    async def look(self) -> None:
+        pass
+
+
+@bad(
+    "check-without-a-lock",
+    "the store looks whether a node may write, and writes later: in between the node is fenced",
+    "a SELECT before the INSERT; shown with PostgreSQL",
+    expects="its log is not what its source yielded|something follows its settlement|it was never settled",
+    stage=_sleeper_wakes_up,
+)
+class _ChecksWithoutALock(MemoryStore):
+    async def append(self, keeper: str, entries: Sequence[Any]) -> list[Any]:
+        may = self._is_standing(keeper)
+        epochs = {
+            entry.run_id: self._runs[entry.run_id].record.epoch for entry in entries if entry.run_id in self._runs
+        }
+        await asyncio.sleep(0.3)
+        if not may or any(entry.epoch != epochs.get(entry.run_id) for entry in entries):
+            return await super().append(keeper, entries)
+        for entry in entries:
+            self._extend(self._runs[entry.run_id], entry.events)
+        return [self._runs[entry.run_id].record.seq for entry in entries]
+
+
+@bad(
+    "waits-under-the-lock",
+    "who interrupts waits for a run that was half made here, and whose end needs the session's lock",
+    "ours, found by this simulation",
+    expects="a client waits for ever",
+    stage=_interrupts_what_is_half_made,
+)
+class _WaitsUnderTheLock(SessionQueue):
+    async def _make_way(self, session_id: str, if_busy: Any) -> None:
+        await super()._make_way(session_id, if_busy)
+        while if_busy == "interrupt" and await self._is_busy(session_id):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+
+    async def _is_busy(self, session_id: str) -> bool:
+        return bool(await self._retry(lambda: self._store.list_runs(session_id=session_id, status="running")))
 
 
 # answers that get lost
@@ -784,7 +968,8 @@ class _NoRecovery(MemoryStore):
     "start-unheard",
     "a queued run that the store has started, but whose answer was lost, is started by nobody",
     "ours, found by this simulation",
-    expects="it was never settled",
+    expects="it is called interrupted, and nobody has taken it over",
+    stage=_replies_get_lost,
 )
 class _StartUnheard(SessionQueue):
     async def first_queued(self, session_id: str) -> RunRecord | None:
@@ -807,7 +992,7 @@ class _QueueTakenUnnoticed(SessionQueue):
     "creation-unheard",
     "a run that the store has accepted, but whose answer was lost, is settled by nobody",
     "an INSERT that timed out",
-    expects="it was never settled",
+    expects="it is called interrupted, and nobody has taken it over",
 )
 class _CreationUnheard(SessionQueue):
     async def disown(self, run: Run) -> None:
@@ -822,6 +1007,7 @@ class _CreationUnheard(SessionQueue):
     "an attached run whose client left while it was accepted goes on without one",
     "ours, found by this simulation",
     expects="the end of .*, whose client left took",
+    stage=_client_leaves_early,
 )
 class _ForgetsWhoLeft(Engine):
     def stop_unheld(self, run: Run) -> None:

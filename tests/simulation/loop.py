@@ -146,9 +146,7 @@ class SeededLoop(asyncio.AbstractEventLoop):
 
     def spawn(self, process: Process | None, coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Start a task in a process."""
-        context = copy_context()
-        context.run(PROCESS.set, process)
-        return self.create_task(coro, context=context)
+        return self.create_task(coro, context=context_of(process))
 
     def get_debug(self) -> bool:
         """Debug mode would only slow the simulation."""
@@ -253,6 +251,13 @@ class SeededLoop(asyncio.AbstractEventLoop):
                     _discard(task)
         self.ready.clear()
         self._timers.clear()
+
+
+def context_of(process: Process | None) -> Context:
+    """Return a context in which what is started belongs to a process."""
+    context = copy_context()
+    context.run(PROCESS.set, process)
+    return context
 
 
 def _discard(task: asyncio.Task[Any]) -> None:

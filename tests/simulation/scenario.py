@@ -97,6 +97,9 @@ class Weather:
     fails_before: float = 0.0
     fails_after: float = 0.0
     outages: list[tuple[float, float]] = field(default_factory=list)
+    loses_hints: float = 0.0
+    partitions: list[tuple[int, float, float]] = field(default_factory=list)
+    """The number of a server that the store cannot be reached from, and from when to when."""
 
 
 @dataclass(slots=True)
@@ -127,11 +130,27 @@ class Scenario:
     feeds: list[tuple[float, int]]
     """Someone watches a session, from when on."""
     disorder: float
+    nodes: int = 1
+    """Servers on the store from the beginning."""
 
 
 def draw(rng: Random) -> Scenario:
-    """Draw a scenario."""
+    """Draw a scenario of one server."""
     return _Draw(rng).scenario()
+
+
+def draw_nodes(rng: Random, scenario: Scenario, nodes: int | None = None) -> None:
+    """Draw how many servers share the store, and what happens between them and it."""
+    drawn = _Draw(rng)
+    scenario.nodes = nodes or drawn.of((1, 1, 2, 2, 3, 3, 4, 5))
+    weather = scenario.weather
+    weather.loses_hints = drawn.of((0.0, 0.2, 0.5, 1.0))
+    if scenario.nodes > 1 and drawn.chance(0.2):
+        begin = drawn.moment()
+        number = int(drawn.random() * scenario.nodes)
+        weather.partitions.append((number, begin, begin + drawn.of((0.5, 3.0, 7.0, 9.0, 15.0))))
+    if not scenario.troubles and not weather.partitions and drawn.chance(0.15):
+        scenario.troubles = [Trouble(drawn.moment() + drawn.of((0.05, 0.3)), "roll back")]
 
 
 class _Draw:

@@ -12,7 +12,7 @@ from holdfast.store import Store
 from .scenario import AT_ONCE
 
 if TYPE_CHECKING:
-    from .world import World
+    from .world import Server, World
 
 
 def peek(work: Coroutine[Any, Any, Any]) -> Any:
@@ -31,14 +31,25 @@ class Connection:
     sees an error although the work is done.
     """
 
-    def __init__(self, world: World, medium: Store) -> None:
+    def __init__(self, world: World, medium: Store, server: Server) -> None:
         self.world = world
         self.medium = medium
+        self.server = server
+
+    def listen(self, keeper: str, hear: Callable[[str, str], None]) -> Callable[[], None]:
+        """Pass hints on to the process, late, or not at all."""
+
+        def pass_on(topic: str, id: str) -> None:
+            weather, random = self.world.weather, self.world.random
+            if not self.world.store_is_away(self.server) and random() >= weather.loses_hints:
+                self.world.loop.call_later(random() * 0.01, hear, topic, id, context=self.server.context)
+
+        return self.medium.listen(keeper, pass_on)
 
     async def _call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         weather, random = self.world.weather, self.world.random
         await self._delay()
-        if self.world.store_is_away() or random() < weather.fails_before:
+        if self.world.store_is_away(self.server) or random() < weather.fails_before:
             self.world.say(f"store: {name} fails")
             raise StoreUnavailable("the store is away")
         result = await getattr(self.medium, name)(*args, **kwargs)
@@ -63,5 +74,5 @@ def _passing_on(name: str) -> Callable[..., Any]:
     return call
 
 
-for _name in (name for name in vars(Store) if not name.startswith("_")):
+for _name in (name for name in vars(Store) if not name.startswith("_") and name != "listen"):
     setattr(Connection, _name, _passing_on(_name))

@@ -10,9 +10,11 @@ from functools import partial
 from random import Random
 from typing import Any, ClassVar
 
+from msgspec.structs import replace
+
 from holdfast.engine.engine import Engine, EngineClasses
 from holdfast.engine.run import Run
-from holdfast.errors import HoldfastError, ResumeGap, RunNotFound, ShuttingDown, StoreUnavailable
+from holdfast.errors import HoldfastError, OwnerSilent, ResumeGap, RunNotFound, ShuttingDown, StoreUnavailable
 from holdfast.events import AnySettlement, Event, Settled
 from holdfast.history import Message, Session
 from holdfast.log.log import Log
@@ -21,12 +23,14 @@ from holdfast.store.memory import MemoryStore
 
 from . import checker, sources
 from .history import Ask, FeedFacts, History, RunFacts, SendFacts, SourceFacts, Stopping, ViewFacts
-from .loop import PROCESS, Livelock, Process, SeededLoop
-from .scenario import AT_ONCE, LEASE, Cut, Scenario, SendPlan, StopPlan, Trouble, ViewPlan, Weather, draw
+from .loop import PROCESS, Livelock, Process, SeededLoop, context_of
+from .scenario import AT_ONCE, LEASE, Cut, Scenario, SendPlan, StopPlan, Trouble, ViewPlan, Weather, draw, draw_nodes
 from .store import Connection, peek
 
 CALM = 40.0
 """Virtual seconds after which all faults are over..."""
+EPOCH = 1_700_000_000.0
+"""The wall clock's time at the beginning."""
 PATIENCE = 150.0
 """...and after which whoever still waits has been forgotten."""
 
@@ -41,7 +45,7 @@ class Design:
 
     name: str = "holdfast"
     engine: Callable[..., Engine] = Engine
-    store: Callable[[], Store] = MemoryStore
+    store: Callable[[Callable[[], float]], Store] = MemoryStore
     classes: EngineClasses = field(default_factory=EngineClasses)
     """The parts of the engine, one of them with a mistake in it."""
     reason: str = ""
@@ -61,6 +65,7 @@ class Server(Process):
     def __init__(self, world: World, number: int) -> None:
         super().__init__()
         self.number = number
+        self.context = context_of(self)
         self.pending: dict[asyncio.Future[str], asyncio.Task[Any]] = {}
         self.ready = False
         self.crashed = False
@@ -70,7 +75,7 @@ class Server(Process):
         self.disturbed = False
         """It was killed, paused or closed: what it owned may be settled by another."""
         self.engine = world.design.engine(
-            Connection(world, world.medium),
+            Connection(world, world.medium, self),
             sources=world.make_source,
             again=world.go_on,
             limits=world.scenario.limits,
@@ -111,22 +116,26 @@ class Outcome:
 class World:
     """One schedule."""
 
-    def __init__(self, seed: int, design: Design = HOLDFAST, *, verbose: bool = False) -> None:
+    def __init__(
+        self, seed: int, design: Design = HOLDFAST, *, nodes: int | None = None, verbose: bool = False
+    ) -> None:
         rng = Random(seed)
         self.seed = seed
         self.design = design
         self.random = rng.random
         self.scenario: Scenario = draw(rng)
+        draw_nodes(Random(~seed), self.scenario, nodes)
         design.stage(self.scenario)
         self.weather: Weather = self.scenario.weather
         self.loop = SeededLoop(rng, self.scenario.disorder)
         self.history = History(lines=[] if verbose else None)
-        self.medium: Any = design.store()
+        self.medium: Any = design.store(self.store_clock)
         self.servers: list[Server] = []
         self.over = False
+        self.rolled_back = False
         self.last_fault = 0.0
         self.jumps: list[float] = []
-        self._offset = 1_700_000_000.0
+        self._offset = EPOCH
         self._jump_at_renewal = 0.0
         self._ids = 0
         self._waiting_for_server: list[asyncio.Future[None]] = []
@@ -136,6 +145,10 @@ class World:
     def clock(self) -> float:
         """Return the wall clock's time, which may jump."""
         return self.loop.time() + self._offset
+
+    def store_clock(self) -> float:
+        """Return the time of the store's own clock, which never jumps."""
+        return self.loop.time() + 1_600_000_000.0
 
     def new_id(self, prefix: str) -> str:
         """Return ids in an order that the seed decides."""
@@ -177,10 +190,16 @@ class World:
         run.sources.append(facts)
         return sources.make(self, facts)
 
-    def store_is_away(self) -> bool:
-        """Tell whether the store is in one of its long absences."""
+    def store_is_away(self, server: Server) -> bool:
+        """Tell whether the store is in one of its long absences, or cannot be reached from a server."""
         now = self.loop.time()
-        return any(begin <= now < end for begin, end in self.weather.outages)
+        away = any(begin <= now < end for begin, end in self.weather.outages)
+        cut = [(begin, end) for number, begin, end in self.weather.partitions if number == server.number]
+        return away or any(begin <= now < end for begin, end in cut)
+
+    def is_cut(self, server: Any) -> bool:
+        """Tell whether a server loses sight of the store in this schedule, while others may not."""
+        return any(number == server.number for number, _, _ in self.scenario.weather.partitions)
 
     # what is noted as it happens
 
@@ -198,10 +217,18 @@ class World:
         if name == "renew" and self._jump_at_renewal:
             self._jump(self._jump_at_renewal)
             self._jump_at_renewal = 0.0
+        if name in ("create_run", "start_queued") and result is not None:
+            self._note_owner(result.id)
         if name in ("create_run", "start_queued") and result is not None and result.session_id is not None:
             running = peek(self.medium.list_runs(session_id=result.session_id, status="running"))
             if len(running) > 1:
                 self.history.violate(f"two runs are running in one session: {[run.id for run in running]}")
+
+    def _note_owner(self, run_id: str) -> None:
+        """A server has taken on a run: it may die before a source begins."""
+        server, run = PROCESS.get(), self.history.runs[run_id]
+        if isinstance(server, Server) and server not in run.processes:
+            run.processes.append(server)
 
     def note_source(self, facts: SourceFacts) -> None:
         """A source takes its first step: the one before it in the session must be over by then."""
@@ -209,6 +236,9 @@ class World:
         self.say(f"source of {run.id} begins")
         if isinstance(facts.process, Server) and facts.process not in run.processes:
             run.processes.append(facts.process)
+        record = peek(self.medium.get_run(run.id))
+        if isinstance(facts.process, Server) and record and record.keeper != facts.process.engine.keeper:
+            self.history.violate(f"the source of {run.id} began in a server that does not own it")
         if run.session_id is None:
             return
         for other in self.history.runs.values():
@@ -234,11 +264,14 @@ class World:
         """Tell whether a source's process may have ended, or slept, before all of its words were saved."""
         server = source.process
         assert isinstance(server, Server)
+        if self.is_cut(server):
+            return True
         return server.crashed or server.slept or (server.disturbed and self.store_was_away_since(0.0))
 
     def may_linger(self, source: SourceFacts) -> bool:
         """A source that was abandoned, or whose process died or slept, may go on without its run."""
-        return self.lingers(source) or (isinstance(source.process, Server) and source.process.disturbed)
+        server = source.process
+        return self.lingers(source) or (isinstance(server, Server) and (server.disturbed or self.is_cut(server)))
 
     def note_shown(self, view: ViewFacts, seq: int, event: Event) -> None:
         """A subscriber is shown an event: by now the store must have it."""
@@ -249,7 +282,7 @@ class World:
         if not run.kept or run.session_id in self.history.deleted:
             return
         saved = peek(self.medium.read_log(view.run_id, seq - 1, 1))
-        if not saved or saved[0] != event:
+        if (not saved and not self.rolled_back) or (saved and saved[0] != event):
             what = "the settlement" if isinstance(event, Settled) else "an event"
             self.history.violate(f"{what} of {view.run_id} was shown before it was saved")
 
@@ -541,17 +574,23 @@ class World:
         self.history.stoppings.append(stopping)
         try:
             result = await work
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, HoldfastError) as error:
             self.history.stoppings.remove(stopping)
+            is_quick = max(self.scenario.weather.delays) < 0.5  # else 8 s are too short for some calls
+            if isinstance(error, OwnerSilent) and is_quick and self._is_calm_since(stopping.began):
+                self.history.violate(f"{what}: the owner of the run was not reached, and nothing was in the way")
             raise
         stopping.ended = self.loop.time()
-        stopping.calm = not self.store_was_away_since(stopping.began) and not self.disturbed
+        stopping.calm = self._is_calm_since(stopping.began)
         return result
+
+    def _is_calm_since(self, began: float) -> bool:
+        return not self.store_was_away_since(began) and not self.disturbed
 
     @property
     def disturbed(self) -> bool:
         """Tell whether a server was killed, paused or closed so far."""
-        return any(server.disturbed for server in self.servers)
+        return any(server.disturbed for server in self.servers) or bool(self.scenario.weather.partitions)
 
     def store_was_away_since(self, began: float) -> bool:
         """Tell whether the store failed at all since a time."""
@@ -596,9 +635,7 @@ class World:
             unwatch()
 
     def _behind(self) -> list[str]:
-        """Return the sessions whose watchers have missed something; what another server does, they may miss."""
-        if len(self._alive()) > 1:
-            return []
+        """Return the sessions whose watchers have missed something, whichever server did it."""
         feeds = [feed for feed in self.history.feeds if feed.session_id not in self.history.deleted]
         return [
             feed.session_id for feed in feeds if feed.told != peek(self.medium.read_feed(feed.session_id, 0, 1_000_000))
@@ -611,7 +648,7 @@ class World:
         """Whoever stops a session stops what waits in it, too, unless another server has it."""
         records = [peek(self.medium.get_run(run_id)) for run_id in meant]
         for record in records:
-            if record is None or record.status == "settled" or len(self.servers) > 1:
+            if record is None or record.status == "settled" or self.disturbed:
                 continue
             if not self.history.runs[record.id].unsure:  # one that its caller was told has not begun is settled later
                 self.history.violate(f"{record.id} is {record.status} although its session was stopped")
@@ -634,15 +671,29 @@ class World:
     # misfortunes
 
     async def trouble(self, trouble: Trouble) -> None:
-        """Something happens to the newest server."""
+        """Something happens to one of the servers."""
         await asyncio.sleep(trouble.at)
-        server = self.servers[-1]
-        if trouble.kind == "jump" and trouble.at_renewal:
+        server = (
+            self.servers[-1 - int(self.random() * self.scenario.nodes)] if len(self.servers) > 1 else self.servers[0]
+        )
+        if trouble.kind == "roll back":
+            self._roll_back()
+        elif trouble.kind == "jump" and trouble.at_renewal:
             self._jump_at_renewal = trouble.lasts
         elif trouble.kind == "jump":
             self._jump(trouble.lasts)
         elif server.alive:
             await self._TROUBLES[trouble.kind](self, server, trouble)
+
+    def _roll_back(self) -> None:
+        """The store loses the newest events of the runs that go on, as a standby may that takes over."""
+        self.rolled_back = True
+        for run in self.medium._runs.values():
+            if run.record.status == "running" and run.events:
+                left = int(self.random() * len(run.events))
+                self.say(f"the log of {run.record.id} is rolled back to {left}")
+                del run.events[left:]
+                run.record = replace(run.record, seq=left)
 
     def _jump(self, seconds: float) -> None:
         self._offset += seconds
@@ -706,7 +757,8 @@ class World:
         scenario = self.scenario
         for number in range(scenario.sessions):
             peek(self.medium.create_session(Session(id=f"ses_{number}", owner="me")))
-        self.start_server()
+        for _ in range(scenario.nodes):
+            self.start_server()
         work: list[Coroutine[Any, Any, Any]] = []
         for number, plan in enumerate(scenario.sends):
             send = SendFacts(number, plan, f"key_{number}" if plan.repeats else None)
@@ -780,9 +832,16 @@ class World:
             self.history.violate(f"an idle engine holds on to something: {count} {kind}")
 
 
-def simulate(seed: int, design: Design = HOLDFAST, *, verbose: bool = False, digest: bool = False) -> Outcome:
-    """Play and judge one schedule."""
-    world = World(seed, design, verbose=verbose)
+def simulate(
+    seed: int,
+    design: Design = HOLDFAST,
+    *,
+    nodes: int | None = None,
+    verbose: bool = False,
+    digest: bool = False,
+) -> Outcome:
+    """Play and judge one schedule, with as many servers as it draws, or with so many."""
+    world = World(seed, design, nodes=nodes, verbose=verbose)
     try:
         world.loop.run(world.play())
     except Livelock as livelock:

@@ -5,7 +5,6 @@ import gc
 import logging
 import re
 import threading
-import time
 from contextlib import aclosing
 from random import Random
 
@@ -995,7 +994,8 @@ async def test_a_run_that_a_dead_process_left_goes_on_where_someone_knows_how():
         told.append(log.text)
         return source("two")
 
-    async with Engine(store, again=again, clock=lambda: time.time() + 60) as living:
+    await store.release(dead.keeper)
+    async with Engine(store, again=again) as living:
         taken_up = await living.open(run.id)
         settlement = await taken_up.settled()
         events = [event async for _, event in taken_up.read()]
@@ -1014,8 +1014,8 @@ class LateStore(MemoryStore):
         super().__init__()
         self.has_saved, self.may_say_so = asyncio.Event(), asyncio.Event()
 
-    async def append(self, entries):
-        saved = await super().append(entries)
+    async def append(self, keeper, entries):
+        saved = await super().append(keeper, entries)
         self.has_saved.set()
         await self.may_say_so.wait()
         return saved
@@ -1052,7 +1052,8 @@ async def test_an_answer_that_is_no_longer_there_leaves_the_run_interrupted():
     async def again(record, log):
         return lost()
 
-    async with Engine(store, again=again, clock=lambda: time.time() + 60) as living:
+    await store.release(dead.keeper)
+    async with Engine(store, again=again) as living:
         settlement = await (await living.open(run.id)).settled()
 
     assert isinstance(settlement, Interrupted)

@@ -27,6 +27,7 @@ LAYERS: dict[str, int] = {
     "": 3,  # holdfast/__init__.py: re-exports what is below the server
     "testing": 3,
     "asgi": 3,
+    "peers": 3,
     "engine": 3,
     "store.": 3,
     "upstreams.": 3,
@@ -69,6 +70,7 @@ SIDEWAYS = {
     ("server", "evals"),
     ("evals", "compare"),
     ("asgi", "engine"),
+    ("peers", "engine"),
     ("__main__", "cli"),
 }
 SEES_ITS_OWN_LAYER = {"", "testing"}

@@ -1,157 +1,181 @@
-"""The bench's peers: how they are pinned, installed and held, without installing any of them."""
+"""A reader on another node follows the log at its owner, over a socket of the nodes' own."""
 
-import sys
-import time
-from dataclasses import dataclass
-from pathlib import Path
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 import pytest
 
-from bench import beside, compared, installs
-from bench.installs import FromNpm
-from bench.instruments import Failed
-from bench.peers import PEERS, Peer, started
+from holdfast.engine.engine import Engine
+from holdfast.engine.run import RemoteLog, Run
+from holdfast.events import Completed, Event, Stopped
+from holdfast.peers import Peers, PeerServer
+from holdfast.store import NodeDetails
+from holdfast.store.memory import MemoryStore
+from tests.requirements import requirement
+from tests.support.ports import free_port
+from tests.support.waiting import LONG
+
+KEY = "a key that all nodes share"
 
 
-@pytest.mark.parametrize("peer", PEERS.values(), ids=PEERS)
-def test_a_peer_is_installed_at_the_version_that_its_figures_name(peer: type[Peer]) -> None:
-    """A result says a version; what is installed must be that and nothing newer."""
-    packages = peer.source.packages
-    pinned = dict(packages) if isinstance(peer.source, FromNpm) else dict(each.split("==") for each in packages)
+class CountsReads(MemoryStore):
+    """Counts how often a log was read."""
 
-    assert peer.version in pinned.values()
-    assert all(version[0].isdigit() for version in pinned.values())
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = 0
 
-
-@dataclass(frozen=True)
-class Steps:
-    """A source whose steps are Python."""
-
-    scripts: tuple[str, ...]
-    packages: tuple[str, ...] = ()
-
-    def steps(self, folder: Path) -> list[list[str]]:
-        return [[sys.executable, "-c", script, str(folder)] for script in self.scripts]
+    async def read_log(self, run_id, after, limit=512):
+        self.reads += 1
+        return await super().read_log(run_id, after, limit)
 
 
-WRITES = "import sys, pathlib; (pathlib.Path(sys.argv[1]) / 'there').write_text('yes')"
+class Words:
+    """A source that says what a test tells it to."""
+
+    def __init__(self) -> None:
+        self.queue: asyncio.Queue[str | None] = asyncio.Queue()
+
+    async def source(self) -> AsyncIterator[str]:
+        while (word := await self.queue.get()) is not None:
+            yield word
 
 
-def test_what_cannot_be_installed_is_named_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half an installation would be taken for a whole one the next time."""
-    monkeypatch.setattr(installs, "PLACE", tmp_path)
-
-    reason = installs.install("broken", Steps((WRITES, "raise SystemExit('no such package')")))
-
-    assert reason == "no such package"
-    assert not (tmp_path / "broken").exists()
-
-
-def test_what_hangs_while_it_is_installed_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A registry that does not answer must not stop a run that nobody watches."""
-    monkeypatch.setattr(installs, "PLACE", tmp_path)
-    monkeypatch.setattr(installs, "LONGEST", 0.2)
-
-    reason = installs.install("hanging", Steps(("import time; time.sleep(600)",)))
-
-    assert "timed out" in str(reason)
+@asynccontextmanager
+async def two_nodes(store: MemoryStore, key: str = KEY) -> AsyncIterator[tuple[Engine, Engine, PeerServer]]:
+    """The owner, which other nodes can reach, and another that follows it, which has this key."""
+    port = free_port()
+    async with AsyncExitStack() as stack:
+        owner = Engine(store, node=NodeDetails(address=f"127.0.0.1:{port}"))
+        other = Engine(store, follow=Peers(key).follow)
+        for engine in (owner, other):
+            await stack.enter_async_context(engine)
+        server = PeerServer(owner, KEY)
+        await server.start("127.0.0.1", port)
+        stack.push_async_callback(server.close)
+        await other.look()
+        yield owner, other, server
 
 
-def test_what_is_installed_is_not_installed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unless another version is wanted."""
-    monkeypatch.setattr(installs, "PLACE", tmp_path)
-    assert installs.install("peer", Steps((WRITES,))) is None
-    (tmp_path / "peer" / "there").unlink()
-
-    assert installs.install("peer", Steps((WRITES,))) is None
-    assert not (tmp_path / "peer" / "there").exists()
-    assert installs.install("peer", Steps((WRITES, WRITES))) is None
-    assert (tmp_path / "peer" / "there").exists()
+async def read_all(run: Run, seen: list[tuple[int, Event]]) -> None:
+    async for seq, event in run.read():
+        seen.append((seq, event))
 
 
-def test_a_peer_that_is_not_installed_says_how_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(installs, "PLACE", tmp_path)
-
-    with pytest.raises(Failed, match="make bench-peers"), started("litellm", 1):
-        pass
+def is_followed(run: Run) -> bool:
+    return isinstance(run.log, RemoteLog) and run.log.is_followed
 
 
-def test_a_target_can_be_killed_and_started_again_where_it_was() -> None:
-    """What the lab needs to see whether anything outlives a crash."""
-    with started("stub", upstream_port=1) as target:
-        port, folder, first = target.port, target.folder, target.pid
-        (folder / "kept").write_text("yes")
-        target.kill()
-        assert not target.ready()
-        target.restart()
-
-        assert (target.port, target.folder) == (port, folder)
-        assert target.pid != first
-        assert target.ready()
-        assert (folder / "kept").exists()
-        last = target.pid
-    assert not folder.exists()
-    assert not Path(f"/proc/{last}").exists()
+async def until(is_so: Any) -> None:
+    async with asyncio.timeout(LONG):
+        while not is_so():  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
 
 
-def test_a_target_stands_still_while_others_are_measured() -> None:
-    """What slow servers do between two measurements, so that each has to be started once only."""
-    with started("stub", upstream_port=1) as target:
-        pid = target.pid
-        target.pause()
-        assert _state(pid) == "T"
+@requirement("nodes.follow")
+async def test_a_reader_on_another_node_follows_the_owner_without_reading_the_store():
+    """The store would be read for each word and each reader."""
+    store, words = CountsReads(), Words()
+    async with two_nodes(store) as (owner, other, _):
+        run = await owner.start(words.source(), keep=True)
+        seen: list[tuple[int, Event]] = []
+        far = await other.open(run.id)
+        reading = asyncio.create_task(read_all(far, seen))
+        words.queue.put_nowait("one ")
+        await until(lambda: len(seen) == 2 and is_followed(far))
+        before = store.reads
+        for word in ("two ", "three"):
+            words.queue.put_nowait(word)
+            await until(lambda word=word: getattr(seen[-1][1], "text", "") == word)
+        words.queue.put_nowait(None)
+        async with asyncio.timeout(LONG):
+            await reading
 
-        target.wake()
-        assert target.ready()
-        assert target.pid == pid
-        target.pause()
-    assert not Path(f"/proc/{pid}").exists()
-
-
-def _state(pid: int | None) -> str:
-    """Of a process that was told to stop: it does so as soon as it may."""
-    while (state := Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]) != "T":
-        time.sleep(0.001)
-    return state
-
-
-def test_ratios_are_those_to_the_best_peer() -> None:
-    """JSON is held against the Rust peers alone, as promised; who failed is no peer to beat."""
-    flat = {"holdfast": 400.0, "nginx": 1000.0, "sglang-router": 50.0, "portkey": 20.0}
-    json = {"holdfast": 40.0, "vllm-router": 20.0, "portkey": 100.0}
-    scenarios = {
-        "flat": {"median": {name: {"chunks_per_second": rate} for name, rate in flat.items()}},
-        "json": {"median": {name: {"requests_per_second": rate} for name, rate in json.items()}},
-    }
-
-    assert beside.ratios(scenarios) == {
-        "flat": {"best": "sglang-router", "of_best_peer": 8.0, "promised": 4.0},
-        "json": {"best": "vllm-router", "of_best_peer": 2.0, "promised": 1.0},
-    }
-    assert beside.ratios({}) == {}
+        assert before == store.reads
+        assert [number for number, _ in seen] == list(range(1, len(seen) + 1))
+        assert [event for _, event in seen] == await store.read_log(run.id, 0)
+        assert isinstance(await run.settled(), Completed)
 
 
-def test_the_table_has_figures_failures_and_who_is_missing() -> None:
-    """A peer without a figure is never just left out."""
-    closes = {"close_p50_ms": 2.0, "close_p99_ms": 123.4, "closed": 30.0, "never_closed": 10.0}
-    results = {
-        "peers": {"litellm": {"version": "1.2"}, "portkey": {"version": "3.4"}, "nanobot": {"version": "5.6"}},
-        "missing": {"nanobot": "could not be installed: no such package\nmuch more"},
-        "ratios": {"flat": {"best": "litellm", "of_best_peer": 4.5, "promised": 4.0}},
-        "scenarios": {
-            "flat": {
-                "median": {"holdfast": {"chunks_per_second": 300000.0}, "litellm": {"chunks_per_second": 800.0}},
-                "failures": {"portkey": "too slow"},
-            },
-            "leave": {"median": {"litellm": closes, "portkey": closes | {"closed": 0.0}}, "failures": {}},
-        },
-    }
+@requirement("nodes.follow")
+@pytest.mark.parametrize("how", ["another key", "no server"])
+async def test_a_reader_whose_owner_cannot_be_reached_reads_the_store(how):
+    """Nodes may be cut off from each other, and a stranger must not follow a log."""
+    store, words = MemoryStore(), Words()
+    async with two_nodes(store, "wrong" if how == "another key" else KEY) as (owner, other, server):
+        if how == "no server":
+            await server.close()
+        run = await owner.start(words.source(), keep=True)
+        seen: list[tuple[int, Event]] = []
+        reading = asyncio.create_task(read_all(await other.open(run.id), seen))
+        for word in ("one ", "two ", None):
+            words.queue.put_nowait(word)
+        async with asyncio.timeout(LONG):
+            await reading
 
-    text = compared.table(results)
+        assert [event for _, event in seen] == await store.read_log(run.id, 0)
 
-    assert "|  | holdfast | litellm 1.2 | portkey 3.4 |\n" in text
-    assert "| 16 streams flat out: chunks/s | 300,000 | 800 | fails |\n" in text
-    assert "upstream closed after p50 / p99, ms | - | 2.00 / 123, 10 never | never |\n" in text
-    assert "flat: Holdfast is 4.50 times the best peer, litellm (promised: 4).\n" in text
-    assert "nanobot is not in the table: could not be installed: no such package\n" in text
-    assert "portkey fails in flat: too slow\n" in text
+
+@requirement("nodes.follow")
+async def test_a_connection_that_breaks_loses_and_repeats_nothing():
+    """The reader goes on from the store, and follows the owner again."""
+    store, words = MemoryStore(), Words()
+    async with two_nodes(store) as (owner, other, server):
+        run = await owner.start(words.source(), keep=True)
+        seen: list[tuple[int, Event]] = []
+        reading = asyncio.create_task(read_all(await other.open(run.id), seen))
+        for number in range(60):
+            words.queue.put_nowait(f"{number} ")
+            await until(lambda number=number: len(seen) >= number)
+            if number % 20 == 10:
+                server.cut()
+        words.queue.put_nowait(None)
+        async with asyncio.timeout(LONG):
+            await reading
+
+        assert [number for number, _ in seen] == list(range(1, len(seen) + 1))
+        assert [event for _, event in seen] == await store.read_log(run.id, 0)
+
+
+async def test_a_number_that_is_not_the_next_ends_the_connection():
+    """The owner has shown something else than this reader knows: the store decides."""
+    store, words = MemoryStore(), Words()
+
+    async def follow(address, run_id, after, *, hold, take):
+        await take(after + 5, await run.log.batch(0))
+
+    async with Engine(store, node=NodeDetails(address="somewhere:1")) as owner, Engine(store, follow=follow) as other:
+        run = await owner.start(words.source(), keep=True)
+        await other.look()
+        seen: list[tuple[int, Event]] = []
+        words.queue.put_nowait("one")
+        words.queue.put_nowait(None)
+        await run.settled()
+        far = await other.open(run.id)
+        async with asyncio.timeout(LONG):
+            await read_all(far, seen)
+
+        assert [event for _, event in seen] == await store.read_log(run.id, 0)
+
+
+@requirement("nodes.follow")
+async def test_an_attached_run_lives_as_long_as_its_client_on_another_node():
+    """That client was given the run by another node than the one that it reads it from."""
+    store, words = MemoryStore(), Words()
+    async with two_nodes(store) as (owner, other, _):
+        run = await owner.start(words.source(), keep=True, lifetime="attached")
+        far = await other.open(run.id)
+        assert far.take_hold()
+        seen: list[tuple[int, Event]] = []
+        reading = asyncio.create_task(read_all(far, seen))
+        words.queue.put_nowait("one ")
+        await until(lambda: len(seen) == 2 and is_followed(far))
+        assert not run.take_hold()
+        reading.cancel()
+        async with asyncio.timeout(LONG):
+            settlement = await run.settled()
+
+        assert isinstance(settlement, Stopped)
+        assert "disconnect" == settlement.by

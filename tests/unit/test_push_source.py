@@ -176,7 +176,7 @@ class Held(MemoryStore):
         self.is_open = asyncio.Event()
         self.was_asked = asyncio.Event()
 
-    async def append(self, entries):
+    async def append(self, keeper, entries):
         self.was_asked.set()
         await self.is_open.wait()
-        return await super().append(entries)
+        return await super().append(keeper, entries)

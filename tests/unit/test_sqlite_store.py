@@ -13,6 +13,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 import tracemalloc
 from collections import defaultdict
 from pathlib import Path
@@ -27,7 +28,7 @@ from holdfast import Engine
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.events import Completed, Stopped, Text, encode_settlement
 from holdfast.history import Message, Session
-from holdfast.store import HEAD, Append, Document, Idempotency, RunRecord
+from holdfast.store import HEAD, Append, Document, Idempotency, NodeDetails, RunRecord
 from holdfast.store.files import with_pictures
 from holdfast.store.memory import MemoryStore
 from holdfast.store.opening import open_store
@@ -52,7 +53,8 @@ async def opened(path, **options):
 
 
 async def new_run(store, run_id="r", **fields):
-    return await store.create_run(RunRecord(id=run_id, **fields))
+    await store.renew("k", 3600.0)
+    return await store.create_run(RunRecord(id=run_id, **{"keeper": "k"} | fields))
 
 
 async def whole_log(store, run_id):
@@ -162,7 +164,7 @@ async def main():
     store = SqliteStore(sys.argv[1])
     await store.renew("dead", 1e12)
     await store.create_run(RunRecord(id="r", keeper="dead"))
-    await store.append([Append("r", 1, 1, [Text("a"), Text("b")])])
+    await store.append("dead", [Append("r", 1, 1, [Text("a"), Text("b")])])
     print("ready", flush=True)
     await asyncio.sleep(600)
 
@@ -211,9 +213,9 @@ async def test_after_kill_9_everything_appended_is_there_and_orphans_are_found_a
         child.send_signal(signal.SIGKILL)
         child.wait()
     async with opened(tmp_path) as store:
-        claimed = await store.claim("new", 0.0)
+        await store.renew("new", 3600.0)
 
-        assert [("r", 2, "new")] == [(run.id, run.epoch, run.keeper) for run in claimed]
+        assert {"r": 2} == await store.claim("new", 3600.0)
         assert [Text("a"), Text("b")] == await store.read_log("r", 0)
 
 
@@ -478,7 +480,7 @@ ACKNOWLEDGED = {
     "update_session": lambda store: store.update_session("s", {"title": "t"}, 1.0),
     "delete_session": lambda store: store.delete_session("s"),
     "copy_session": lambda store: store.copy_session(Session(id="new", owner="o"), ()),
-    "claim": lambda store: store.claim("k", 1.0),
+    "claim": lambda store: store.claim("k"),
     "renew": lambda store: store.renew("k", 1.0),
 }
 
@@ -495,12 +497,12 @@ async def test_acknowledged_writes_are_flushed_and_appends_alone_are_not(write, 
             await store.create_run(RunRecord(id=queued, session_id="waiting"), if_busy="queue")
         await settle(store, first)
         await new_run(store)
-        await store.append([Append("r", 1, 1, [Text("a")])])
+        await store.append("k", [Append("r", 1, 1, [Text("a")])])
         assert "NORMAL" == statements.commits[-1]
         before = len(statements.commits)
         result = await ACKNOWLEDGED[write](store)
 
-        assert result or write == "renew", "a write that did nothing would prove nothing"
+        assert result, "a write that did nothing would prove nothing"
         assert ["FULL"] == statements.commits[before:]
 
 
@@ -510,7 +512,7 @@ async def test_an_append_beside_a_settlement_is_flushed_with_it(tmp_path):
     async with opened(tmp_path, trace=statements) as store:
         one, two = [await new_run(store, name) for name in ("r1", "r2")]
         await asyncio.gather(
-            *(store.append([Append(two.id, 1, n, [Text("x")])]) for n in range(1, 4)), settle(store, one)
+            *(store.append("k", [Append(two.id, 1, n, [Text("x")])]) for n in range(1, 4)), settle(store, one)
         )
 
         assert "FULL" in statements.commits[-2:]
@@ -521,7 +523,7 @@ async def test_work_that_fails_after_it_has_written_is_undone_alone(tmp_path):
     """The others of its commit are done again, each for itself."""
 
     def spoil(rows):
-        rows.renew("spoilt", 1e12)
+        rows.renew("spoilt", 1e12, NodeDetails(), time.time())
         raise RuntimeError("a bug")
 
     async with opened(tmp_path) as store:
@@ -534,7 +536,7 @@ async def test_work_that_fails_after_it_has_written_is_undone_alone(tmp_path):
 
         assert [RuntimeError] == [type(result) for result in results if not isinstance(result, RunRecord)]
         assert 10 == len(await store.list_runs())
-        assert 10 == len(await store.claim("k", 0.0)), "the lease that the spoilt work wrote is gone"
+        assert 10 == len(await store.claim("k")), "the lease that the spoilt work wrote is gone"
 
 
 async def test_the_loop_goes_on_when_the_store_is_used_by_two_of_them(tmp_path):
@@ -552,7 +554,7 @@ async def fill(store, run, size=20_000):
     """Append until the store refuses; return how many events it took."""
     for seq in range(1, 5000):
         try:
-            await store.append([Append(run.id, run.epoch, seq, [Text("x" * size)])])
+            await store.append("k", [Append(run.id, run.epoch, seq, [Text("x" * size)])])
         except StoreUnavailable as error:
             return seq - 1, error
     raise AssertionError("the disk never got full")
@@ -574,7 +576,7 @@ async def test_a_full_disk_is_said_and_nothing_acknowledged_is_lost(tmp_path):
         assert "The disk is full: free some space" in str(error)
         assert saved == len(await whole_log(store, run.id))
         await limit_pages(store, 100_000)
-        assert [True] == await store.append([Append(run.id, 1, saved + 1, [Text("again")])])
+        assert [saved + 1] == await store.append("k", [Append(run.id, 1, saved + 1, [Text("again")])])
         assert Completed() == await settle(store, run, seq=saved + 2)
     async with opened(tmp_path) as store:
         assert saved + 2 == len(await whole_log(store, run.id))
@@ -587,8 +589,8 @@ async def test_where_a_big_write_finds_no_space_a_small_one_of_the_same_commit_m
         small, big = [await new_run(store, name) for name in ("small", "big")]
         await limit_pages(store, 60)
         told = await asyncio.gather(
-            store.append([Append(big.id, 1, 1, [Text("x" * 1_000_000)])]),
-            store.append([Append(small.id, 1, 1, [Text("x")])]),
+            store.append("k", [Append(big.id, 1, 1, [Text("x" * 1_000_000)])]),
+            store.append("k", [Append(small.id, 1, 1, [Text("x")])]),
             return_exceptions=True,
         )
 
@@ -644,7 +646,7 @@ async def test_a_disk_that_is_really_full_is_survived(tiny_disk):
         assert re.search(r"disk is full|disk reported an error", str(error))
         assert saved == len(await whole_log(store, run.id))
         ballast.unlink()
-        assert [True] == await store.append([Append(run.id, 1, saved + 1, [Text("again")])])
+        assert [saved + 1] == await store.append("k", [Append(run.id, 1, saved + 1, [Text("again")])])
         assert Completed() == await settle(store, run, seq=saved + 2)
     async with opened(tiny_disk) as store:
         assert saved + 2 == len(await whole_log(store, run.id))
@@ -672,7 +674,7 @@ async def test_after_an_error_of_the_disk_the_store_opens_another_connection(tmp
         assert saved == len(await whole_log(store, run.id))
         file_limit(resource.RLIM_INFINITY)
         before = len(connections)
-        assert [True] == await store.append([Append(run.id, 1, saved + 1, [Text("again")])])
+        assert [saved + 1] == await store.append("k", [Append(run.id, 1, saved + 1, [Text("again")])])
         assert before + 1 == len(connections)
         assert Completed() == await settle(store, run, seq=saved + 2)
     async with opened(tmp_path) as store:
@@ -759,7 +761,7 @@ async def test_a_page_of_a_long_log_costs_that_page_alone(tmp_path):
     async with opened(tmp_path) as store:
         run = await new_run(store)
         said = [Text(f"{n:0100}") for n in range(5_000)]
-        await store.append([Append("r", run.epoch, 1, said)])
+        await store.append("k", [Append("r", run.epoch, 1, said)])
         await settle(store, run, seq=len(said) + 1, text="x" * 5_000_000)
 
         page, most = await asyncio.to_thread(read_page, store.path, "r", 2_000)
@@ -907,7 +909,7 @@ class BothStores(RuleBasedStateMachine):
             first = max(1, (run.seq if run else 0) + data.draw(st.sampled_from([1, 1, 1, 0, -1, 2])))
             count = data.draw(st.integers(0, 3))
             entries.append(Append(id, epoch, first, [Text(f"{first + n} ") for n in range(count)]))
-        self.both("append", entries)
+        self.both("append", "k1", entries)
 
     @rule(id=st.sampled_from(RUNS), epoch=st.integers(1, 2), ahead=st.sampled_from([1, 1, 1, 0, 2]), at=moments)
     def settle(self, id, epoch, ahead, at):
@@ -975,19 +977,20 @@ class BothStores(RuleBasedStateMachine):
     def trim_logs(self, before):
         self.both("trim_logs", before)
 
-    @rule(keeper=st.sampled_from(["k1", "k2"]), until=moments)
-    def renew(self, keeper, until):
-        self.both("renew", keeper, until)
+    @rule(keeper=st.sampled_from(["k1", "k2"]), seconds=st.sampled_from([0.0, 3600.0, 3600.0]))
+    def renew(self, keeper, seconds):
+        model, store = [self.outcome(store, "renew", (keeper, seconds), {}) for store in (self.model, self.store)]
+        assert (model is None) == (store is None)
 
-    @rule(keeper=st.sampled_from(["k1", "k2"]), now=moments)
-    def claim(self, keeper, now):
-        self.both("claim", keeper, now)
+    @rule(keeper=st.sampled_from(["k1", "k2"]), unbroken=st.sampled_from([0.0, 3600.0]))
+    def claim(self, keeper, unbroken):
+        self.both("claim", keeper, unbroken)
 
     @rule()
     def reopen(self):
         self.loop.run_until_complete(self.store.close())
         self.store = SqliteStore(self.folder.name)
-        self.model._leases.clear()  # opening proves that every other process is dead
+        self.model._nodes.clear()  # opening proves that every other process is dead
 
     @rule(query=st.sampled_from([*WORDS, "al", "alpha part", "answ"]) | st.text(max_size=5))
     def search(self, query):

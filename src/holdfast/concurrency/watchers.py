@@ -52,3 +52,8 @@ class KeyedWatchers:
         """Call every callback of one thing."""
         if (watchers := self._of.get(key)) is not None:
             watchers.notify()
+
+    def notify_all(self) -> None:
+        """Call every callback of everything."""
+        for watchers in tuple(self._of.values()):
+            watchers.notify()

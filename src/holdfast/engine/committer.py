@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Awaitable, Callable
 
 from ..errors import StoreFailed
 from ..log.segment import NOTHING
-from ..store import Append
+from ..store import Append, LogEnd
 from .pump import Pump, Shared
 
 logger = logging.getLogger("holdfast")
@@ -22,10 +21,10 @@ class Committer:
     event falls as the load rises. Its task is supervised by `Background`.
     """
 
-    def __init__(self, shared: Shared, lose: Callable[[Pump], None]) -> None:
+    def __init__(self, shared: Shared, lose: Callable[[Pump], None], renew: Callable[[], Awaitable[None]]) -> None:
         # for the life of the engine
         self._shared = shared
-        self._lose = lose
+        self._lose, self._renew = lose, renew
         self._is_started = False
         self._has_failed = False
         # while there is something to save
@@ -46,7 +45,7 @@ class Committer:
             self._shared.background.every("committer", 0.0, self._serve, longest_pause=1.0)
 
     def forget(self, pump: Pump) -> None:
-        """Save nothing more of a run: it has ended, or belongs to another process."""
+        """Save nothing more of a run: it has ended, or belongs to another node."""
         self._unsaved.pop(pump, None)
 
     async def commit(self) -> None:
@@ -59,25 +58,43 @@ class Committer:
             if (segment := pump.log.pending()) is not NOTHING
         ]
         try:
-            saved = await self._shared.retry(partial(self._shared.store.append, [entry for _, entry in parts]))
+            ends = await self._append([entry for _, entry in parts])
         except Exception:
             self._has_failed = True
             await self._save_apart(parts)
             raise
-        for (pump, entry), is_saved in zip(parts, saved, strict=True):
-            self.publish(pump, entry, is_saved)
+        for (pump, entry), end in zip(parts, ends, strict=True):
+            self.publish(pump, entry, await self._whole(pump, entry, end))
 
-    def publish(self, pump: Pump, entry: Append, is_saved: bool) -> None:
-        """Show what is saved. A run that the store refuses belongs to another process."""
+    async def _append(self, entries: list[Append]) -> list[LogEnd]:
+        """Save entries. A node that is fenced in the store renews its lease, and drops its runs if it cannot."""
+        ends = await self._shared.retry(lambda: self._shared.store.append(self._shared.node, entries))
+        if "fenced" in ends:
+            await self._shared.retry(self._renew)
+        return ends
+
+    async def _whole(self, pump: Pump, entry: Append, end: LogEnd) -> LogEnd:
+        return await self.send_again(pump, end) if isinstance(end, int) and end < entry.first - 1 else end
+
+    async def send_again(self, pump: Pump, end: LogEnd) -> LogEnd:
+        """Save what a log has after `end`, which the store had before it was rolled back."""
+        logger.warning("run %s: the store was rolled back to event %s", pump.run.id, end)
+        while isinstance(end, int) and (events := pump.log.between(end, pump.log.appended)):
+            entry = Append(pump.run.id, pump.run.record.epoch, end + 1, events, self._shared.clock())
+            (end,) = await self._append([entry])
+        return end
+
+    def publish(self, pump: Pump, entry: Append, end: LogEnd) -> None:
+        """Show what is saved. A run that the store refuses belongs to another node."""
         log, upto = pump.log, entry.first + len(entry.events) - 1
-        if not is_saved:
+        if end == "lost":
             self._lose(pump)
         elif not log.closed:  # else it was lost during the write, and has dropped what was never shown
             try:
-                log.publish(upto)
+                log.publish(log.seq if end == "fenced" else upto)
             except Exception:  # a reader's error ends neither this run nor the others
                 logger.exception("run %s: a reader failed", pump.run.id)
-            if log.appended > upto:
+            if log.appended > log.seq:
                 self.changed(pump)
 
     async def _serve(self) -> None:
@@ -101,10 +118,10 @@ class Committer:
             if pump in failed:
                 continue
             try:
-                (is_saved,) = await self._shared.retry(partial(self._shared.store.append, [entry]))
+                (end,) = await self._append([entry])
             except Exception:
                 logger.exception("run %s: could not save events", pump.run.id)
                 pump.fail(StoreFailed())
                 failed.add(pump)
             else:
-                self.publish(pump, entry, is_saved)
+                self.publish(pump, entry, await self._whole(pump, entry, end))

@@ -21,15 +21,17 @@ from ..ids import NewId, new_id
 from ..log.intake import Intake
 from ..log.log import Log
 from ..log.settlement import StopIntent
-from ..store import HEAD, Idempotency, IfBusy, Lifetime, RunRecord, Store, caller_key
+from ..store import HEAD, Idempotency, IfBusy, Lifetime, NodeDetails, RunRecord, Store, caller_key
 from .admission import Admission, Places
 from .changed_sessions import ChangedSessions
 from .committer import Committer
+from .intents import Intents, Serve
 from .keeper import Keeper
-from .lease import Again, Lease
+from .lease import Lease
 from .pump import Clock, Pump, Shared
 from .recent import Recent
-from .run import Cost, Interrupt, Limits, Run, StoredLog
+from .recovery import Again, Recovery
+from .run import Cost, Follow, Interrupt, Limits, RemoteLog, Run, StoredLog
 from .session_queue import Create, SessionQueue
 from .watchdog import Watchdog
 
@@ -60,6 +62,8 @@ class EngineClasses:
     watchdog: type[Watchdog] = Watchdog
     queue: type[SessionQueue] = SessionQueue
     lease: type[Lease] = Lease
+    recovery: type[Recovery] = Recovery
+    intents: type[Intents] = Intents
     work: type[OwnedTasks] = OwnedTasks
 
 
@@ -80,6 +84,9 @@ class Engine:
         limits: Limits | None = None,
         cost: Cost = lambda record, settlement: None,
         lease: float = 15.0,
+        node: NodeDetails | None = None,
+        serve: Serve | None = None,
+        follow: Follow | None = None,
         clock: Clock = time.time,
         new_id: NewId = new_id,
         classes: EngineClasses | None = None,
@@ -88,7 +95,7 @@ class Engine:
         self.limits = limits or Limits()
         self._classes = classes = classes or EngineClasses()
         self._new_id = new_id
-        self._has_sources = sources is not None
+        self._has_sources, self._follow = sources is not None, follow
         self._closed = False
         self._shared = shared = Shared(
             store=store if store is not None else cast(Store, _NoStore()),
@@ -104,18 +111,25 @@ class Engine:
         self._recent = Recent(self.limits.recent)
         self._keyed: WeakValueDictionary[tuple[str, str], Run] = WeakValueDictionary()  # those that are not stored
         self._watchdog = classes.watchdog(shared.pumps)
-        self._committer = classes.committer(shared, lambda pump: self._keeper.lose(pump))
+        self._lease = classes.lease(shared, lease, node or NodeDetails(), new_id, self._drop_all_of, self._hear)
+        self._committer = classes.committer(shared, lambda pump: self._keeper.lose(pump), self._lease.renew)
         self._keeper = classes.keeper(shared, self._committer, self._recent, lambda record: self._queue.free(record))
-        self._queue = classes.queue(
-            shared, self._keeper, make=self._make, launch=self._launch, find=self._find, open_run=self.open
-        )
-        self._lease = classes.lease(shared, self._keeper, lease, again, self._adopt, self._queue.start_next)
-        shared.changed, shared.ended, shared.resume = self._committer.changed, self._keeper.take, self._lease.resume
+        self._intents = classes.intents(shared, new_id, serve)
+        queue = partial(classes.queue, make=self._make, launch=self._launch, find=self._find, open_run=self.open)
+        self._queue = queue(shared, self._keeper, self._intents)
+        self._recovery = classes.recovery(shared, self._keeper, self._queue, self._intents, lease, again, self._adopt)
+        shared.changed, shared.ended = self._committer.changed, self._keeper.take
+        shared.resume, shared.sure = self._recovery.resume, self._lease.sure
 
     async def __aenter__(self) -> Engine:
-        """Settle what a dead process left, go on with what was queued, and hold the lease."""
+        """Hold the lease, settle what dead nodes left, go on with what was queued."""
         if self.store is not None:
             await self._lease.hold()
+            await self._shared.retry(self.look)
+            every = self._lease.seconds / 3
+            self._shared.background.every(
+                "look", every, lambda: self._shared.retry(self.look), first=every, longest_pause=every
+            )
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -247,9 +261,47 @@ class Engine:
             self._keyed[run.idempotency.owner, run.idempotency.key] = run
         return run.record
 
-    def _adopt(self, record: RunRecord, log: Log) -> None:
-        """Go on with a run that another process has left."""
-        self._launch(self._make(record, log=log))
+    def _adopt(self, record: RunRecord, log: Log) -> Pump:
+        """Go on with a run that another node has left."""
+        pump = self._make(record, log=log)
+        self._launch(pump)
+        return pump
+
+    # other nodes
+
+    async def look(self) -> None:
+        """Find what this node has to do: runs of dead nodes, requests to its runs, sessions in which one waits."""
+        nodes = await self._shared.store.nodes()
+        self._shared.others = [node for node in nodes if node.id != self.keeper]
+        await self._recovery.look()
+        await self._intents.look()
+        await self._queue.look()
+
+    def _hear(self, topic: str, id: str) -> None:
+        """Take a hint of another node. An unknown one, or none of a kind, asks for a look at everything."""
+        if topic == "session":
+            self._queue.hear(id)
+        elif topic == "answer":
+            self._intents.answered(id)
+        elif topic == "intent":
+            self._intents.hinted()
+        else:
+            self._queue.wake("")
+            self._intents.hinted()
+
+    def _drop_all_of(self, node: str) -> None:
+        """Drop the runs of an id of this node that was fenced: they belong to others."""
+        for pump in self._pumps.running():
+            if pump.run.kept and pump.run.record.keeper == node:
+                self._keeper.lose(pump)
+
+    async def ask_owner(self, run: Run, kind: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Ask the node that owns a run, and return its answer. `OwnerSilent` if it gives none in time."""
+        return await self._intents.ask(run.id, kind, body)
+
+    def is_elsewhere(self, run: Run) -> bool:
+        """Return whether a run that has not settled is worked on by another node, or by none."""
+        return run.kept and run.settlement is None and run.id not in self._pumps
 
     def reserve(self, owner: str, runs: int) -> Places:
         """Take the places of several runs that are about to start: all of them, or none if there is no room."""
@@ -259,7 +311,7 @@ class Engine:
 
     @property
     def keeper(self) -> str:
-        """The name of this process in the store."""
+        """The id of this node in the store. A fenced node takes a new one."""
         return self._shared.node
 
     @property
@@ -309,7 +361,21 @@ class Engine:
             return run
         if record is None:
             raise RunNotFound(run_id)
-        return self._classes.run(self, record, StoredLog(self._shared.store, record), self.limits, kept=True)
+        return self._classes.run(self, record, self._log_of(record), self.limits, kept=True)
+
+    def _log_of(self, record: RunRecord) -> StoredLog:
+        """Return the log of a run that is not worked on here: followed at its owner, if it has one."""
+        if self._follow is None or record.status != "running":
+            return StoredLog(self._shared.store, record)
+        return RemoteLog(self._shared.store, record, self._follow, self._address_of)
+
+    def _address_of(self, keeper: str) -> str:
+        """Return the address of another node; empty if it has none, or is not known yet."""
+        return next((node.address for node in self._shared.others if node.id == keeper), "")
+
+    def here(self, run_id: str) -> Run | None:
+        """Return a run that is worked on here, or has ended here and is not stored."""
+        return self._known(run_id)
 
     def _known(self, run_id: str) -> Run | None:
         pump = self._pumps.get(run_id)
@@ -356,7 +422,9 @@ class Engine:
             if await self._work.run(self._queue.stop_queued(run.record, by)):
                 return True
             pump = self._pumps.get(run.id)  # it may have started instead
-        return pump is not None and pump.end(StopIntent(by, self._shared.clock()))
+        if pump is not None:
+            return pump.end(StopIntent(by, self._shared.clock()))
+        return self.is_elsewhere(run) and await self._intents.stop(run.id, by)
 
     def stop_unheld(self, run: Run) -> None:
         """Stop an attached run whose client never came for its events."""

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from ..errors import HoldfastError, StaleEpoch, StoreFailed
+from ..errors import HoldfastError, LogBehind, StaleEpoch, StoreFailed, StoreUnavailable
 from ..events import AnySettlement, Failed, Stopped
-from ..history import Measured, answer_message, figures_of
+from ..history import Measured, Message, answer_message, figures_of
 from ..log.settlement import judge
 from ..store import RunRecord
 from .committer import Committer
@@ -32,8 +32,7 @@ class Keeper:
         self, shared: Shared, committer: Committer, recent: Recent, session_is_free: Callable[[RunRecord], None]
     ) -> None:
         self._shared = shared
-        self._committer = committer
-        self._recent = recent
+        self._committer, self._recent = committer, recent
         self._session_is_free = session_is_free
 
     def take(self, pump: Pump) -> None:
@@ -59,7 +58,7 @@ class Keeper:
             pump.closed_at = self._shared.clock() if closing.done() else None
         await pump.saved()
         if pump.log.closed:
-            return  # the run was lost to another process
+            return  # the run was lost to another node
         now = self._shared.clock()
         settlement = self.judge(pump, now)
         standing = await self.save(pump, settlement, now) if pump.run.kept else settlement
@@ -92,7 +91,7 @@ class Keeper:
         return msgspec.structs.replace(settlement, usage=msgspec.structs.replace(usage, cost=cost))
 
     async def save(self, pump: Pump, settlement: AnySettlement, now: float) -> AnySettlement | None:
-        """Store the settlement, and return the one that stands. None if another process has the run.
+        """Store the settlement, and return the one that stands. None if another node has the run.
 
         A settlement that the store cannot take is replaced by a plain failure, which is tried until it is stored.
         """
@@ -107,22 +106,17 @@ class Keeper:
         self, pump: Pump, settlement: AnySettlement, now: float
     ) -> Callable[[], Awaitable[AnySettlement | None]]:
         """Return a write that can be repeated: it says the same each time."""
-        record, log = pump.run.record, pump.log
-        message = None
-        if record.session_id is not None and record.message_id is not None:
-            message = answer_message(
-                log,
-                settlement,
-                id=record.message_id,
-                parent_id=record.parent_id,
-                run_id=record.id,
-                model=record.model,
-                at=now,
-                figures=figures_of(measured(pump), settlement.usage),
-            )
-        return lambda: self._shared.store.settle(
-            record.id, record.epoch, seq=log.seq + 1, settlement=settlement, message=message, now=now
-        )
+        record, seq, settle = pump.run.record, pump.log.seq + 1, self._shared.store.settle
+        message = _message_of(pump, settlement, now)
+
+        async def write() -> AnySettlement | None:
+            try:
+                return await settle(record.id, record.epoch, seq=seq, settlement=settlement, message=message, now=now)
+            except LogBehind as behind:
+                await self._committer.send_again(pump, behind.end)
+                raise StoreUnavailable("The store was rolled back, and has its log again.") from behind
+
+        return write
 
     def show(self, pump: Pump, settlement: AnySettlement, now: float) -> None:
         """Show the settlement, which is durable by now, and let go of the run."""
@@ -137,7 +131,7 @@ class Keeper:
             self._session_is_free(run.record)
 
     def lose(self, pump: Pump) -> None:
-        """Another process has the run: send readers to the store, and learn the settlement for those who wait."""
+        """Another node has the run: send readers to the store, and learn the settlement for those who wait."""
         if not pump.log.closed:
             pump.end(StaleEpoch(pump.run.id))
             if pump.task is not None:
@@ -158,16 +152,37 @@ class Keeper:
             pump.discard_source()
 
     async def learn(self, run: Run) -> None:
-        """Look at a run that goes on in another process until it has ended. A missing one went with its session."""
-        ask = self._shared.retry.always
-        while (record := await ask(lambda: self._shared.store.get_run(run.id))) and record.settlement is None:  # noqa: ASYNC110
-            await asyncio.sleep(LOOK_AGAIN)
-        settlement = record.settlement if record is not None else None
-        run.settle(settlement or Stopped(by="user", text=run.text))
+        """Wait for the settlement of a run of another node. A missing run went with its session."""
+        run.settle(await _settled_elsewhere(self._shared, run.id) or Stopped(by="user", text=run.text))
+
+
+def _message_of(pump: Pump, settlement: AnySettlement, now: float) -> Message | None:
+    """Return the message that a run leaves in its session."""
+    record = pump.run.record
+    if record.session_id is None or record.message_id is None:
+        return None
+    return answer_message(
+        pump.log,
+        settlement,
+        id=record.message_id,
+        parent_id=record.parent_id,
+        run_id=record.id,
+        model=record.model,
+        at=now,
+        figures=figures_of(measured(pump), settlement.usage),
+    )
+
+
+async def _settled_elsewhere(shared: Shared, run_id: str) -> AnySettlement | None:
+    """Look at a run of another node until it has settled. None if it is gone."""
+    ask = shared.retry.always
+    while (record := await ask(lambda: shared.store.get_run(run_id))) and record.settlement is None:  # noqa: ASYNC110
+        await asyncio.sleep(LOOK_AGAIN)
+    return None if record is None else record.settlement
 
 
 def measured(pump: Pump) -> Measured | None:
-    """Return the times of a run until now. If it began in another process, they are not known."""
+    """Return the times of a run until now. If it began on another node, they are not known."""
     if pump.resumes or not pump.started:
         return None
     return Measured(

@@ -19,7 +19,7 @@ from ..log.log import Log
 from ..log.segment import NOTHING, Segment
 from ..log.settlement import StopIntent
 from ..redaction import redact, redacted_traceback
-from ..store import Store
+from ..store import NodeRecord, Store
 from .admission import Admission
 from .run import Cost, Interrupt, Limits, Run
 
@@ -87,6 +87,8 @@ class Pump:
         self.has_begun = True
         source = self.source
         try:
+            if self.run.kept:
+                await self.shared.retry(self.shared.sure)
             source = source or (await self.shared.resume(self) if self.resumes else self.shared.sources(self.run))
             if callable(source):
                 await source(self)
@@ -267,7 +269,7 @@ class Shared:
 
     store: Store
     node: str
-    """The name of this process in the store."""
+    """The id of this node in the store. A fenced node takes a new one."""
     limits: Limits
     clock: Clock
     sources: Callable[[Run], Source]
@@ -280,12 +282,16 @@ class Shared:
     pumps: Pumps = field(default_factory=Pumps)
     retry: Retry = field(default_factory=Retry)
     background: Background = field(default_factory=Background)
+    others: list[NodeRecord] = field(default_factory=list)
+    """The other nodes that are not fenced, at the last look."""
     changed: Callable[[Pump], None] = field(init=False)
     """The committer's: a run has new events."""
     ended: Callable[[Pump], None] = field(init=False)
     """The keeper's: a pump has ended, or is abandoned."""
     resume: Callable[[Pump], Awaitable[Source]] = field(init=False)
-    """The lease's: makes the source of a run that another process has left."""
+    """The recovery's: makes the source of a run that another node has left."""
+    sure: Callable[[], Awaitable[None]] = field(init=False)
+    """The lease's: returns once the lease is held, so that this node may work on its runs."""
 
 
 async def _until(log: Log, is_so: Callable[[], bool]) -> None:

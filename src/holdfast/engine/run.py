@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from ..concurrency.watchers import Watchers
 from ..events import AnySettlement, Event, Settled, Snapshot, StoppedBy
 from ..history import Measured
 from ..log.log import Log
-from ..log.segment import Segment, segment_of
+from ..log.segment import NOTHING, Segment, segment_of
 from ..store import Idempotency, RunRecord, Status, Store
 
 Interrupt = Callable[[str], Any]
@@ -25,6 +26,15 @@ Cost = Callable[[RunRecord, AnySettlement], float | None]
 
 LOOK_AGAIN = 0.5
 """Seconds between two looks at a run that goes on in another process, or in none."""
+
+SILENCE = 1.5
+"""Seconds without a sign of the owner after which the store is asked."""
+POLL = 0.25
+"""Seconds between two looks at the store."""
+AHEAD = 2_000
+"""Events of the owner that may wait for the reader; then the connection waits."""
+AGAIN = 1.0
+"""Seconds between two tries to follow an owner."""
 
 _AT_ONCE = 512  # events of a stored log that are read at once
 
@@ -84,12 +94,16 @@ class RunOwner(Protocol):
 class StoredLog:
     """The log of a run that does not go on here, read the same way as a live one.
 
-    Whoever reads the log of a run that has not ended looks again every `LOOK_AGAIN` seconds.
+    A reader of the log of a run that has not ended looks again every `pause` seconds.
     """
+
+    pause = LOOK_AGAIN
 
     def __init__(self, store: Store, record: RunRecord) -> None:
         self._store = store
         self._record = record
+        self.hold = False
+        """The reader is the client by whose stay an attached run lives: a log of another node tells its owner."""
         self.closed = record.settlement is not None
         self.seq = record.seq
         self.oldest = record.oldest
@@ -114,15 +128,99 @@ class StoredLog:
 
         def look_again() -> None:
             nonlocal timer
-            timer = asyncio.get_running_loop().call_later(LOOK_AGAIN, look_again)
+            timer = asyncio.get_running_loop().call_later(self.pause, look_again)
             wake()
 
-        timer = asyncio.get_running_loop().call_later(LOOK_AGAIN, look_again)
+        timer = asyncio.get_running_loop().call_later(self.pause, look_again)
         return lambda: timer.cancel()
 
     def snapshot(self) -> tuple[int, Snapshot]:
         """Return what was visible before the settlement."""
         return max(self.seq - 1, 0), Snapshot(self.text)
+
+
+Take = Callable[[int, Segment], Awaitable[None]]
+"""Called with events as they arrive and the number of the first; without any if the owner only shows that it lives."""
+
+
+class Follow(Protocol):
+    """Follows a log at the node that owns it, and returns or raises when that ends. `hold` stands for its client."""
+
+    async def __call__(self, address: str, run_id: str, after: int, *, hold: bool, take: Take) -> None: ...
+
+
+class RemoteLog(StoredLog):
+    """Read like a live log, by one reader. What the owner shows is saved: the store can stand in at any time."""
+
+    pause = POLL
+
+    def __init__(self, store: Store, record: RunRecord, follow: Follow, address_of: Callable[[str], str]) -> None:
+        super().__init__(store, record)
+        self._follow = follow
+        self._address_of = address_of
+        self._watchers = Watchers()
+        self._task: asyncio.Task[None] | None = None
+        self._events: list[Event] = []
+        self._after = 0
+        self._heard_at = float("-inf")
+        self._room = asyncio.Event()
+
+    async def batch(self, after: int) -> Segment:
+        """Return the next events after `after`: what the owner has sent, or what the store has."""
+        if self._task is None and len(self._watchers) and not self.closed:
+            self._task = asyncio.create_task(self._follow_owner(after))
+        if 0 <= (known := after - self._after) < len(self._events):
+            events, self._after, self._events = self._events[known:], self._after + len(self._events), []
+            self._room.set()
+            return segment_of(events)
+        if self.is_followed and after == self._after + len(self._events):
+            return NOTHING
+        return await super().batch(after)
+
+    @property
+    def is_followed(self) -> bool:
+        """The owner was heard a moment ago."""
+        return asyncio.get_running_loop().time() - self._heard_at < SILENCE
+
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` whenever there is more to read, and every now and then, until the returned function is called."""
+        unwatch, untime = self._watchers.watch(wake), super().watch(wake)
+
+        def leave() -> None:
+            unwatch()
+            untime()
+            if not len(self._watchers) and self._task is not None:
+                self._task.cancel()
+
+        return leave
+
+    async def _follow_owner(self, after: int) -> None:
+        """Follow the owner, which may become another, from the reader's place."""
+        self._after, self._events = after, []
+        while not self.closed:
+            record = await self._store.get_run(self._record.id)
+            address = "" if record is None else self._address_of(record.keeper)
+            if address:
+                at = self._after + len(self._events)
+                try:
+                    await self._follow(address, self._record.id, at, hold=self.hold, take=self._take)
+                except (OSError, EOFError, ValueError, TimeoutError):
+                    self._heard_at = float("-inf")
+            await asyncio.sleep(AGAIN)
+
+    async def _take(self, first: int, segment: Segment) -> None:
+        """Keep events for the reader. A number that is not the next ends the connection."""
+        self._heard_at = asyncio.get_running_loop().time()
+        if not segment:
+            return
+        if first != self._after + len(self._events) + 1:
+            raise ValueError(f"event {first} of run {self._record.id} is not the next")
+        self._events += segment
+        self.closed = isinstance(self._events[-1], Settled)
+        self._watchers.notify()
+        while len(self._events) > AHEAD:
+            self._room.clear()
+            await self._room.wait()
 
 
 class Run:
@@ -152,9 +250,7 @@ class Run:
         # until it has ended here
         self.live: Live | None = None
         # while its source is read, which may change these
-        self.idle = limits.idle
-        self.deadline = limits.deadline
-        self.grace = limits.grace
+        self.idle, self.deadline, self.grace = limits.idle, limits.deadline, limits.grace
         self._waits = False
         self.quiet: Callable[[], bool] | None = None
         """True while the source has a good reason to be silent, such as a tool at work: the idle limit waits."""
@@ -232,6 +328,8 @@ class Run:
     def take_hold(self) -> bool:
         """Become the client by whose stay an attached run lives. True for the first who asks."""
         first, self._is_held = not self._is_held, True
+        if isinstance(self.log, StoredLog):
+            self.log.hold = True
         return first and self.record.lifetime == "attached"
 
     async def leave(self, by: StoppedBy = "disconnect") -> None:

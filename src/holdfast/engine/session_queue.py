@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from weakref import WeakValueDictionary
 
 from ..concurrency.watchers import KeyedWatchers
-from ..errors import HoldfastError, RunLimitReached, ShuttingDown, StoreUnavailable
+from ..errors import HoldfastError, RunLimitReached, SessionBusy, ShuttingDown, StoreUnavailable
 from ..events import Failed, Receipt, Stopped, StoppedBy
 from ..log.settlement import StopIntent
 from ..store import Idempotency, IfBusy, RunRecord
 from .changed_sessions import ChangedSessions
+from .intents import Intents
 from .keeper import Keeper
 from .pump import Pump, Shared
 from .run import Run
 
 logger = logging.getLogger("holdfast")
+
+_JOINED = 0.02  # seconds in which changes of sessions become one hint
+_INTERRUPTS = 3  # times that a message stops what another node has started meanwhile
 
 Create = Callable[[], Awaitable[RunRecord]]
 """Adds a run to the store: it starts, waits in its session's queue, or is an earlier one with the same key."""
@@ -27,13 +32,15 @@ Create = Callable[[], Awaitable[RunRecord]]
 class SessionQueue:
     """At most one run of a session is running; first come, first served.
 
-    Whatever decides on a session's next run holds the session's lock.
+    What decides on a session's next run holds the session's lock. The lock is of this node alone: between nodes the
+    store decides. So nothing waits for another node while it holds the lock.
     """
 
     def __init__(
         self,
         shared: Shared,
         keeper: Keeper,
+        intents: Intents,
         *,
         make: Callable[[RunRecord], Pump],
         launch: Callable[[Pump], Run],
@@ -44,16 +51,20 @@ class SessionQueue:
         self._shared = shared
         self._store, self._pumps, self._retry = shared.store, shared.pumps, shared.retry
         self._keeper = keeper
+        self._intents = intents
         self._make = make
         self._launch = launch
         self._find = find
         self._open = open_run
         # while a run is being accepted
         self._accepting: dict[str, asyncio.Event] = {}
+        self._disowned: set[str] = set()
         # while somebody holds or waits for it
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # while somebody watches
         self._watchers = KeyedWatchers()
+        # until the other nodes are hinted at it
+        self._changed: set[str] = set()
         # for the life of the engine, a bounded number for each owner
         self.changes = ChangedSessions(shared.node)
 
@@ -69,24 +80,48 @@ class SessionQueue:
         session_id = run.record.session_id
         done = self._accepting[run.id] = asyncio.Event()
         try:
-            async with self.lock(session_id or (idempotency.key if idempotency else run.id)):
-                if self._shared.admission.closed:
-                    raise ShuttingDown
-                if idempotency and (known := await self._find(idempotency)):
-                    return known
-                if session_id:
-                    await self._make_way(session_id, if_busy)
-                made = await self.create(pump, create)
-                if made.id != run.id:
-                    return await self._open(made.id)
-                self._take_on(pump, made)
+            if run.kept:
+                await self._shared.sure()
+            accepted = await self._admit(pump, create, if_busy, idempotency)
         finally:
             del self._accepting[run.id]
             done.set()
             if run.id not in self._pumps:
                 pump.discard_source()
         self.touch(session_id, run.record.owner)
+        return accepted
+
+    async def _admit(self, pump: Pump, create: Create, if_busy: IfBusy, idempotency: Idempotency | None) -> Run:
+        """Add a run to the store. If it is to interrupt, another node may start one in between, some times over."""
+        session_id = pump.run.record.session_id
+        for times_left in reversed(range(_INTERRUPTS)):
+            if session_id and if_busy == "interrupt":
+                await self.stop_elsewhere(session_id, "replaced")
+            try:
+                async with self.lock(session_id or (idempotency.key if idempotency else pump.run.id)):
+                    return await self._admit_now(pump, create, if_busy, idempotency)
+            except SessionBusy:
+                if if_busy != "interrupt" or not times_left:
+                    raise
+        raise AssertionError("the last time raises its error")
+
+    async def _admit_now(self, pump: Pump, create: Create, if_busy: IfBusy, idempotency: Idempotency | None) -> Run:
+        run = pump.run
+        if self._shared.admission.closed:
+            raise ShuttingDown
+        if idempotency and (known := await self._find(idempotency)):
+            return known
+        if run.record.session_id:
+            await self._make_way(run.record.session_id, if_busy)
+        made = await self.create(pump, create)
+        if made.id != run.id:
+            return await self._open(made.id)
+        self._take_on(pump, made)
         return run
+
+    def is_accepting(self, run_id: str) -> bool:
+        """Return whether a run is being added to the store, or its creation is being undone."""
+        return run_id in self._accepting or run_id in self._disowned
 
     async def accepted(self, run_id: str) -> None:
         """Wait for a run that is being accepted: others may find it in the store before it has started here."""
@@ -105,27 +140,36 @@ class SessionQueue:
             return await create()
         except Exception as error:
             if isinstance(error, StoreUnavailable) or not isinstance(error, HoldfastError):
-                self._shared.work.start(self.disown(pump.run))
+                self._disowned.add(pump.run.id)
+                self._shared.work.start(self._disown(pump.run))
             raise
 
     def _take_on(self, pump: Pump, record: RunRecord) -> None:
         """Start a run as the store has it, or let it wait for its turn."""
         pump.run.record = record
         self._pumps[record.id] = pump
-        if record.status == "running":
+        if record.status != "running":
+            pump.run.status = record.status
+        elif record.keeper == self._shared.node:
             self._launch(pump)
         else:
-            pump.run.status = record.status
+            self._keeper.lose(pump)  # this node was fenced in between
+
+    async def _disown(self, run: Run) -> None:
+        try:
+            await self.disown(run)
+        finally:
+            self._disowned.discard(run.id)
 
     async def disown(self, run: Run) -> None:
         """Settle a run whose creation failed for the caller but may have reached the store."""
-        session_id, ask = run.record.session_id, self._retry.always
+        session_id, ask, node = run.record.session_id, self._retry.always, run.record.keeper
         failed = Failed(error=StoreUnavailable("The store did not confirm the start of this run.").info())
         async with self.lock(session_id or run.id):
             await ask(lambda: self._store.drop_queued(run.id, failed, self._shared.clock()))
             made = await ask(lambda: self._store.get_run(run.id))
-            if made is None or made.keeper != self._shared.node or made.id in self._pumps:
-                return  # never made, dropped, or started all the same, out of the queue
+            if made is None or made.keeper != node or made.epoch > 1 or made.id in self._pumps:
+                return  # never made, dropped, taken over, or started all the same, out of the queue
             await ask(
                 lambda: self._store.settle(
                     made.id, made.epoch, seq=1, settlement=failed, message=None, now=self._shared.clock()
@@ -147,6 +191,7 @@ class SessionQueue:
         async with self.lock(session_id):
             if self._shared.admission.closed:
                 return
+            await self._retry(self._shared.sure)
             record = await self.first_queued(session_id)
             if record is not None:
                 self._take_on(self._pumps.get(record.id) or self._make(record), record)
@@ -185,10 +230,21 @@ class SessionQueue:
         """Stop all runs of a session, the queued ones first so that none of them starts in between."""
         async with self.lock(session_id):
             queued = await self.drop_all(session_id, by)
-            return await self.stop_running(session_id, by) + queued
+            here = await self.stop_running(session_id, by)
+        return here + await self.stop_elsewhere(session_id, by) + queued
+
+    async def stop_elsewhere(self, session_id: str, by: StoppedBy) -> list[Run]:
+        """Stop what other nodes run in a session, and wait for it. The caller does not hold the session's lock."""
+        running = await self._retry(lambda: self._store.list_runs(session_id=session_id, status="running"))
+        here = {pump.run.id for pump in self._pumps.running()}  # one that waits here may run elsewhere by now
+        stopped = [record for record in running if record.id not in here and not self.is_accepting(record.id)]
+        for record in stopped:
+            await self._intents.stop(record.id, by)
+        return [await self._open(record.id) for record in stopped]
 
     async def delete(self, session_id: str) -> None:
-        """Stop all runs of a session and delete it. Nothing can start in it in between."""
+        """Stop all runs of a session and delete it. Nothing can start in it in between on this node."""
+        await self.stop_all(session_id, "user")
         async with self.lock(session_id):
             await self.drop_all(session_id, "user")
             await self.stop_running(session_id, "user")
@@ -244,10 +300,48 @@ class SessionQueue:
         return self._watchers.watch(session_id, wake)
 
     def touch(self, session_id: str | None, owner: str | None) -> None:
-        """Tell those who watch a session, or all sessions of its owner, that something happened in it.
+        """Wake those who watch a session, or all sessions of its owner, on every node: something happened in it.
 
         Without an owner, its place in the list of sessions is the same as before.
         """
-        self._watchers.notify(session_id or "")
-        if owner is not None and session_id is not None:
+        if session_id is not None:
+            changed = session_id if owner is None else f"{session_id}\n{owner}"
+            self.hear(changed)
+            if self._shared.others:
+                self._hint(changed)
+
+    def hear(self, changed: str) -> None:
+        """Wake the watchers on this node. A change has the id of the session, and its owner if there is one."""
+        session_id, is_listed, owner = changed.partition("\n")
+        self.wake(session_id)
+        if is_listed:
             self.changes.note(owner, session_id)
+
+    def wake(self, session_id: str) -> None:
+        """Wake those who watch a session on this node; all of them if it is empty."""
+        if session_id:
+            self._watchers.notify(session_id)
+        else:
+            self._watchers.notify_all()
+
+    def _hint(self, changed: str) -> None:
+        """Hint at a change to the other nodes, together with what else changes in the next moment."""
+        if not self._changed:
+            asyncio.get_running_loop().call_later(_JOINED, self._send_hints)
+        self._changed.add(changed)
+
+    def _send_hints(self) -> None:
+        changed, self._changed = sorted(self._changed), set()
+        self._shared.tasks.start(self._send(changed))
+
+    async def _send(self, changed: list[str]) -> None:
+        with contextlib.suppress(StoreUnavailable):  # a hint may be lost
+            await self._store.hint("session", changed)
+
+    async def look(self) -> None:
+        """Start what waits, and wake all watchers if another node may have changed something."""
+        queued = [pump.run.record.session_id or "" for pump in self._pumps.values() if pump.run.status == "queued"]
+        for session_id in dict.fromkeys([*queued, *await self._store.waiting_sessions()]):
+            self._shared.work.start(self.start_next(session_id))
+        if self._shared.others:
+            self.wake("")

@@ -97,11 +97,11 @@ class Log:
 
     def pending(self) -> Segment:
         """Return what is appended but not yet published."""
-        return self._between(self.seq, self.appended)
+        return self.between(self.seq, self.appended)
 
     def publish(self, upto: int) -> None:
         """Let readers see everything up to `upto`, which the store now has."""
-        segment = self._between(self.seq, upto)
+        segment = self.between(self.seq, upto)
         if segment.kind is None or self.steps is not None:
             self._take_in(segment)
         self._show(segment, upto)
@@ -300,7 +300,7 @@ class Log:
             segments = segments[: others[0]]
         return joined(segments)
 
-    def _between(self, start: int, stop: int) -> Segment:
+    def between(self, start: int, stop: int) -> Segment:
         """Return the events after a seq up to another, as one segment."""
         if start < stop == self.appended and start == self._starts[-1]:
             return self._segments[-1]  # mostly: what was appended last

@@ -122,6 +122,7 @@ def create_app(
         sources=sources_of({AGENT: agent_sources}, chats),
         again=agent_sources.again_or(chats.again),
         limits=limits_of(settings),
+        serve=agent_sources.serve,
         cost=costs_of(settings),
     )
     agent_sources.engine = engine

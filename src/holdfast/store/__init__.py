@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -17,6 +17,8 @@ HEAD = "head"
 """Stands for the last message of the branch that a session shows."""
 PAGE_BYTES = 8 * 1024 * 1024
 """Bytes of stored runs or documents that one page holds, besides its first entry."""
+CLAIMED_AT_ONCE = 200
+"""Runs of dead nodes that one call of `claim` takes at most: others take their share."""
 LONGEST_KEY = 256
 """Characters of a key under which a program starts a run."""
 
@@ -76,6 +78,50 @@ class Append(msgspec.Struct, frozen=True):
     first: int
     events: Sequence[Event]
     at: float = 0.0
+
+
+Refusal = Literal["lost", "fenced"]
+"""Why events were refused. Lost: the run has settled, is gone, or has another epoch. Fenced: the node has no lease."""
+LogEnd = int | Refusal
+"""The last seq of a log after an append, or why the append was refused."""
+
+
+class NodeDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node tells of itself each time it renews its lease."""
+
+    address: str = ""
+    """`host:port`, for other nodes."""
+    version: str = ""
+    counts: dict[str, int] = {}
+
+
+class NodeRecord(NodeDetails, frozen=True, kw_only=True):
+    """A node as it is stored. Times are those of the store's clock."""
+
+    number: int
+    """Small, from 1, unique for each id."""
+    id: str
+    since: float
+    """From when on it has renewed its lease in time: each time before half of it had passed."""
+    until: float
+    seconds: float
+    """The length of its lease."""
+    fenced: bool = False
+
+
+class Intent(msgspec.Struct, frozen=True, kw_only=True):
+    """A durable request to the node that owns a run: to stop it, to steer it, to decide on a tool call."""
+
+    id: str
+    run_id: str
+    kind: str
+    body: dict[str, Any] = {}
+    asked_by: str = ""
+    """The node that waits for the answer."""
+    asked_at: float = 0.0
+    taken: int = 0
+    """The epoch of the owner that has taken it; 0 if none has."""
+    answer: dict[str, Any] | None = None
 
 
 class FeedEntry(msgspec.Struct, frozen=True):
@@ -195,10 +241,11 @@ class Store(Protocol):
         """
         ...
 
-    async def append(self, entries: Sequence[Append]) -> list[bool]:
-        """Add events to logs, in one group commit. False for a run that has settled or has another epoch by now.
+    async def append(self, keeper: str, entries: Sequence[Append]) -> list[LogEnd]:
+        """Add events to logs, in one group commit, and return where each log ends then, or why it was refused.
 
-        Repeating an append that had happened changes nothing and is True.
+        A log that ends before `first - 1` is left as it is: it was rolled back, and its owner has to send the rest
+        again. Repeating an append that had happened changes nothing and returns the same.
         """
         ...
 
@@ -215,9 +262,10 @@ class Store(Protocol):
         """Record how a run ended, as event `seq`, with the message it leaves: compare-and-set.
 
         Returns the settlement that stands: this one, or the one that was there first. None if another epoch owns
-        the run, or if it is gone. The message enters the session after the run's `parent_id`, and becomes the
-        head if the head is still that parent. If the message is that parent itself, the run has continued it:
-        it keeps its place and takes the new content. Queued runs are settled by `drop_queued`.
+        the run, or if it is gone. `LogBehind` if the log does not end at `seq - 1`. The message enters the session
+        after the run's `parent_id`, and becomes the head if the head is still that parent. If the message is that
+        parent itself, the run has continued it: it keeps its place and takes the new content. Queued runs
+        are settled by `drop_queued`.
         Feed: `message.added` (or `message.changed`) if there is one, then `run.settled`.
         """
         ...
@@ -418,20 +466,97 @@ class Store(Protocol):
         """
         ...
 
-    # leases
+    # nodes
 
-    async def renew(self, keeper: str, until: float) -> None:
-        """Renew the lease of a process, which covers every run that it owns, until a time."""
+    async def renew(self, keeper: str, seconds: float, details: NodeDetails | None = None) -> NodeRecord | None:
+        """Renew the lease of a node, which covers every run that it owns, for some seconds by the store's clock.
+
+        Returns its record, and makes one for a new id. None if the node is fenced: its runs belong to others, and it
+        needs a new id. `since` starts anew if more than half of the lease had passed before it was renewed.
+        """
         ...
 
-    async def claim(self, keeper: str, now: float) -> list[RunRecord]:
-        """Take over the unsettled runs whose owner's lease has ended: each gets this owner and the next epoch."""
+    async def release(self, keeper: str) -> None:
+        """Fence a node that ends in good order: others may take what it leaves at once."""
         ...
 
-    async def adopt(self, run_id: str, epoch: int, keeper: str) -> RunRecord | None:
-        """Make a process the owner of a run that was claimed under this epoch without one.
+    async def nodes(self) -> list[NodeRecord]:
+        """Return the nodes that are not fenced, in the order of their numbers. The lease of some may have ended."""
+        ...
 
-        None if it has settled, or has another owner. Repeating an adoption that had happened returns the same.
+    async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
+        """Take over runs of dead nodes, and return the epoch of each running run that this node then owns, by id.
+
+        Other nodes whose lease has ended are fenced, but only if this node has renewed its own in time for `unbroken`
+        seconds: after an outage of the store, the living can renew theirs first. Half a lease is the limit because an
+        outage of that length ends before the lease of any living node does.
+        Each running run of a node that is fenced, or that the store does not know, gets this owner and the next epoch;
+        at most `CLAIMED_AT_ONCE` in one call. A node without a lease in force takes nothing.
+        """
+        ...
+
+    async def hold(self, kind: str, id: str, keeper: str) -> bool:
+        """Take a piece of work for a node: a batch, a webhook, a chore. True if this node has it now.
+
+        A node that is fenced, or that the store does not know, holds nothing: its work can be taken.
+        """
+        ...
+
+    async def let_go(self, kind: str, id: str, keeper: str) -> None:
+        """Give back a piece of work, if this node has it."""
+        ...
+
+    # requests to the owner of a run
+
+    async def ask_owner(self, intent: Intent) -> Intent | None:
+        """Keep a request to the node that owns a run, and hint at it. None if there is no such run that is running.
+
+        The store sets `asked_at`. A known id changes nothing: the intent is returned as it is stored.
+        """
+        ...
+
+    async def get_intent(self, id: str) -> Intent | None:
+        """Return a request to the owner of a run."""
+        ...
+
+    async def open_intents(self, keeper: str) -> list[Intent]:
+        """Return the requests to a node, oldest first: of its running runs, unanswered, not taken in this epoch.
+
+        What a dead owner had taken and not answered is open again for its successor.
+        """
+        ...
+
+    async def take_intent(self, id: str, epoch: int) -> bool:
+        """Take a request for the owner of this epoch: compare-and-set. Repeating it returns the same.
+
+        False if it was withdrawn or answered, or if the run has settled or has another epoch.
+        """
+        ...
+
+    async def answer_intent(self, id: str, answer: dict[str, Any]) -> None:
+        """Answer a request, unless it was answered or withdrawn, and hint at the answer."""
+        ...
+
+    async def withdraw_intent(self, id: str) -> Intent | None:
+        """Remove a request, and return it as it was; None if there was none.
+
+        If it was not taken, it never takes effect.
+        """
+        ...
+
+    # hints
+
+    async def hint(self, topic: str, ids: Sequence[str], to: str = "") -> None:
+        """Wake a node, or all nodes: something has changed. It may be lost, and so carries no fact.
+
+        Topics of the store's own are `intent` and `answer`, each with the id of a run or an intent.
+        """
+        ...
+
+    def listen(self, keeper: str, hear: Callable[[str, str], None]) -> Callable[[], None]:
+        """Call `hear` with topic and id of each hint for a node, until the returned function is called.
+
+        Both are empty if hints may have been lost, because a connection had broken: then everything is looked at.
         """
         ...
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,6 +20,7 @@ from . import (
     Idempotency,
     IfBusy,
     KeyRecord,
+    LogEnd,
     OpenedSession,
     RunRecord,
     SearchHit,
@@ -27,17 +29,7 @@ from . import (
 )
 from . import semantics as rules
 from .files import refuse_unknown, take_out
-
-
-class _Run:
-    """A run and its log. `parent` is the one that a queued run was submitted with."""
-
-    def __init__(self, record: RunRecord, parent: str | None, key: Idempotency | None) -> None:
-        self.record = record
-        self.parent = parent
-        self.key = key
-        self.events: list[Event] = []
-        self.times: list[tuple[int, float]] = []
+from .memory_nodes import MemoryNodes, StoredRun
 
 
 class _Session:
@@ -49,14 +41,14 @@ class _Session:
         self.words: set[str] = set()
         self.feed: list[FeedEntry] = []
         self.files: dict[str, StoredFile] = {}
-        self.runs: dict[str, _Run] = {}
-        self.unsettled: dict[str, _Run] = {}
+        self.runs: dict[str, StoredRun] = {}
+        self.unsettled: dict[str, StoredRun] = {}
         self.last_queue_number = 0
 
-    def running(self) -> _Run | None:
+    def running(self) -> StoredRun | None:
         return next((run for run in self.unsettled.values() if run.record.status == "running"), None)
 
-    def queued(self) -> list[_Run]:
+    def queued(self) -> list[StoredRun]:
         waiting = [run for run in self.unsettled.values() if run.record.status == "queued"]
         return sorted(waiting, key=lambda run: run.record.queue_number or 0)
 
@@ -83,16 +75,15 @@ class _Session:
         self.feed.append(FeedEntry(len(self.feed) + 1, item[0], rules.plain_json(item[1])))
 
 
-class MemoryStore:
+class MemoryStore(MemoryNodes):
     """Keeps everything in dicts, on the loop's own thread. No method ever suspends, so each is one transaction."""
 
-    def __init__(self) -> None:
-        self._runs: dict[str, _Run] = {}
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(clock)
         self._sessions: dict[str, _Session] = {}
         self._keys: dict[tuple[str, str], tuple[str, str]] = {}
         self._documents: dict[tuple[str, str], Document] = {}
         self._api_keys: dict[str, KeyRecord] = {}
-        self._leases: dict[str, float] = {}
 
     # runs
 
@@ -111,7 +102,7 @@ class MemoryStore:
         if known is not None:
             return known.record
         if run.session_id is None:
-            return self._add(_Run(replace(run, status="running"), parent, idempotency))
+            return self._add(StoredRun(replace(run, status="running"), parent, idempotency))
         session = self._require_session(run.session_id)
         input, files = take_out(input)
         self._check(session, run, input, parent, expect_head)
@@ -120,7 +111,7 @@ class MemoryStore:
         if busy is not None and if_busy != "queue":
             raise SessionBusy(busy.record.id)
         session.files |= files
-        made = _Run(run, parent, idempotency)
+        made = StoredRun(run, parent, idempotency)
         self._add(made, session)
         session.touch(run.created_at)
         if busy is not None:
@@ -141,13 +132,13 @@ class MemoryStore:
             session.require(parent)
         rules.refuse_known(input, session.ids(besides=run))
 
-    def _busy(self, session: _Session, if_busy: IfBusy) -> _Run | None:
+    def _busy(self, session: _Session, if_busy: IfBusy) -> StoredRun | None:
         running = session.running()
         if running is not None or if_busy == "interrupt":
             return running
         return next(iter(session.queued()), None)
 
-    def _add(self, run: _Run, session: _Session | None = None) -> RunRecord:
+    def _add(self, run: StoredRun, session: _Session | None = None) -> RunRecord:
         self._runs[run.record.id] = run
         if session is not None:
             session.runs[run.record.id] = session.unsettled[run.record.id] = run
@@ -155,7 +146,7 @@ class MemoryStore:
             self._keys[run.key.owner, run.key.key] = run.key.digest, run.record.id
         return run.record
 
-    def _enqueue(self, session: _Session, run: _Run, input: Sequence[Message]) -> RunRecord:
+    def _enqueue(self, session: _Session, run: StoredRun, input: Sequence[Message]) -> RunRecord:
         session.last_queue_number += 1
         run.record = replace(
             run.record,
@@ -169,7 +160,7 @@ class MemoryStore:
         return run.record
 
     def _begin(
-        self, session: _Session, run: _Run, input: Sequence[Message], *, keeper: str, at: float | None
+        self, session: _Session, run: StoredRun, input: Sequence[Message], *, keeper: str, at: float | None
     ) -> RunRecord:
         """Let a run start: what it answers enters the session, and the head moves there."""
         parent_id = rules.resolve_parent(run.parent, session.session.head_id)
@@ -188,7 +179,7 @@ class MemoryStore:
         found = self._repeated(idempotency)
         return None if found is None else found.record
 
-    def _repeated(self, idempotency: Idempotency | None) -> _Run | None:
+    def _repeated(self, idempotency: Idempotency | None) -> StoredRun | None:
         known = None if idempotency is None else self._keys.get((idempotency.owner, idempotency.key))
         if known is None or idempotency is None:
             return None
@@ -205,25 +196,26 @@ class MemoryStore:
         session.touch(now)
         return self._begin(session, queued[0], queued[0].record.input, keeper=keeper, at=now)
 
-    async def append(self, entries: Sequence[Append]) -> list[bool]:
+    async def append(self, keeper: str, entries: Sequence[Append]) -> list[LogEnd]:
         """Add events to logs."""
-        runs = [self._writable(entry.run_id, entry.epoch) for entry in entries]
-        ends = {run.record.id: run.record.seq for run in runs if run is not None}
-        for run, entry in zip(runs, entries, strict=True):
-            if run is not None:
-                ends[entry.run_id] = rules.end_of(entry, ends[entry.run_id])
-        for run, entry in zip(runs, entries, strict=True):
-            if run is not None:
-                self._extend(run, entry.events[run.record.seq + 1 - entry.first :])
-                if not run.times or run.times[-1][0] < run.record.seq:
-                    run.times.append((run.record.seq, entry.at))
-        return [run is not None for run in runs]
+        return [self._append(keeper, entry) for entry in entries]
 
-    def _writable(self, run_id: str, epoch: int) -> _Run | None:
+    def _append(self, keeper: str, entry: Append) -> LogEnd:
+        run = self._writable(entry.run_id, entry.epoch)
+        if not self._is_standing(keeper):
+            return "fenced"
+        if run is None:
+            return "lost"
+        if rules.extends(entry, run.record.seq):
+            self._extend(run, entry.events[run.record.seq + 1 - entry.first :])
+            run.times.append((run.record.seq, entry.at))
+        return run.record.seq
+
+    def _writable(self, run_id: str, epoch: int) -> StoredRun | None:
         run = self._runs.get(run_id)
         return run if run is not None and run.record.status == "running" and run.record.epoch == epoch else None
 
-    def _extend(self, run: _Run, events: Sequence[Event]) -> None:
+    def _extend(self, run: StoredRun, events: Sequence[Event]) -> None:
         run.events.extend(events)
         run.record = replace(run.record, seq=run.record.seq + len(events))
 
@@ -268,7 +260,7 @@ class MemoryStore:
         if session.session.head_id == run.parent_id:
             session.change(head_id=message.id)
 
-    def _end(self, run: _Run, settlement: AnySettlement, now: float) -> None:
+    def _end(self, run: StoredRun, settlement: AnySettlement, now: float) -> None:
         self._extend(run, [Settled(settlement)])
         run.record = replace(run.record, status="settled", settlement=settlement, settled_at=now)
         if run.record.session_id is not None:
@@ -370,7 +362,7 @@ class MemoryStore:
         self._sessions[run.record.session_id or ""].tell(rules.settled_entry(run_id, settlement, None))
         return run.record
 
-    def _queued_run(self, run_id: str) -> _Run | None:
+    def _queued_run(self, run_id: str) -> StoredRun | None:
         run = self._runs.get(run_id)
         return run if run is not None and run.record.status == "queued" else None
 
@@ -534,30 +526,6 @@ class MemoryStore:
     async def key_changes(self) -> int:
         """Return a number that grows whenever a key is added or revoked."""
         return len(self._api_keys) + sum(key.revoked_at is not None for key in self._api_keys.values())
-
-    # leases
-
-    async def renew(self, keeper: str, until: float) -> None:
-        """Renew the lease of a process until a time."""
-        self._leases[keeper] = until
-
-    async def claim(self, keeper: str, now: float) -> list[RunRecord]:
-        """Take over the running runs whose owner's lease has ended."""
-        alive = {name for name, until in self._leases.items() if until > now}
-        orphans = [
-            run for run in self._runs.values() if run.record.status == "running" and run.record.keeper not in alive
-        ]
-        for run in orphans:
-            run.record = replace(run.record, keeper=keeper, epoch=run.record.epoch + 1)
-        return [run.record for run in orphans]
-
-    async def adopt(self, run_id: str, epoch: int, keeper: str) -> RunRecord | None:
-        """Make a process the owner of a run that was claimed without one."""
-        run = self._runs.get(run_id)
-        if run is None or not rules.may_adopt(run.record, epoch, keeper):
-            return None
-        run.record = replace(run.record, keeper=keeper)
-        return run.record
 
     async def waiting_sessions(self) -> list[str]:
         """Return the sessions in which a run is queued and none is running."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..errors import Conflict, KeyExists, StaleDocument
+from ..errors import Conflict, KeyExists, LogBehind, StaleDocument
 from ..events import AnySettlement
 from ..history import Message, Session, text_of, title_from
 from . import HEAD, Append, Document, KeyRecord, RunRecord, SearchHit
@@ -105,17 +105,15 @@ def after_put(document: Document, known: Document | None, expected_version: int 
 # logs
 
 
-def end_of(entry: Append, end: int) -> int:
-    """Return the last seq of a log after an append. Events that the log has are not added again; a gap is refused."""
-    if entry.first > end + 1:
-        raise ValueError(f"the log of run {entry.run_id} ends at {end}: {entry.first} cannot be its next event")
-    return max(end, entry.first + len(entry.events) - 1)
+def extends(entry: Append, end: int) -> bool:
+    """Return whether an append adds something to a log that ends at `end`. If there is a gap, it adds nothing."""
+    return entry.first <= end + 1 < entry.first + len(entry.events)
 
 
 def refuse_other_end(run: RunRecord, seq: int) -> None:
     """Refuse a settlement that does not follow the last event directly."""
     if seq != run.seq + 1:
-        raise ValueError(f"the log of run {run.id} ends at {run.seq}: it cannot be settled as event {seq}")
+        raise LogBehind(run.id, run.seq)
 
 
 # the feed
@@ -144,11 +142,6 @@ def queued_entry(run: RunRecord) -> FeedItem:
 def queue_changed(run: RunRecord) -> FeedItem:
     """The feed entry of a queued run whose input was changed."""
     return "queue.changed", _waiting(run)
-
-
-def may_adopt(run: RunRecord, epoch: int, keeper: str) -> bool:
-    """Return whether a run has no owner yet, or this one already."""
-    return run.status == "running" and run.epoch == epoch and run.keeper in ("", keeper)
 
 
 def continued(before: Message, now: Message) -> Message:

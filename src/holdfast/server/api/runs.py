@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 from ...agents import approvals as desks
 from ...asgi import events
 from ...engine.run import Run
-from ...errors import BadRequest, CannotSteer, NotFound, StaleApproval, StoreUnavailable
+from ...errors import BadRequest, NotFound, StoreUnavailable
 from ...events import ApprovalRequested, StoppedBy
 from ...wires import native
 from ...wires.shapes import RunJson
@@ -118,7 +118,7 @@ async def steer(parts: Parts, request: Request, run: Run, text: str) -> ASGIApp:
     """Add a message to a run, and return when it is saved."""
     if not text.strip():
         raise BadRequest("The input is empty.", param="input")
-    await parts.agents.desk(run, access_of(request)).steer(text)
+    await parts.agents.steer(run, access_of(request), text)
     return Json(
         await revealed_run_json(parts, run),
         status_code=202,
@@ -134,11 +134,8 @@ async def decide(parts: Parts, request: Request) -> ASGIApp:
     approval_id = request.path_params["approval_id"]
     if not await _has_asked(run, approval_id):
         raise NotFound(f"Run {run.id} has not requested an approval {approval_id!r}.")
-    try:
-        desk = parts.agents.desk(run, access_of(request))
-    except CannotSteer:
-        raise StaleApproval(approval_id) from None
-    await desk.decide(approval_id, desks.Decision(wanted.decision, wanted.note, wanted.scope))
+    decision = desks.Decision(wanted.decision, wanted.note, wanted.scope)
+    await parts.agents.decide(run, access_of(request), approval_id, decision)
     return json_of(await revealed_run_json(parts, run), run.text, headers=run_headers(run))
 
 

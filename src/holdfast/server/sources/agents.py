@@ -11,14 +11,14 @@ from typing import Any
 
 import msgspec
 
-from ...agents.approvals import Desk, Scope
+from ...agents.approvals import Decision, Desk, Scope
 from ...agents.loop import Agent, Ask, Messages, Work
 from ...agents.processes import ProcessTable
 from ...agents.published import Published, publish
 from ...agents.request import AgentRequest
 from ...engine.engine import Engine
 from ...engine.run import Run
-from ...errors import BadRequest, CannotSteer, ModelNotFound, ProviderRefused
+from ...errors import BadRequest, CannotSteer, ModelNotFound, ProviderRefused, RunSettled, StaleApproval
 from ...events import Notice, Outlet, Source, Usage
 from ...fields import PASSED_ON, Table, harmless, passed_on, refusal, refused
 from ...log.log import Log
@@ -363,9 +363,44 @@ class AgentSources:
 
     # steering and approvals
 
-    def desk(self, run: Run, caller: Caller) -> Desk:
-        """Return the desk of a run's agent, or raise the reason why there is none."""
+    async def steer(self, run: Run, caller: Caller, text: str) -> None:
+        """Send a message to a running agent, on whichever node it is at work."""
         self._require_user(caller, run.record)
+        try:
+            await self._ask(run, "steer", {"text": text})
+        except RunSettled:
+            raise CannotSteer(f"Run {run.id} has ended. Send it as a new message.") from None
+
+    async def decide(self, run: Run, caller: Caller, approval_id: str, decision: Decision) -> None:
+        """Decide a tool approval of a running agent, on whichever node it is at work."""
+        self._require_user(caller, run.record)
+        try:
+            await self._ask(run, "decide", {"approval_id": approval_id, "decision": msgspec.to_builtins(decision)})
+        except RunSettled:
+            raise StaleApproval(approval_id) from None
+
+    async def _ask(self, run: Run, kind: str, body: dict[str, Any]) -> None:
+        assert self.engine is not None
+        is_agent = run.record.kind == AGENT and not self._is_published(run.record)
+        if is_agent and run.status == "running" and self.engine.is_elsewhere(run):
+            await self.engine.ask_owner(run, kind, body)
+        else:
+            await self.serve(run, kind, body)
+
+    async def serve(self, run: Run, kind: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Do what is asked of a run of this node: a request of another node, or of one of our own callers."""
+        if kind == "steer":
+            await self._desk(run).steer(body["text"])
+            return {}
+        try:
+            desk = self._desk(run)
+        except CannotSteer:
+            raise StaleApproval(body["approval_id"]) from None
+        await desk.decide(body["approval_id"], msgspec.convert(body["decision"], Decision))
+        return {}
+
+    def _desk(self, run: Run) -> Desk:
+        """Return the desk of a run's agent, or raise the reason why there is none."""
         desk = self._desks.get(run.id)
         if desk is not None:
             return desk

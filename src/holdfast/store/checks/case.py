@@ -12,10 +12,13 @@ from ...events import (
 )
 from ...history import Message, Session
 from ...ids import new_id
-from .. import Append, FeedEntry, Idempotency, KeyRecord, RunRecord, Store
+from .. import Append, FeedEntry, Idempotency, KeyRecord, LogEnd, NodeRecord, RunRecord, Store
 
 OpenStore = Callable[[], Awaitable[Store]]
 """Opens a store on one medium, used for nothing else. Called again after `close`, it opens the same medium."""
+
+LONG = 3600.0
+"""Seconds of a lease that does not end during a check."""
 
 
 class Case:
@@ -73,13 +76,31 @@ class Case:
         return await self.store.create_session(Session(**{"id": self.id(name), "owner": self.owner} | fields))
 
     async def start(self, name: str, *input: Message, session: str | None = "s", **options: Any) -> RunRecord:
-        """Start a run, or queue it."""
+        """Start a run, or queue it. Its node is alive."""
+        await self.alive("keeper")
         return await self.store.create_run(self.record(name, session), input, **options)
+
+    async def alive(self, name: str, seconds: float = LONG) -> NodeRecord:
+        """Renew the lease of a node that is not fenced."""
+        node = await self.store.renew(self.id(name), seconds)
+        assert node is not None
+        return node
+
+    async def claimed(self, name: str, unbroken: float = 0.0) -> dict[str, int]:
+        """Let a node take over all that it may, and return the epochs of those of its runs that this check has made."""
+        owned: dict[str, int] = {}
+        while len(owned) < len(owned := await self.store.claim(self.id(name), unbroken)):
+            pass  # other checks on this medium may have left more than one claim takes
+        return {id: epoch for id, epoch in owned.items() if id.endswith(self._tag)}
 
     async def append(self, run: RunRecord, first: int, *events: Event) -> bool:
         """Add events to the log of one run."""
-        (saved,) = await self.store.append([Append(run.id, run.epoch, first, events)])
-        return saved
+        return isinstance(await self.end_after(run, first, *events), int)
+
+    async def end_after(self, run: RunRecord, first: int, *events: Event) -> LogEnd:
+        """Add events to the log of one run, and return where it ends then, or why it was refused."""
+        (end,) = await self.store.append(run.keeper, [Append(run.id, run.epoch, first, events)])
+        return end
 
     async def settle(
         self,

@@ -82,20 +82,21 @@ async def a_log_can_be_read_from_anywhere(case: Case) -> None:
 async def one_append_can_serve_many_runs(case: Case) -> None:
     """Each entry has its own answer, and one run may have several entries."""
     one, two = [await case.start(name, session=None) for name in ("r1", "r2")]
-    saved = await case.store.append(
+    ends = await case.store.append(
+        one.keeper,
         [
             Append(one.id, 1, 1, [Text("a")]),
             Append(two.id, 1, 1, [Text("b")]),
             Append(one.id, 1, 2, [Text("c"), Text("d")]),
             Append(case.id("unknown"), 1, 1, [Text("e")]),
-        ]
+        ],
     )
 
-    assert [True, True, True, False] == saved
+    assert [1, 1, 3, "lost"] == ends
     assert [Text("a"), Text("c"), Text("d")] == await case.store.read_log(one.id, 0)
     assert [Text("b")] == await case.store.read_log(two.id, 0)
     assert 3 == (await case.start("r1", session=None)).seq
-    assert [] == await case.store.append([])
+    assert [] == await case.store.append(one.keeper, [])
 
 
 @CHECKS.add
@@ -111,13 +112,17 @@ async def an_append_that_is_repeated_changes_nothing(case: Case) -> None:
 
 
 @CHECKS.add
-async def an_append_that_would_leave_a_hole_is_refused_whole(case: Case) -> None:
-    """A log has no gaps, and an append is one transaction."""
+async def an_append_returns_where_the_log_ends(case: Case) -> None:
+    """A log has no gaps. If the store was rolled back, its owner learns from where on it has to send again."""
     one, two = [await case.start(name, session=None) for name in ("r1", "r2")]
-    entries = [Append(one.id, 1, 1, [Text("a")]), Append(two.id, 1, 2, [Text("b")])]
+    entries = [Append(one.id, 1, 1, [Text("a"), Text("b")]), Append(two.id, 1, 3, [Text("d")])]
 
-    await raised(ValueError, case.store.append(entries))
-    assert [] == await case.store.read_log(one.id, 0)
+    assert [2, 0] == await case.store.append(one.keeper, entries)
+    assert [Text("a"), Text("b")] == await case.store.read_log(one.id, 0)
+    assert [] == await case.store.read_log(two.id, 0)
+    assert 2 == await case.end_after(one, 1, Text("a"))
+    assert 2 == await case.end_after(one, 4, Text("d"))
+    assert 4 == await case.end_after(one, 2, Text("b"), Text("c"), Text("d"))
 
 
 @CHECKS.add
@@ -220,7 +225,7 @@ async def a_run_tells_when_its_events_came(case: Case) -> None:
     await case.store.trim_logs(60.0)  # what other checks have left
     run = await case.start("r", session=None)
     for first, at, events in ((1, 10.0, [Text("a"), Text("b")]), (3, 11.5, [Text("c")]), (3, 99.0, [Text("c")])):
-        await case.store.append([Append(run.id, run.epoch, first, events, at)])
+        await case.store.append(run.keeper, [Append(run.id, run.epoch, first, events, at)])
 
     assert [(2, 10.0), (3, 11.5)] == await case.store.read_times(run.id)
     assert [] == await case.store.read_times(case.id("unknown"))

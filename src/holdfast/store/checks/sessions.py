@@ -153,7 +153,9 @@ async def a_deleted_session_leaves_nothing(case: Case) -> None:
     assert not await case.append(run, 2, Text("y"))
     assert await case.settle(run, seq=2, message=case.answer(run)) is None
     assert await case.store.start_queued(case.id("s"), keeper="k", now=9.0) is None
-    assert not {run.id, queued.id} & {orphan.id for orphan in await case.store.claim(case.id("other"), 9.0)}
+    await case.store.release(run.keeper)
+    await case.alive("other")
+    assert {} == await case.claimed("other")
 
 
 @CHECKS.add

@@ -247,24 +247,79 @@ VALUES (:id, :name, :sha256, :created_at, :admin, :revoked_at)
 -- name: revoke_api_key
 UPDATE api_keys SET revoked_at = :now WHERE id = :id
 
--- leases
+-- nodes
+
+-- name: keeper
+SELECT * FROM keepers WHERE id = :id
+
+-- name: keepers
+SELECT * FROM keepers WHERE NOT fenced ORDER BY number
 
 -- name: renew
-INSERT INTO leases (keeper, until) VALUES (:keeper, :until) ON CONFLICT (keeper) DO UPDATE SET until = excluded.until
+INSERT INTO keepers (id, address, version, counts, since, until, seconds)
+VALUES (:id, :address, :version, :counts, :now, :now + :seconds, :seconds)
+ON CONFLICT (id) DO UPDATE SET address = excluded.address, version = excluded.version, counts = excluded.counts,
+    since = CASE WHEN :now < until - seconds / 2 THEN since ELSE :now END, until = excluded.until, seconds = excluded.seconds
+WHERE NOT fenced
 
--- name: forget_leases
-DELETE FROM leases
+-- name: release
+UPDATE keepers SET fenced = TRUE WHERE id = :id
 
--- name: orphans
-SELECT n FROM runs
-WHERE status = 'running' AND status <> 'settled' AND keeper NOT IN (SELECT keeper FROM leases WHERE until > :now)
-ORDER BY n
+-- name: forget_keepers
+DELETE FROM keepers
 
--- name: adopt
-UPDATE runs SET keeper = :keeper WHERE id = :id
+-- name: fence
+UPDATE keepers SET fenced = TRUE WHERE until <= :now AND NOT fenced
 
--- name: take_over
-UPDATE runs SET keeper = ?, epoch = epoch + 1 WHERE n = ?
+-- name: take_orphans
+UPDATE runs SET keeper = :keeper, epoch = epoch + 1
+WHERE n IN (
+    SELECT n FROM runs
+    WHERE status = 'running' AND status <> 'settled' AND keeper NOT IN (SELECT id FROM keepers WHERE NOT fenced)
+    ORDER BY n LIMIT :limit
+)
+
+-- name: owned
+SELECT id, epoch FROM runs WHERE status = 'running' AND status <> 'settled' AND keeper = :keeper ORDER BY n
+
+-- name: hold
+INSERT INTO holds (kind, id, keeper) SELECT :kind, :id, id FROM keepers WHERE id = :keeper AND NOT fenced
+ON CONFLICT (kind, id) DO UPDATE SET keeper = excluded.keeper
+WHERE holds.keeper NOT IN (SELECT id FROM keepers WHERE NOT fenced)
+
+-- name: holder
+SELECT keeper FROM holds WHERE kind = :kind AND id = :id
+
+-- name: let_go
+DELETE FROM holds WHERE kind = :kind AND id = :id AND keeper = :keeper
+
+-- requests to the owner of a run
+
+-- name: ask_owner
+INSERT INTO intents (id, run, kind, body, asked_by, asked_at)
+SELECT :id, n, :kind, :body, :asked_by, :now FROM runs WHERE id = :run_id AND status = 'running'
+ON CONFLICT (id) DO NOTHING
+
+-- name: intent
+SELECT intents.*, runs.id AS run_id, runs.epoch, runs.status, runs.keeper
+FROM intents JOIN runs ON runs.n = run WHERE intents.id = :id
+
+-- name: open_intents
+SELECT intents.*, runs.id AS run_id, runs.epoch, runs.status, runs.keeper
+FROM intents JOIN runs ON runs.n = run
+WHERE answer IS NULL AND keeper = :keeper AND status = 'running' AND taken < epoch
+ORDER BY intents.n
+
+-- name: take_intent
+UPDATE intents SET taken = :epoch
+WHERE id = :id AND answer IS NULL
+    AND run IN (SELECT n FROM runs WHERE n = run AND status = 'running' AND epoch = :epoch)
+
+-- name: answer_intent
+UPDATE intents SET answer = :answer WHERE id = :id AND answer IS NULL
+
+-- name: withdraw_intent
+DELETE FROM intents WHERE id = :id
 
 -- name: waiting_sessions
 SELECT id FROM sessions

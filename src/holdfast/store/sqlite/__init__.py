@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +19,11 @@ from .. import (
     FeedEntry,
     Idempotency,
     IfBusy,
+    Intent,
     KeyRecord,
+    LogEnd,
+    NodeDetails,
+    NodeRecord,
     OpenedSession,
     RunRecord,
     SearchHit,
@@ -26,7 +31,9 @@ from .. import (
     StoredFile,
 )
 from ..files import Parted, has_pictures, take_out
+from ..hints import Hints
 from .file import StoreDamaged, StoreInUse, StoreReadOnly, StoreTooNew, Trace, locate
+from .nodes import NodesReading
 from .reading import Reading
 from .threads import Job, Readers, Writer
 from .transactions import Writing
@@ -54,6 +61,7 @@ class SqliteStore:
         self._writer = Writer(self.path, trace)
         self._readers = Readers(self.path)
         self._key_reader = Readers(self.path, 1, "keys")
+        self._hints = Hints()
         self._closed = False
         self._writer.open()
         self._readers.open()
@@ -70,10 +78,10 @@ class SqliteStore:
         result: T = await self._writer.ask(Job(lambda db: work(Writing(db)), durable=durable))
         return result
 
-    async def _read(self, work: Callable[[Reading], T]) -> T:
+    async def _read(self, work: Callable[[NodesReading], T]) -> T:
         if self._closed:
             raise StoreUnavailable("The store is closed.")
-        result: T = await self._readers.ask(Job(lambda db: work(Reading(db))))
+        result: T = await self._readers.ask(Job(lambda db: work(NodesReading(db))))
         return result
 
     # runs
@@ -100,9 +108,9 @@ class SqliteStore:
         """Make the first queued run of a session the running one."""
         return await self._write(lambda rows: rows.start_queued(session_id, keeper, now))
 
-    async def append(self, entries: Sequence[Append]) -> list[bool]:
+    async def append(self, keeper: str, entries: Sequence[Append]) -> list[LogEnd]:
         """Add events to logs."""
-        return await self._write(lambda rows: rows.append(entries), durable=False)
+        return await self._write(lambda rows: rows.append(keeper, entries), durable=False)
 
     async def settle(
         self,
@@ -246,6 +254,75 @@ class SqliteStore:
         """Forget a document."""
         return await self._write(lambda rows: rows.delete_document(kind, id))
 
+    # nodes
+
+    async def renew(self, keeper: str, seconds: float, details: NodeDetails | None = None) -> NodeRecord | None:
+        """Renew the lease of a node."""
+        return await self._write(lambda rows: rows.renew(keeper, seconds, details or NodeDetails(), time.time()))
+
+    async def release(self, keeper: str) -> None:
+        """Fence a node that ends in good order."""
+        await self._write(lambda rows: rows.release(keeper))
+
+    async def nodes(self) -> list[NodeRecord]:
+        """Return the nodes that are not fenced."""
+        return await self._read(lambda rows: rows.nodes())
+
+    async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
+        """Take over runs of dead nodes, and return what this node then owns."""
+        return await self._write(lambda rows: rows.claim(keeper, unbroken, time.time()))
+
+    async def hold(self, kind: str, id: str, keeper: str) -> bool:
+        """Take a piece of work for a node."""
+        return await self._write(lambda rows: rows.hold(kind, id, keeper))
+
+    async def let_go(self, kind: str, id: str, keeper: str) -> None:
+        """Give back a piece of work."""
+        await self._write(lambda rows: rows.let_go(kind, id, keeper))
+
+    # requests to the owner of a run
+
+    async def ask_owner(self, intent: Intent) -> Intent | None:
+        """Keep a request to the node that owns a run."""
+        asked = await self._write(lambda rows: rows.ask_owner(intent, time.time()))
+        if asked is None:
+            return None
+        kept, keeper = asked
+        await self.hint("intent", [kept.run_id], keeper)
+        return kept
+
+    async def get_intent(self, id: str) -> Intent | None:
+        """Return a request to the owner of a run."""
+        return await self._read(lambda rows: rows.intent(id))
+
+    async def open_intents(self, keeper: str) -> list[Intent]:
+        """Return the open requests to a node."""
+        return await self._read(lambda rows: rows.open_intents(keeper))
+
+    async def take_intent(self, id: str, epoch: int) -> bool:
+        """Take a request for the owner of this epoch."""
+        return await self._write(lambda rows: rows.take_intent(id, epoch))
+
+    async def answer_intent(self, id: str, answer: dict[str, Any]) -> None:
+        """Answer a request."""
+        intent = await self._write(lambda rows: rows.answer_intent(id, answer))
+        if intent is not None:
+            await self.hint("answer", [id], intent.asked_by)
+
+    async def withdraw_intent(self, id: str) -> Intent | None:
+        """Remove a request."""
+        return await self._write(lambda rows: rows.withdraw_intent(id))
+
+    # hints: one process has the file, so that it tells only itself
+
+    async def hint(self, topic: str, ids: Sequence[str], to: str = "") -> None:
+        """Wake a node, or all nodes."""
+        self._hints.send(topic, ids, to)
+
+    def listen(self, keeper: str, hear: Callable[[str, str], None]) -> Callable[[], None]:
+        """Call `hear` with each hint for a node."""
+        return self._hints.listen(keeper, hear)
+
     # API keys
 
     async def add_key(self, key: KeyRecord) -> KeyRecord:
@@ -275,20 +352,6 @@ class SqliteStore:
 
         result: T = await self._key_reader.ask(Job(read))
         return result
-
-    # leases
-
-    async def renew(self, keeper: str, until: float) -> None:
-        """Renew the lease of a process until a time."""
-        await self._write(lambda rows: rows.renew(keeper, until))
-
-    async def claim(self, keeper: str, now: float) -> list[RunRecord]:
-        """Take over the running runs whose owner's lease has ended."""
-        return await self._write(lambda rows: rows.claim(keeper, now))
-
-    async def adopt(self, run_id: str, epoch: int, keeper: str) -> RunRecord | None:
-        """Make a process the owner of a run that was claimed without one."""
-        return await self._write(lambda rows: rows.adopt(run_id, epoch, keeper))
 
     async def waiting_sessions(self) -> list[str]:
         """Return the sessions in which a run is queued and none is running."""

@@ -141,7 +141,8 @@ def prepare(
         db = undo.enter_context(contextlib.closing(open_connection(path, trace)))
         _check_content(db, path)
         _migrate(db, path, migrations() if steps is None else steps)
-        db.execute(queries()["forget_leases"])
+        if steps is None:  # else the schema may be older than the query
+            db.execute(queries()["forget_keepers"])
         undo.pop_all()
         return lock, db
 

@@ -12,9 +12,10 @@ from msgspec.structs import asdict, replace
 from ...errors import SessionBusy, StaleView
 from ...events import AnySettlement, encode_settlement
 from ...history import Message
-from .. import HEAD, Append, Document, Idempotency, IfBusy, KeyRecord, RunRecord
+from .. import HEAD, Append, Document, Idempotency, IfBusy, KeyRecord, LogEnd, RunRecord
 from .. import semantics as rules
 from ..files import Parted
+from .nodes import NodesWriting
 from .rows import (
     encode,
     rows_of,
@@ -22,7 +23,7 @@ from .rows import (
 from .session_writing import OpenSession, SessionWriting
 
 
-class Writing(SessionWriting):
+class Writing(NodesWriting, SessionWriting):
     """What can be done in a transaction."""
 
     # runs
@@ -209,20 +210,22 @@ class Writing(SessionWriting):
 
     # logs
 
-    def append(self, entries: Sequence[Append]) -> list[bool]:
+    def append(self, keeper: str, entries: Sequence[Append]) -> list[LogEnd]:
         """Add events to logs."""
+        if not self.is_standing(keeper):
+            return ["fenced" for _ in entries]
         ends = self._ends_of_logs(entries)
-        saved: list[bool] = []
         rows: list[tuple[int, int, int, bytes, float]] = []
+        answers: list[LogEnd] = []
         for entry in entries:
-            end = ends.get((entry.run_id, entry.epoch))
-            saved.append(end is not None)
-            if end is not None:
-                run, seq = end
-                ends[entry.run_id, entry.epoch] = run, rules.end_of(entry, seq)
-                rows += rows_of(run, seq + 1, entry)
+            run, end = ends.get((entry.run_id, entry.epoch), (None, 0))
+            if run is not None and rules.extends(entry, end):
+                rows += rows_of(run, end + 1, entry)
+                end = entry.first + len(entry.events) - 1
+                ends[entry.run_id, entry.epoch] = run, end
+            answers.append("lost" if run is None else end)
         self._db.executemany(self._sql["append"], rows)
-        return saved
+        return answers
 
     def _ends_of_logs(self, entries: Sequence[Append]) -> dict[tuple[str, int], tuple[int, int]]:
         """Return number and last seq of each run that can be written to, by its id and epoch; in one query for all."""
@@ -271,23 +274,3 @@ class Writing(SessionWriting):
             return None
         self._rows("revoke_api_key", id=key.id, now=now)
         return replace(key, revoked_at=now)
-
-    # leases
-
-    def renew(self, keeper: str, until: float) -> None:
-        """Renew the lease of a process until a time."""
-        self._rows("renew", keeper=keeper, until=until)
-
-    def claim(self, keeper: str, now: float) -> list[RunRecord]:
-        """Take over the running runs whose owner's lease has ended."""
-        orphans = [row["n"] for row in self._rows("orphans", now=now)]
-        self._db.executemany(self._sql["take_over"], [(keeper, n) for n in orphans])
-        return [self._run_by_number(n) for n in orphans]
-
-    def adopt(self, run_id: str, epoch: int, keeper: str) -> RunRecord | None:
-        """Make a process the owner of a run that was claimed without one."""
-        run = self.run(run_id)
-        if run is None or not rules.may_adopt(run, epoch, keeper):
-            return None
-        self._rows("adopt", id=run_id, keeper=keeper)
-        return replace(run, keeper=keeper)

@@ -1,0 +1,164 @@
+"""The connections between nodes: each follows logs of runs that another one owns.
+
+A connection carries one log. The node that asks proves with an HMAC that it has the cluster's key, and so does the one
+that answers. What they send is not encrypted: the port belongs into a network of the nodes' own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import logging
+import os
+import struct
+
+import msgspec
+
+from ..engine.engine import Engine
+from ..engine.run import SILENCE, Run, Take
+from ..log.segment import NOTHING, Segment, decode_segment, encode_segment
+
+logger = logging.getLogger("holdfast")
+
+SIGN_OF_LIFE = 0.5
+"""Seconds after which a node that has nothing to send says that it lives."""
+_PROOF = 32  # bytes of a nonce, and of an HMAC
+_LONGEST_REQUEST = 4096
+_FRAME = struct.Struct("!QI")  # the number of the first event, and the bytes that follow
+
+
+class _Request(msgspec.Struct, frozen=True):
+    run_id: str
+    after: int
+    hold: bool = False
+
+
+def _proof(key: bytes, *parts: bytes) -> bytes:
+    return hmac.digest(key, b"".join(parts), "sha256")
+
+
+class Peers:
+    """Follows logs at other nodes. `follow` is what an engine is given."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key.encode()
+
+    async def follow(self, address: str, run_id: str, after: int, *, hold: bool, take: Take) -> None:
+        """Follow a log at its owner, until it ends or the connection does."""
+        host, _, port = address.rpartition(":")
+        async with asyncio.timeout(SILENCE):
+            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+        try:
+            async with asyncio.timeout(SILENCE):
+                await self._ask(reader, writer, _Request(run_id, after, hold))
+            while True:
+                async with asyncio.timeout(SILENCE):
+                    first, size = _FRAME.unpack(await reader.readexactly(_FRAME.size))
+                    body = await reader.readexactly(size)
+                await take(first, decode_segment(body) if body else NOTHING)
+        finally:
+            writer.close()
+
+    async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: _Request) -> None:
+        nonce, body, own = await reader.readexactly(_PROOF), msgspec.json.encode(request), os.urandom(_PROOF)
+        writer.write(_proof(self._key, b"ask", nonce, own, body) + own + len(body).to_bytes(4, "big") + body)
+        if not hmac.compare_digest(_proof(self._key, b"answer", own), await reader.readexactly(_PROOF)):
+            raise ValueError("The other node has another cluster key.")
+
+
+class PeerServer:
+    """Sends the logs of an engine's runs to other nodes."""
+
+    def __init__(self, engine: Engine, key: str) -> None:
+        self._engine = engine
+        self._key = key.encode()
+        self._server: asyncio.Server | None = None
+        self._open: set[asyncio.StreamWriter] = set()
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen for other nodes."""
+        self._server = await asyncio.start_server(self._connected, host, port)
+
+    async def close(self) -> None:
+        """End all connections, and listen no more."""
+        if self._server is not None:
+            self._server.close()
+            self.cut()
+            await self._server.wait_closed()
+
+    def cut(self) -> None:
+        """End all connections. The other nodes go on with the store, and come back."""
+        for writer in list(self._open):
+            writer.close()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open.add(writer)
+        try:
+            async with asyncio.timeout(SILENCE):
+                request = await self._request(reader, writer)
+            run = None if request is None else self._engine.here(request.run_id)
+            if run is not None and request is not None:
+                await self._serve(run, request, reader, writer)
+        except (OSError, EOFError, TimeoutError, msgspec.MsgspecError):
+            pass  # the other node has gone
+        finally:
+            self._open.discard(writer)
+            writer.close()
+
+    async def _request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> _Request | None:
+        """Return what a node asks for; None if it does not have the cluster's key."""
+        nonce = os.urandom(_PROOF)
+        writer.write(nonce)
+        proof, own = await reader.readexactly(_PROOF), await reader.readexactly(_PROOF)
+        size = int.from_bytes(await reader.readexactly(4), "big")
+        body = await reader.readexactly(size) if size <= _LONGEST_REQUEST else b""
+        if not hmac.compare_digest(_proof(self._key, b"ask", nonce, own, body), proof):
+            logger.warning("a connection to the port for other nodes has another cluster key, and was refused")
+            return None
+        writer.write(_proof(self._key, b"answer", own))
+        return msgspec.json.decode(body, type=_Request)
+
+    async def _serve(
+        self, run: Run, request: _Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Send a log, until it ends or the other node leaves. If that one held an attached run, the run then stops."""
+        is_held = request.hold and run.take_hold()
+        sending = asyncio.create_task(_send(run, request.after, writer))
+        leaving = asyncio.create_task(reader.read(1))
+        try:
+            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (sending, leaving):
+                task.cancel()
+            await asyncio.gather(sending, leaving, return_exceptions=True)
+            if is_held and run.settlement is None:
+                await run.leave()
+
+
+async def _send(run: Run, after: int, writer: asyncio.StreamWriter) -> None:
+    grew = asyncio.Event()
+    unwatch = run.log.watch(grew.set)
+    try:
+        while True:
+            grew.clear()
+            segment = await run.log.batch(after)
+            if segment:
+                _write(writer, after + 1, segment)
+                after += len(segment)
+            elif run.log.closed:
+                return
+            else:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(SIGN_OF_LIFE):
+                        await grew.wait()
+                if not grew.is_set():
+                    writer.write(_FRAME.pack(0, 0))
+            await writer.drain()
+    finally:
+        unwatch()
+
+
+def _write(writer: asyncio.StreamWriter, first: int, segment: Segment) -> None:
+    body = encode_segment(segment)
+    writer.write(_FRAME.pack(first, len(body)) + body)

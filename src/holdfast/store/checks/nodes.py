@@ -1,0 +1,210 @@
+"""Nodes: their leases by the store's clock, the runs of dead ones, and what they hold."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from ...events import Interrupted, Settled, Text
+from .. import CLAIMED_AT_ONCE, NodeDetails
+from .case import LONG, Case, Checks
+
+CHECKS = Checks()
+
+
+# leases
+
+
+@CHECKS.add
+async def a_node_has_a_record_for_as_long_as_it_is_not_fenced(case: Case) -> None:
+    """With its own number, and what it told last of itself."""
+    one, two = await case.alive("k1"), await case.alive("k2")
+    told = await case.store.renew(one.id, LONG, NodeDetails(address="a:1", version="7", counts={"runs": 2}))
+    assert told is not None
+    listed = {node.id: node for node in await case.store.nodes()}
+
+    assert ("a:1", "7", {"runs": 2}) == (told.address, told.version, told.counts)
+    assert one.number == told.number != two.number
+    assert one.since == told.since <= told.until - LONG
+    assert told == listed[one.id]
+    assert two == listed[two.id]
+    await case.store.release(one.id)
+    assert one.id not in {node.id for node in await case.store.nodes()}
+    assert await case.store.renew(one.id, LONG) is None
+
+
+@CHECKS.add
+async def a_lease_that_is_renewed_late_begins_anew(case: Case) -> None:
+    """`since` says from when on a node has renewed it in time: before half of it had passed."""
+    first = await case.alive("k1")
+    second = await case.alive("k1", 0.0)
+    third = await case.alive("k1")
+
+    assert first.since == second.since <= second.until < third.until
+    assert second.until <= third.since
+    assert (LONG, 0.0, LONG) == (first.seconds, second.seconds, third.seconds)
+
+
+@CHECKS.add
+async def runs_of_a_node_whose_lease_has_ended_are_taken_over(case: Case) -> None:
+    """With the new owner and the next epoch; runs of a live owner are not."""
+    run = await case.start("r", session=None)
+    await case.append(run, 1, Text("a"))
+    await case.alive("k2")
+
+    assert {} == await case.claimed("k2")
+    await case.alive("keeper", 0.0)
+    assert {run.id: 2} == await case.claimed("k2")
+    assert replace(run, keeper=case.id("k2"), epoch=2, seq=1) == await case.store.get_run(run.id)
+    assert {run.id: 2} == await case.claimed("k2")
+    await case.alive("k3")
+    assert {} == await case.claimed("k3")
+    await case.store.release(case.id("k2"))
+    assert {run.id: 3} == await case.claimed("k3")
+
+
+@CHECKS.add
+async def a_node_whose_lease_has_ended_may_renew_it_until_it_is_fenced(case: Case) -> None:
+    """Only another node's claim fences it: then it has lost its runs, and needs a new id."""
+    run = await case.start("r", session=None)
+    await case.alive("keeper", 0.0)
+    assert await case.append(run, 1, Text("a"))
+    await case.alive("keeper")
+    await case.alive("k2")
+    assert {} == await case.claimed("k2")
+    await case.alive("keeper", 0.0)
+    await case.claimed("k2")
+
+    assert await case.store.renew(run.keeper, LONG) is None
+    assert "fenced" == await case.end_after(run, 2, Text("late"))
+    assert "fenced" == await case.end_after(replace(run, epoch=2), 2, Text("late"))
+
+
+@CHECKS.add
+async def a_node_fences_others_only_after_it_has_held_its_own_lease(case: Case) -> None:
+    """After an outage of the store all leases have ended, and the first to come back must not rob the living."""
+    run = await case.start("r", session=None)
+    await case.alive("k2")
+    await case.alive("keeper", 0.0)
+
+    assert {} == await case.claimed("k2", LONG)
+    await case.alive("keeper")
+    assert await case.append(run, 1, Text("a"))
+
+
+@CHECKS.add
+async def a_node_without_a_lease_takes_nothing(case: Case) -> None:
+    """One that never had a lease, one whose lease has ended, and one that is fenced."""
+    await case.start("r", session=None)
+    await case.alive("keeper", 0.0)
+    await case.alive("ended", 0.0)
+    await case.alive("fenced")
+    await case.store.release(case.id("fenced"))
+
+    for name in ("never", "ended", "fenced"):
+        assert {} == await case.claimed(name)
+
+
+@CHECKS.add
+async def runs_of_a_node_that_was_never_there_are_taken_over_at_once(case: Case) -> None:
+    """It has no lease that could still be renewed, so that nothing has to be waited for."""
+    run = await case.store.create_run(replace(case.record("r", None), keeper=case.id("never")))
+    await case.alive("k2")
+
+    assert "fenced" == await case.end_after(run, 1, Text("a"))
+    assert {run.id: 2} == await case.claimed("k2", LONG)
+
+
+@CHECKS.add
+async def one_claim_takes_a_bounded_number_of_runs(case: Case) -> None:
+    """Other nodes take their share, and no transaction grows with what a dead node had."""
+    await case.alive("k2")
+    await case.claimed("k2")
+    before = len(await case.store.claim(case.id("k2")))
+    records = [case.record(f"r{number}", None) for number in range(CLAIMED_AT_ONCE + 1)]
+    for record in records:
+        await case.store.create_run(record)
+
+    assert before + CLAIMED_AT_ONCE == len(await case.store.claim(case.id("k2")))
+    assert {record.id for record in records} == (await case.claimed("k2")).keys()
+
+
+@CHECKS.add
+async def a_node_that_lost_its_run_can_no_longer_write(case: Case) -> None:
+    """It may only have slept. The new owner continues at the end of the log."""
+    await case.session()
+    run = await case.start("r", case.user("a"))
+    await case.append(run, 1, Text("a"))
+    await case.alive("keeper", 0.0)
+    await case.alive("k2")
+    assert {run.id: 2} == await case.claimed("k2")
+    taken = replace(run, keeper=case.id("k2"), epoch=2)
+
+    assert not await case.append(run, 2, Text("late"))
+    assert await case.settle(run, seq=2, message=case.answer(run)) is None
+    assert await case.append(taken, 2, Text("b"))
+    ending = Interrupted(text="ab")
+    assert ending == await case.settle(taken, ending, seq=3, message=case.answer(taken, "ab"))
+    assert await case.settle(run, seq=2, message=case.answer(run)) is None
+    assert [Text("a"), Text("b"), Settled(ending)] == await case.store.read_log(run.id, 0)
+
+
+@CHECKS.add
+async def neither_queued_nor_settled_runs_are_taken_over(case: Case) -> None:
+    """A queued run has no owner: it starts when its turn comes. A settled one needs none."""
+    await case.session()
+    settled = await case.start("r1", case.user("a"))
+    await case.settle(settled)
+    running = await case.start("r2", case.user("b"))
+    queued = await case.start("r3", case.user("c"), if_busy="queue")
+    await case.store.release(running.keeper)
+    await case.alive("other")
+
+    assert {running.id: 2} == await case.claimed("other")
+    assert queued == await case.store.get_run(queued.id)
+
+
+@CHECKS.add
+async def what_a_dead_node_left_is_found_after_a_restart(case: Case) -> None:
+    """Its log is there, and its runs can be taken over and settled."""
+    await case.session()
+    run = await case.start("r", case.user("a"))
+    await case.append(run, 1, Text("a"))
+    await case.store.release(run.keeper)
+    await case.reopen()
+    await case.alive("k2")
+
+    assert {run.id: 2} == await case.claimed("k2")
+    taken = replace(run, keeper=case.id("k2"), epoch=2)
+    assert [Text("a")] == await case.store.read_log(run.id, 0)
+    assert await case.settle(taken, seq=2, message=case.answer(taken)) is not None
+
+
+# holds
+
+
+@CHECKS.add
+async def one_node_holds_a_piece_of_work(case: Case) -> None:
+    """Until it lets go. Repeating either changes nothing."""
+    one, two = await case.alive("k1"), await case.alive("k2")
+
+    for _ in range(2):
+        assert await case.store.hold("batch", case.id("b"), one.id)
+    assert not await case.store.hold("batch", case.id("b"), two.id)
+    assert await case.store.hold("webhook", case.id("b"), two.id)
+    await case.store.let_go("batch", case.id("b"), two.id)
+    assert not await case.store.hold("batch", case.id("b"), two.id)
+    for _ in range(2):
+        await case.store.let_go("batch", case.id("b"), one.id)
+    assert await case.store.hold("batch", case.id("b"), two.id)
+
+
+@CHECKS.add
+async def what_a_fenced_node_held_can_be_taken(case: Case) -> None:
+    """And a fenced node, or one that the store does not know, takes nothing."""
+    one, two = await case.alive("k1"), await case.alive("k2")
+    await case.store.hold("batch", case.id("b"), one.id)
+    await case.store.release(one.id)
+
+    assert not await case.store.hold("batch", case.id("other"), one.id)
+    assert not await case.store.hold("batch", case.id("other"), case.id("never"))
+    assert await case.store.hold("batch", case.id("b"), two.id)

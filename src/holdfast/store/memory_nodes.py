@@ -1,0 +1,165 @@
+"""The nodes of a store in memory: their leases, what they hold, and the requests to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec.structs import asdict, replace
+
+from ..events import Event
+from . import CLAIMED_AT_ONCE, Idempotency, Intent, NodeDetails, NodeRecord, RunRecord
+from .hints import Hints
+
+
+class StoredRun:
+    """A run and its log. `parent` is the one that a queued run was submitted with."""
+
+    def __init__(self, record: RunRecord, parent: str | None, key: Idempotency | None) -> None:
+        self.record = record
+        self.parent = parent
+        self.key = key
+        self.events: list[Event] = []
+        self.times: list[tuple[int, float]] = []
+        self.intents: dict[str, Intent] = {}
+
+
+class MemoryNodes:
+    """The part of a store in memory that several engines share: who lives, and who has to do what."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._runs: dict[str, StoredRun] = {}
+        self._nodes: dict[str, NodeRecord] = {}
+        self._holds: dict[tuple[str, str], str] = {}
+        self._hints = Hints()
+
+    # leases
+
+    async def renew(self, keeper: str, seconds: float, details: NodeDetails | None = None) -> NodeRecord | None:
+        """Renew the lease of a node."""
+        now, known = self._clock(), self._nodes.get(keeper)
+        if known is not None and known.fenced:
+            return None
+        self._nodes[keeper] = renewed = NodeRecord(
+            number=len(self._nodes) + 1 if known is None else known.number,
+            id=keeper,
+            since=known.since if known is not None and _is_in_time(known, now) else now,
+            until=now + seconds,
+            seconds=seconds,
+            **asdict(details or NodeDetails()),
+        )
+        return renewed
+
+    async def release(self, keeper: str) -> None:
+        """Fence a node that ends in good order."""
+        if (known := self._nodes.get(keeper)) is not None:
+            self._nodes[keeper] = replace(known, fenced=True)
+
+    async def nodes(self) -> list[NodeRecord]:
+        """Return the nodes that are not fenced."""
+        return [node for node in self._nodes.values() if not node.fenced]
+
+    async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
+        """Take over runs of dead nodes, and return what this node then owns."""
+        now, own = self._clock(), self._nodes.get(keeper)
+        if own is not None and not own.fenced and own.until > now:
+            if _is_in_time(own, now) and now - own.since >= unbroken:
+                self._fence(now)
+            self._take_orphans(keeper)
+        running = [run.record for run in self._runs.values() if run.record.status == "running"]
+        return {record.id: record.epoch for record in running if record.keeper == keeper}
+
+    def _fence(self, now: float) -> None:
+        for node in self._nodes.values():
+            if node.until <= now:
+                self._nodes[node.id] = replace(node, fenced=True)
+
+    def _take_orphans(self, keeper: str) -> None:
+        running = [run for run in self._runs.values() if run.record.status == "running"]
+        orphans = [run for run in running if not self._is_standing(run.record.keeper)]
+        for run in orphans[:CLAIMED_AT_ONCE]:
+            run.record = replace(run.record, keeper=keeper, epoch=run.record.epoch + 1)
+
+    def _is_standing(self, keeper: str) -> bool:
+        """Return whether a node is known and not fenced, though its lease may have ended."""
+        node = self._nodes.get(keeper)
+        return node is not None and not node.fenced
+
+    async def hold(self, kind: str, id: str, keeper: str) -> bool:
+        """Take a piece of work for a node."""
+        holder = self._holds.get((kind, id), "")
+        if self._is_standing(keeper) and not self._is_standing(holder):
+            self._holds[kind, id] = holder = keeper
+        return holder == keeper
+
+    async def let_go(self, kind: str, id: str, keeper: str) -> None:
+        """Give back a piece of work."""
+        if self._holds.get((kind, id)) == keeper:
+            del self._holds[kind, id]
+
+    # requests to the owner of a run
+
+    async def ask_owner(self, intent: Intent) -> Intent | None:
+        """Keep a request to the node that owns a run."""
+        run = self._runs.get(intent.run_id)
+        if run is None or run.record.status != "running":
+            return None
+        asked = run.intents.setdefault(intent.id, replace(intent, asked_at=self._clock()))
+        await self.hint("intent", [run.record.id], run.record.keeper)
+        return asked
+
+    async def get_intent(self, id: str) -> Intent | None:
+        """Return a request to the owner of a run."""
+        run = self._run_of_intent(id)
+        return None if run is None else run.intents[id]
+
+    async def open_intents(self, keeper: str) -> list[Intent]:
+        """Return the open requests to a node."""
+        mine = [run for run in self._runs.values() if run.record.keeper == keeper]
+        asked = [intent for run in mine for intent in run.intents.values() if _is_open(intent, run.record)]
+        return sorted(asked, key=lambda intent: intent.asked_at)
+
+    async def take_intent(self, id: str, epoch: int) -> bool:
+        """Take a request for the owner of this epoch."""
+        run = self._run_of_intent(id)
+        if run is None or run.record.epoch != epoch or run.record.status != "running":
+            return False
+        if run.intents[id].answer is not None:
+            return False
+        run.intents[id] = replace(run.intents[id], taken=epoch)
+        return True
+
+    async def answer_intent(self, id: str, answer: dict[str, Any]) -> None:
+        """Answer a request."""
+        run = self._run_of_intent(id)
+        if run is not None and run.intents[id].answer is None:
+            run.intents[id] = replace(run.intents[id], answer=answer)
+            await self.hint("answer", [id], run.intents[id].asked_by)
+
+    async def withdraw_intent(self, id: str) -> Intent | None:
+        """Remove a request."""
+        run = self._run_of_intent(id)
+        return None if run is None else run.intents.pop(id)
+
+    def _run_of_intent(self, id: str) -> StoredRun | None:
+        return next((run for run in self._runs.values() if id in run.intents), None)
+
+    # hints
+
+    async def hint(self, topic: str, ids: Sequence[str], to: str = "") -> None:
+        """Wake a node, or all nodes."""
+        self._hints.send(topic, ids, to)
+
+    def listen(self, keeper: str, hear: Callable[[str, str], None]) -> Callable[[], None]:
+        """Call `hear` with each hint for a node."""
+        return self._hints.listen(keeper, hear)
+
+
+def _is_in_time(node: NodeRecord, now: float) -> bool:
+    """Return whether less than half of a lease has passed."""
+    return now < node.until - node.seconds / 2
+
+
+def _is_open(intent: Intent, run: RunRecord) -> bool:
+    return run.status == "running" and intent.answer is None and intent.taken < run.epoch

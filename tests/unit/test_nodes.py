@@ -1,0 +1,281 @@
+"""Several engines on one store: each stands for a node."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.engine import intents
+from holdfast.engine.engine import Engine
+from holdfast.engine.run import Run
+from holdfast.errors import CannotSteer, HoldfastError, OwnerSilent
+from holdfast.events import Completed, Interrupted, Stopped
+from holdfast.history import Message, Session
+from holdfast.ids import new_id
+from holdfast.store import Append, NodeDetails, RunRecord
+from holdfast.store.memory import MemoryStore
+from tests.requirements import requirement
+from tests.support.waiting import LONG
+
+
+async def forever(*words: str) -> AsyncIterator[str]:
+    for word in words:
+        yield word
+    await asyncio.Event().wait()
+
+
+async def spoken(run: Run, text: str) -> None:
+    async with asyncio.timeout(LONG):
+        while run.text != text:  # noqa: ASYNC110 - the log has no event for a text
+            await asyncio.sleep(0.005)
+
+
+class Clock:
+    """The store's clock, which a test sets forward."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class LosesHints(MemoryStore):
+    """No hint arrives."""
+
+    async def hint(self, topic, ids, to=""):
+        pass
+
+
+@asynccontextmanager
+async def nodes(store: MemoryStore, count: int = 2, **options: Any) -> AsyncIterator[list[Engine]]:
+    async with AsyncExitStack() as stack:
+        engines = [Engine(store, **options) for _ in range(count)]
+        for engine in engines:
+            await stack.enter_async_context(engine)
+        for engine in engines:
+            await engine.look()  # so that each knows of the others
+        yield engines
+
+
+@requirement("nodes.any")
+@pytest.mark.parametrize("store", [MemoryStore, LosesHints])
+async def test_a_stop_through_another_node_ends_the_run(store):
+    """Any node answers any client. A lost hint costs one look."""
+    async with nodes(store(), lease=0.6) as (owner, other):
+        run = await owner.start(forever("one "), keep=True)
+        await spoken(run, "one ")
+        async with asyncio.timeout(LONG):
+            result = await (await other.open(run.id)).stop()
+
+        assert isinstance(result.settlement, Stopped)
+        assert ("one ", "user", True) == (result.settlement.text, result.settlement.by, result.by_this_call)
+        assert result.settlement == await run.settled()
+
+
+@requirement("nodes.takeover")
+async def test_a_stop_whose_owner_has_died_is_found_by_the_successor():
+    """It settles as stopped by the user, not as interrupted: the stop was accepted before the death."""
+    store = MemoryStore()
+    dead = Engine(store)
+    run = await dead.start(forever("one "), keep=True)
+    await spoken(run, "one ")
+    store.listen(dead.keeper, lambda topic, id: None)
+    async with Engine(store, lease=0.6) as other:
+        stopping = asyncio.create_task((await other.open(run.id)).stop())
+        async with asyncio.timeout(LONG):
+            while not await store.open_intents(dead.keeper):  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+            await store.release(dead.keeper)
+            result = await stopping
+    await dead.close()
+
+    assert isinstance(result.settlement, Stopped)
+    assert ("one ", "user") == (result.settlement.text, result.settlement.by)
+    record = await store.get_run(run.id)
+    assert record is not None
+    assert 2 == record.epoch
+
+
+@requirement("nodes.any")
+async def test_a_stop_that_its_owner_does_not_answer_is_withdrawn_and_says_so(monkeypatch):
+    """A caller must not believe that a run has stopped which goes on, and must not wait for ever."""
+    monkeypatch.setattr(intents, "PATIENCE", 0.2)
+    store = MemoryStore()
+    silent = Engine(store)
+    run = await silent.start(forever("one "), keep=True)
+    await spoken(run, "one ")
+    await store.renew("other", 3600.0)
+    silent_listens = store.listen(silent.keeper, lambda topic, id: None)
+    async with Engine(store) as other:
+        with pytest.raises(OwnerSilent, match="The request was withdrawn"):
+            await (await other.open(run.id)).stop()
+        open_ones = await store.open_intents(silent.keeper)
+    silent_listens()
+    await silent.close()
+
+    assert [] == open_ones
+
+
+@requirement("nodes.any")
+async def test_stopping_a_session_reaches_the_run_of_another_node():
+    """And a message that interrupts does, too: it starts after the partial of the run that it replaces."""
+    store = MemoryStore()
+    await store.create_session(Session(id="ses_1", owner=""))
+
+    def message() -> list[Message]:
+        return [Message(id=new_id("usr"), role="user", content="Hi.")]
+
+    def record() -> RunRecord:
+        return RunRecord(id=new_id("run"), session_id="ses_1", message_id=new_id("msg"))
+
+    async with nodes(store) as (one, two):
+        first = await one.submit(record(), message(), source=forever("one "))
+        await spoken(first, "one ")
+        async with asyncio.timeout(LONG):
+            second = await two.submit(record(), message(), source=forever("two "), if_busy="interrupt")
+            replaced = await first.settled()
+        await spoken(second, "two ")
+        async with asyncio.timeout(LONG):
+            stopped = await one.stop_session("ses_1")
+
+        assert isinstance(replaced, Stopped)
+        assert "replaced" == replaced.by
+        assert [second.id] == [run.id for run in stopped]
+        assert isinstance(await second.settled(), Stopped)
+        texts = [message.content for message in await store.messages("ses_1")]
+        assert ["Hi.", "one ", "Hi.", "two "] == texts
+
+
+@requirement("nodes.any")
+async def test_a_request_to_the_owner_is_answered_by_it():
+    """Steering and approvals are of the process that runs the agent. An error of it is the caller's error."""
+    asked = []
+
+    async def serve(run: Run, kind: str, body: dict[str, Any]) -> dict[str, Any]:
+        asked.append((run.id, kind, body))
+        if body["text"] == "no":
+            raise CannotSteer("It is finishing.")
+        return {"took": body["text"]}
+
+    async with nodes(MemoryStore(), serve=serve) as (owner, other):
+        run = await owner.start(forever("one "), keep=True)
+        far = await other.open(run.id)
+        answer = await other.ask_owner(far, "steer", {"text": "left"})
+        with pytest.raises(HoldfastError, match=r"It is finishing\.") as refused:
+            await other.ask_owner(far, "steer", {"text": "no"})
+
+        assert {"took": "left"} == answer
+        assert ("cannot_steer", 409) == (refused.value.code, refused.value.status)
+        assert [(run.id, "steer", {"text": "left"}), (run.id, "steer", {"text": "no"})] == asked
+        assert other.is_elsewhere(far)
+        assert not owner.is_elsewhere(run)
+
+
+@requirement("nodes.fence")
+async def test_a_node_that_was_fenced_drops_its_runs_and_goes_on_under_a_new_id():
+    """It may only have slept. Its sources are closed, and it serves new runs."""
+    closed = asyncio.Event()
+
+    async def source() -> AsyncIterator[str]:
+        try:
+            yield "one "
+            await asyncio.Event().wait()
+        finally:
+            closed.set()
+
+    store = MemoryStore()
+    async with Engine(store, lease=0.3) as engine:
+        before = engine.keeper
+        run = await engine.start(source(), keep=True)
+        await spoken(run, "one ")
+        async with Engine(store) as successor:
+            await store.release(before)
+            await successor.look()
+            async with asyncio.timeout(LONG):
+                await closed.wait()
+                settlement = await run.settled()
+        again = await engine.start(forever("two "), keep=True)
+        await spoken(again, "two ")
+
+        assert isinstance(settlement, Interrupted)
+        assert "one " == settlement.text
+        assert before != engine.keeper == again.record.keeper
+
+
+@requirement("nodes.outage")
+async def test_after_an_outage_of_the_store_no_run_is_taken_from_a_living_node():
+    """All leases have ended by then: the first node that comes back must leave the others time to renew theirs."""
+    clock = Clock()
+    store = MemoryStore(clock)
+    async with nodes(store, 3) as (owner, *others):
+        run = await owner.start(forever("one "), keep=True)
+        clock.now += 3600
+        for other in others:
+            await other.check_store()
+            await other.look()
+        await owner.check_store()
+        for other in others:
+            await other.look()
+
+        record = await store.get_run(run.id)
+        assert record is not None
+        assert (1, owner.keeper) == (record.epoch, record.keeper)
+
+
+@requirement("nodes.rollback")
+async def test_a_store_that_was_rolled_back_gets_again_what_it_lacks():
+    """After a failover to a standby that was behind, the living owner has every word."""
+    store = MemoryStore()
+    more = asyncio.Event()
+
+    async def source() -> AsyncIterator[str]:
+        yield "one "
+        yield "two "
+        await more.wait()
+        yield "three"
+
+    async with Engine(store) as engine:
+        run = await engine.start(source(), keep=True)
+        await spoken(run, "one two ")
+        stored = store._runs[run.id]
+        del stored.events[1:]
+        stored.record = replace(stored.record, seq=1)
+        more.set()
+        async with asyncio.timeout(LONG):
+            settlement = await run.settled()
+        log = await store.read_log(run.id, 0)
+
+    assert isinstance(settlement, Completed)
+    assert "one two three" == "".join(getattr(event, "text", "") for event in log)
+
+
+@requirement("nodes.any")
+@pytest.mark.parametrize("store", [MemoryStore, LosesHints])
+async def test_who_watches_a_session_on_another_node_is_woken(store):
+    """By a hint, or by the next look if the hint was lost."""
+    medium = store()
+    await medium.create_session(Session(id="ses_1", owner=""))
+    woken = asyncio.Event()
+    async with nodes(medium, lease=0.6) as (one, two):
+        unwatch = two.watch_session("ses_1", woken.set)
+        one.touch("ses_1", "")
+        async with asyncio.timeout(LONG):
+            await woken.wait()
+        unwatch()
+
+
+async def test_a_node_tells_of_itself():
+    """Its address for the other nodes, its version, and how much it does."""
+    store = MemoryStore()
+    async with Engine(store, node=NodeDetails(address="10.0.0.1:8788", version="1")) as engine:
+        await engine.start(forever("one "), keep=True)
+        await engine.check_store()
+        (node,) = await store.nodes()
+
+    assert (engine.keeper, "10.0.0.1:8788", "1", {"runs": 1}) == (node.id, node.address, node.version, node.counts)
+    assert [] == await store.nodes()
+    assert ["fenced"] == await store.append(engine.keeper, [Append("run", 1, 1, ())])
