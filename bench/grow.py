@@ -16,8 +16,8 @@ from pathlib import Path
 
 from holdfast.events import Completed, encode_settlement
 from holdfast.store import semantics as rules
+from holdfast.store.rows.search import indexed
 from holdfast.store.sqlite.file import locate, prepare
-from holdfast.store.sqlite.search import indexed
 
 MESSAGES_EACH = 100
 OWNER = "local"

@@ -9,6 +9,7 @@ from blockbuster import BlockBuster, blockbuster_ctx
 from hypothesis import settings
 
 from tests.support.long import EVERYTHING
+from tests.support.postgres import Postgres
 
 # A run starts Python more than a thousand times. Without cached bytecode each start compiles all that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -54,8 +55,18 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A PostgreSQL server of this test process. Each test makes a database of its own."""
+    server = Postgres()
+    yield server
+    server.stop()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def blocking_is_an_error() -> Iterator[BlockBuster]:
     """A blocking call on the event loop, made by holdfast itself, raises `BlockingError`."""
     with blockbuster_ctx("holdfast") as watch:
+        for function in watch.functions.values():  # asyncpg looks for ~/.pgpass and certificates when it connects
+            function.can_block_in("asyncpg/connect_utils.py", {"_parse_connect_dsn_and_args"})
         yield watch

@@ -500,6 +500,21 @@ REQUIREMENTS: dict[str, str] = {
         "unless `default_providers` is false."
     ),
     "cli.run-alone": "`holdfast run` keeps a session only if it is asked to; the run itself is kept.",
+    "nodes.races": (
+        "Two nodes that change a session at the same moment: one running run, one run for an idempotency key, one "
+        "settlement, no number of the feed given twice."
+    ),
+    "nodes.fence-waits": "A node that takes over a run waits for appends that are under way; later ones are refused.",
+    "nodes.store-away": (
+        "PostgreSQL killed, cut off or silent: calls fail with store_unavailable and can be repeated; nothing that was "
+        "acknowledged is lost."
+    ),
+    "nodes.hints": "The connection for hints comes back by itself, and what may have been lost is looked for.",
+    "safe.store-password": "A password in the address of the store is in no log, error or page, nor in `config show`.",
+    "store.copy": (
+        "`holdfast copy` moves everything between SQLite and PostgreSQL, continues after an interruption, compares "
+        "both, and refuses a target that has something else. Until it is complete, the target cannot be used."
+    ),
     "store.backup": (
         "`holdfast backup` of a running server holds chats, runs, keys, settings and agents' files, and `holdfast "
         "restore` brings all of them back. What is no backup is refused and leaves no database."

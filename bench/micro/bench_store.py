@@ -1,9 +1,9 @@
-"""How fast the SQLite store takes events and settlements, and finds sessions.
+"""How fast a store takes events and settlements, and finds sessions.
 
-    python bench/micro/bench_store.py [FOLDER]
+    python bench/micro/bench_store.py [FOLDER | postgresql://…]
 
-FOLDER should lie on the disk that is meant; without it a temporary folder is used. Each figure is the best of three
-rounds, save the latencies: those are of all calls.
+FOLDER should lie on the disk that is meant; without it a temporary folder is used. A PostgreSQL database must be empty,
+and for this alone. Each figure is the best of three rounds, save the latencies: those are of all calls.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pathlib import Path
 
 from holdfast.events import Completed, Event, Text
 from holdfast.history import Message, Session
-from holdfast.store import Append, RunRecord
-from holdfast.store.sqlite import SqliteStore
+from holdfast.store import Append, RunRecord, Store
+from holdfast.store.opening import open_store
 
 SECONDS = 1.0
 ROUNDS = 3
@@ -31,7 +31,7 @@ WORDS = TEXT.split()
 numbers = itertools.count(1)
 
 
-async def new_run(store: SqliteStore, session_id: str | None = None) -> RunRecord:
+async def new_run(store: Store, session_id: str | None = None) -> RunRecord:
     await store.renew("node", 3600.0)
     run = RunRecord(
         id=f"run_{next(numbers):032}",
@@ -44,7 +44,7 @@ async def new_run(store: SqliteStore, session_id: str | None = None) -> RunRecor
     return await store.create_run(run, [question] if session_id else [])
 
 
-async def appended_per_second(store: SqliteStore, batch: int) -> float:
+async def appended_per_second(store: Store, batch: int) -> float:
     """One committer, as the engine has: the next batch goes out when the last one is saved."""
     runs = [(await new_run(store)).id for _ in range(batch)]
     event: Event = Text(" hello")
@@ -55,7 +55,7 @@ async def appended_per_second(store: SqliteStore, batch: int) -> float:
     return batch * seq / seconds
 
 
-async def append_latencies(store: SqliteStore) -> list[float]:
+async def append_latencies(store: Store) -> list[float]:
     """One event at a time, with nothing else going on."""
     run_id, event = (await new_run(store)).id, Text(" hello")
     took = []
@@ -66,7 +66,7 @@ async def append_latencies(store: SqliteStore) -> list[float]:
     return sorted(took)
 
 
-async def settled_per_second(store: SqliteStore, callers: int) -> float:
+async def settled_per_second(store: Store, callers: int) -> float:
     """Each caller settles run after run, in a session of its own, with a message of a usual size."""
     await asyncio.gather(*(store.create_session(Session(id=f"ses_{n}", owner="o")) for n in range(callers)))
     each = max(1, 400 // callers)
@@ -79,18 +79,18 @@ async def settled_per_second(store: SqliteStore, callers: int) -> float:
     return each * callers / spent
 
 
-async def settle(store: SqliteStore, run: RunRecord) -> None:
+async def settle(store: Store, run: RunRecord) -> None:
     text = " ".join(WORDS * 10)
     answer = Message(id=run.message_id or "", role="assistant", content=text, run_id=run.id)
     await store.settle(run.id, 1, seq=1, settlement=Completed(text=text), message=answer, now=time.time())
 
 
-async def fill_with_sessions(store: SqliteStore) -> None:
+async def fill_with_sessions(store: Store) -> None:
     for start in range(0, SESSIONS, 500):
         await asyncio.gather(*(copy(store, n) for n in range(start, start + 500)))
 
 
-async def copy(store: SqliteStore, n: int) -> None:
+async def copy(store: Store, n: int) -> None:
     title = f"{WORDS[n % len(WORDS)]} {WORDS[n % 7]} number{n}"
     messages = [
         Message(id=f"m{n}.{at}", role="user", content=" ".join(WORDS[at:] + WORDS[:at]) + f" topic{n % 100}")
@@ -112,8 +112,8 @@ async def best(measure: Callable[[], Awaitable[float]]) -> float:
     return max([await measure() for _ in range(ROUNDS)])
 
 
-async def bench(folder: Path) -> None:
-    store = await asyncio.to_thread(SqliteStore, folder)
+async def bench(url: str) -> None:
+    store = await asyncio.to_thread(open_store, url)
     for batch in (1, 50, 500):
         rate = await best(lambda batch=batch: appended_per_second(store, batch))  # type: ignore[misc]
         print(f"append, batches of {batch:3} entries of one event   {rate:9,.0f} events/s")
@@ -138,9 +138,13 @@ async def bench(folder: Path) -> None:
 
 
 def main() -> None:
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp(prefix="holdfast-bench-")) / "bench-store"
+    named = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp(prefix="holdfast-bench-")
+    if named.startswith("postgresql:"):
+        asyncio.run(bench(named))
+        return
+    folder = Path(named) / "bench-store"
     try:
-        asyncio.run(bench(folder))
+        asyncio.run(bench(f"sqlite:{folder}"))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

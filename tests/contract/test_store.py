@@ -13,9 +13,22 @@ from holdfast.store.opening import open_store
 from holdfast.testing import STORE_CHECKS, OpenStore, check_store, run_check
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(scope="module")
+def shared_database(postgres) -> str:
+    """A database for all checks: a new one for each would take longer than the checks."""
+    return postgres.new_url()
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def opening(request, tmp_path) -> OpenStore:
     """Opens the store on a medium that lasts for one test."""
+    if request.param == "postgres":
+        url = request.getfixturevalue("shared_database")
+
+        async def open_postgres():
+            return await asyncio.to_thread(open_store, url)
+
+        return open_postgres
     memory = MemoryStore()
 
     async def open_memory():
@@ -33,6 +46,7 @@ async def test_store(check, opening):
     await run_check(check, opening)
 
 
+@pytest.mark.parametrize("opening", ["memory", "sqlite"], indirect=True)  # on PostgreSQL they share one as it is
 async def test_the_checks_can_share_one_medium(opening):
     """`check_store` is for those who write a store of their own, and a database is not made anew for each check."""
     await check_store(opening)

@@ -19,10 +19,10 @@ from tests.support.server import Server, provider
 BUDGET = {
     "a chunk that comes alone": 12,
     "a chunk of a hundred that come together": 0.23,
-    "a chunk of a stored session that comes alone": 38,
-    "a chunk of a whole answer that comes at once": 1.94,
-    "a streaming request": 391,
-    "a request without a stream": 342,
+    "a chunk of a stored session that comes alone": 43,
+    "a chunk of a whole answer that comes at once": 2.05,
+    "a streaming request": 405,
+    "a request without a stream": 362,
 }
 """Calls in the event loop's thread, as they are now."""
 

@@ -193,7 +193,7 @@ def test_the_protocol_lists_every_entry_of_the_feed_and_no_other():
     """The stores write them, so they are found there."""
     words = {
         str(text_constant(node))
-        for name in ("semantics.py", "sqlite/session_writing.py", "sqlite/transactions.py")
+        for name in ("semantics.py", "rows/session_writing.py", "rows/transactions.py")
         for node in ast.walk(ast.parse((SRC / "store" / name).read_text(encoding="utf-8")))
         if re.fullmatch(r"(message|run|queue|session)\.[a-z]+", text_constant(node) or "")
     }

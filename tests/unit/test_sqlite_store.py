@@ -13,7 +13,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 import tracemalloc
 from collections import defaultdict
 from pathlib import Path
@@ -32,9 +31,12 @@ from holdfast.store import HEAD, Append, Document, Idempotency, NodeDetails, Run
 from holdfast.store.files import with_pictures
 from holdfast.store.memory import MemoryStore
 from holdfast.store.opening import open_store
+from holdfast.store.rows.migrations import Migration
+from holdfast.store.rows.queries import queries
 from holdfast.store.sqlite import SqliteStore, StoreDamaged, StoreInUse, StoreReadOnly, StoreTooNew
-from holdfast.store.sqlite.file import Migration, connect_reader, migrations, prepare, queries
-from holdfast.store.sqlite.reading import Reading
+from holdfast.store.sqlite.driver import READING, drive
+from holdfast.store.sqlite.file import connect_reader, migrations, prepare
+from holdfast.store.sqlite.threads import Job
 from holdfast.testing import script
 from tests.requirements import requirement
 from tests.support.long import count
@@ -114,7 +116,7 @@ def test_memory_is_a_store_too():
     assert isinstance(open_store("memory:"), MemoryStore)
 
 
-@pytest.mark.parametrize("url", ["redis://x", "memory:x", "sqlite:", "postgresql://h/db"])
+@pytest.mark.parametrize("url", ["redis://x", "memory:x", "sqlite:", "mysql://h/db"])
 def test_an_unknown_url_is_refused_with_what_is_known(url):
     """A folder called `redis:` would be a surprise."""
     with pytest.raises(ValueError, match="use memory:, sqlite:PATH"):
@@ -405,9 +407,10 @@ NOBODY = """
 import os, sys
 from holdfast.errors import HoldfastError
 from holdfast.store.sqlite import SqliteStore
-from holdfast.store.sqlite.file import migrations, queries
+from holdfast.store.rows.queries import queries
+from holdfast.store.sqlite.file import migrations
 
-migrations(), queries()  # read while this user still may
+migrations(), queries("sqlite")  # read while this user still may
 if os.geteuid() == 0:
     os.seteuid(65534)
 try:
@@ -523,7 +526,7 @@ async def test_work_that_fails_after_it_has_written_is_undone_alone(tmp_path):
     """The others of its commit are done again, each for itself."""
 
     def spoil(rows):
-        rows.renew("spoilt", 1e12, NodeDetails(), time.time())
+        yield from rows.renew("spoilt", 1e12, NodeDetails())
         raise RuntimeError("a bug")
 
     async with opened(tmp_path) as store:
@@ -562,7 +565,7 @@ async def fill(store, run, size=20_000):
 
 async def limit_pages(store, pages):
     """Let the database grow no further, as a full disk would."""
-    await store._write(lambda rows: rows._db.execute(f"PRAGMA max_page_count = {pages}").fetchone())
+    await store._writer.ask(Job(lambda db: db.execute(f"PRAGMA max_page_count = {pages}").fetchone()))
 
 
 @requirement("crash.disk-full")
@@ -718,20 +721,31 @@ async def test_nothing_is_written_to_a_file_that_is_no_longer_there(what, tmp_pa
 # queries
 
 
-def test_every_query_has_a_name_that_is_used_and_every_name_a_query():
+@pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
+def test_every_query_has_a_name_that_is_used_and_every_name_a_query(dialect):
     """A misspelt name would be found by whoever needs the query first."""
-    code = "".join(path.read_text() for path in (SRC / "holdfast" / "store" / "sqlite").glob("*.py"))
-    used = set(re.findall(r'_sql\["(\w+)"\]|_rows?\("(\w+)"|queries\(\)\["(\w+)"\]', code))
+    store = SRC / "holdfast" / "store"
+    code = "".join(path.read_text() for path in (*(store / "rows").glob("*.py"), *(store / dialect).glob("*.py")))
+    asked = set(re.findall(r'(?:yield \(?|statement\(|queries\("sqlite"\)\[)"(\w+)"', code))
+    known = {name for name in queries(dialect) if isinstance(name, str)}  # others were put together of these
 
-    assert set(queries()) == {name for names in used for name in names if name}
+    assert asked <= known
+    assert [] == [name for name in known if f'"{name}"' not in code and not name.startswith(("runs_of_", "documents_"))]
 
 
-@pytest.mark.parametrize("name", sorted(set(queries()) - {"found"}))
+STATEMENTS = [
+    name
+    for name, sql in queries("sqlite").items()
+    if isinstance(name, str) and re.match("SELECT|INSERT|UPDATE|DELETE", sql)
+]
+
+
+@pytest.mark.parametrize("name", sorted(STATEMENTS))
 def test_no_query_reads_a_whole_table(name, tmp_path):
     """With a million runs a scan would take seconds."""
     path = tmp_path / "holdfast.db"
     make_database(path)
-    sql = queries()[name].format(found=queries()["found"], conditions="owner = :owner AND n < 5")
+    sql = queries("sqlite")[name].replace("{conditions}", "owner = :owner AND n < 5")
     values = [None] * sql.count("?") if "?" in sql else defaultdict(lambda: None)
     with contextlib.closing(sqlite3.connect(path)) as db:
         plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
@@ -779,7 +793,7 @@ def test_how_far_a_log_goes_is_known_without_its_settlement(tmp_path):
     make_database(path)
     with contextlib.closing(sqlite3.connect(path)) as db:
         db.set_authorizer(lambda action, table, column, *_: read.add((table, column)) or sqlite3.SQLITE_OK)
-        db.execute(queries()["log"], {"id": "r"})
+        db.execute(queries("sqlite")["log"], {"id": "r"})
 
     assert ("runs", "seq") in read
     assert ("runs", "settlement") not in read
@@ -790,7 +804,7 @@ def read_page(path, run_id, after):
     with contextlib.closing(connect_reader(path)) as db:
         tracemalloc.start()
         try:
-            return Reading(db).read_log(run_id, after, 512), tracemalloc.get_traced_memory()[1]
+            return drive(db, READING.read_log(run_id, after, 512)), tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
 

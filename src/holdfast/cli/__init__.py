@@ -27,6 +27,7 @@ COMMANDS = {
     "config": ("admin.configuration:config", "Show the settings."),
     "key": ("admin.keys:key", "Create, list and revoke API keys for the server."),
     "backup": ("admin.backup:backup", "Write chats, runs, keys, settings and agents' files to one file."),
+    "copy": ("admin.copying:copy_command", "Copy everything from one store to another, which must be empty."),
     "restore": (
         "admin.backup:restore",
         "Restore a file that `holdfast backup` wrote, into a data folder without a database.",

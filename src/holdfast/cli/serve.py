@@ -14,12 +14,12 @@ import click
 
 from ..agents.published import CannotPublish, load_agents
 from ..server.app import check_access, create_app
-from ..server.config.settings import SettingsError, data_folder, load_with_sources, unknown_variables
+from ..server.config.settings import SettingsError, data_folder, load_with_sources, store_url, unknown_variables
 from ..server.http.hardening import forbid_inspection
 from ..server.http.local_socket import listening_in
 from ..server.http.uvicorn_server import listen, serve_forever
 from ..server.services import Parts
-from ..store.opening import open_store
+from ..store.opening import disconnect, open_store
 from ..upstreams.local.provider import Local
 from .commands import tell_of_file, telling
 from .log_format import log_to_stderr
@@ -29,6 +29,7 @@ from .log_format import log_to_stderr
 @click.option("--host", help="Address to listen on (127.0.0.1). Any address but loopback needs an API key.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on (8787); 0 for any free port.")
 @click.option("--data", type=click.Path(), help="Data folder.")
+@click.option("--store", help="PostgreSQL database that servers share: postgresql://user@host:port/dbname.")
 @click.option("--model", type=click.Path(exists=True, dir_okay=False), help="GGUF file for the embedded model.")
 @click.option("--agent", "agents", multiple=True, help="Publish a Python agent: [NAME=]MODULE:ATTRIBUTE. Repeatable.")
 @click.option("--config", type=click.Path(), help="Settings file (~/.config/holdfast/holdfast.toml).")
@@ -49,13 +50,21 @@ def serve(config: str | None, agents: tuple[str, ...], **flags: Any) -> None:
         logging.getLogger("holdfast").warning("%s is not a setting, and is ignored", variable)
     published = _load(agents)
     sock = listen(settings)
-    store = open_store(f"sqlite:{data_folder(settings)}")
+    store = open_store(store_url(settings))
     app = create_app(settings, store, os.environ, sources=sources, agents=published)
     parts: Parts = app.state.parts
-    asyncio.run(check_access(parts))  # before the start: a refusal is then one line and no traceback
+    asyncio.run(_check_access(parts))  # before the start: a refusal is then one line and no traceback
     with listening_in(data_folder(settings).absolute()) as local:
         ended_well = serve_forever(app, sock, lambda url: _is_ready(url, parts), local)
     sys.exit(0 if ended_well else 1)
+
+
+async def _check_access(parts: Parts) -> None:
+    """Check who may call, on a loop that ends before the server's own begins."""
+    try:
+        await check_access(parts)
+    finally:
+        await disconnect(parts.store)
 
 
 def _name_file(config: str | None) -> None:

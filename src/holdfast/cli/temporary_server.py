@@ -13,7 +13,7 @@ import msgspec
 
 from ..server.accounts.keys import Keys
 from ..server.app import create_app
-from ..server.config.settings import Settings, data_folder
+from ..server.config.settings import Settings, store_url
 from ..server.http.hardening import forbid_inspection
 from ..server.http.local_socket import bind
 from ..server.http.uvicorn_server import serve_in_background
@@ -33,7 +33,7 @@ async def own_server(settings: Settings, sources: Mapping[str, str]) -> AsyncGen
     """
     local = msgspec.structs.replace(settings, host="127.0.0.1", api_key="", keys=(), drain=0.0)
     try:
-        store = await asyncio.to_thread(open_store, f"sqlite:{data_folder(settings)}")
+        store = await asyncio.to_thread(open_store, store_url(settings))
     except StoreInUse as error:
         raise CallFailed(f"{error} If that is a server, use it with --url.") from None
     forbid_inspection()

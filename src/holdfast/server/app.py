@@ -21,6 +21,7 @@ from ..engine.engine import Engine
 from ..engine.run import Limits, Run
 from ..evals import api as batches
 from ..events import Source
+from ..peers import Peers
 from ..store import Store
 from ..store.memory import MemoryStore
 from ..store.opening import open_store
@@ -31,6 +32,7 @@ from .accounts.keys import LOOK_EVERY, Keys
 from .accounts.made_keys import KeyFile
 from .api import feed, grants, health, models, queue, runs, session_runs, session_transfer, sessions
 from .api import settings as settings_calls
+from .cluster import details_of, lease_of, peers_served
 from .config.live_settings import Configured, SavedFile
 from .config.provider_factory import NEAR
 from .config.settings import AGENT, Settings, SettingsError, data_folder
@@ -117,18 +119,24 @@ def create_app(
     publish = _published(agents or {}, settings)
     users = AgentUsers({**users_of(settings), **published_users(settings, publish)}, keys.rights)
     agent_sources = AgentSources(agents_of(settings, environ), chats, store, configured.providers, publish, users=users)
-    engine = Engine(
-        store,
-        sources=sources_of({AGENT: agent_sources}, chats),
-        again=agent_sources.again_or(chats.again),
-        limits=limits_of(settings),
-        serve=agent_sources.serve,
-        cost=costs_of(settings),
-    )
-    agent_sources.engine = engine
+    engine = agent_sources.engine = _engine(store, settings, chats, agent_sources)
     rounds = Rounds(engine, store, PaneSources(chats), settings.prices)
     parts = Parts(settings, store, configured, engine, rounds, agent_sources, keys, environ)
     return _app(parts, _lifespan(parts))
+
+
+def _engine(store: Store, settings: Settings, chats: ChatSources, agents: AgentSources) -> Engine:
+    return Engine(
+        store,
+        sources=sources_of({AGENT: agents}, chats),
+        again=agents.again_or(chats.again),
+        limits=limits_of(settings),
+        lease=lease_of(settings),
+        node=details_of(settings),
+        serve=agents.serve,
+        cost=costs_of(settings),
+        follow=Peers(settings.cluster_key).follow if settings.cluster_key else None,
+    )
 
 
 def _opened(store: Store | str | None, folder: Path | None) -> Store:
@@ -185,7 +193,7 @@ def _lifespan(parts: Parts):  # type: ignore[no-untyped-def]
         await check_access(parts)
         await parts.configured.look()  # before the engine starts, which may resume runs of discovered providers
         await parts.agents.clear_up()
-        async with parts.engine:
+        async with parts.engine, peers_served(parts.engine, parts.settings):
             _begin_background(parts)
             yield
             await end(parts, parts.settings.drain)

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import importlib
 import re
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
+from ..errors import HoldfastError
 from . import Store
 from .memory import MemoryStore
+from .place import is_postgres
 from .sqlite import SqliteStore
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(?=:)")  # two letters and more: C:\holdfast is a path
 
 
+class StoreNotInstalled(HoldfastError):
+    """The package that a store needs is not installed."""
+
+    code = "store_not_installed"
+    status = 503
+
+    def __init__(self) -> None:
+        super().__init__("A store on PostgreSQL needs asyncpg. Install it: pip install 'holdfast[postgres]'")
+
+
 def open_store(url: str, **options: Any) -> Store:
-    """Open a store: `memory:`, or `sqlite:PATH` (or just the path), where PATH is a file or a folder for one.
+    """Open a store: `memory:`, `postgresql://user@host:port/dbname`, or `sqlite:PATH` (or just the path).
+
+    PATH is a file or a folder for one.
 
     This waits for the disk: call it before the event loop runs, or with `asyncio.to_thread`.
     """
@@ -24,4 +39,33 @@ def open_store(url: str, **options: Any) -> Store:
         return MemoryStore(**options)
     if scheme == "sqlite" and path:
         return SqliteStore(path, **options)
-    raise ValueError(f"there is no store for {url!r}: use memory:, sqlite:PATH, or the path of a folder")
+    if is_postgres(url):
+        return _postgres(url, **options)
+    raise ValueError(
+        f"there is no store for {scheme}: use memory:, sqlite:PATH, postgresql://…, or the path of a folder"
+    )
+
+
+def _postgres(url: str, **options: Any) -> Store:
+    try:
+        module = importlib.import_module("holdfast.store.postgres")  # only now: asyncpg comes with an extra
+    except ModuleNotFoundError as error:
+        if error.name != "asyncpg":
+            raise
+        raise StoreNotInstalled from error
+    store: Store = module.PostgresStore(url, **options)
+    return store
+
+
+@runtime_checkable
+class LoopBound(Protocol):
+    """A store whose connections belong to an event loop."""
+
+    async def disconnect(self) -> None:
+        """Close the connections. The next call opens new ones."""
+
+
+async def disconnect(store: Store) -> None:
+    """Let go of the running loop, which ends while the store stays open."""
+    if isinstance(store, LoopBound):
+        await store.disconnect()

@@ -11,10 +11,11 @@ import msgspec
 
 from ...server.config.live_settings import with_saved
 from ...server.config.settings import Settings, data_folder, load_with_sources
+from ...store.place import without_password
 from ..commands import json_option, tell_of_file, telling
 from ..lists.tables import Column, print_list
 
-SECRET = ("api_key",)
+SECRET = ("api_key", "cluster_key")
 
 
 @click.group()
@@ -54,6 +55,8 @@ def _shown(name: str, value: Any, settings: Settings) -> str:
     """Return a value as text. A secret is shown as (set)."""
     if name in SECRET:
         return "(set)" if value else ""
+    if name == "store":
+        return without_password(value)
     if name == "data":
         return str(data_folder(settings))
     if name == "providers":

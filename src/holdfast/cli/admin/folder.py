@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from ...server.config.settings import Settings, data_folder, load
+from ...store.place import without_password
 from ..commands import tell_of_file
 
 
@@ -30,8 +31,15 @@ def settings_of(data: str | None, config: str | None) -> Settings:
 
 
 def folder_of(data: str | None, config: str | None) -> pathlib.Path:
-    """Return the data folder."""
-    return data_folder(settings_of(data, config)).absolute()
+    """Return the data folder, which is where the database is."""
+    settings = settings_of(data, config)
+    if settings.store and data is None:
+        raise click.ClickException(
+            f"The store is {without_password(settings.store)}, and this command works on SQLite. Use PostgreSQL's own "
+            "tools: pg_dump and pg_restore for backups, pg_amcheck for a check. `holdfast serve` migrates. To work on "
+            "a data folder all the same, name it with --data."
+        )
+    return data_folder(settings).absolute()
 
 
 def database_of(data: str | None, config: str | None) -> pathlib.Path:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import time
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 import click
 
 from ...errors import KeyExists
 from ...server.accounts.made_keys import KeyFile, check_key_name, new_key
 from ...server.config.settings import Settings, data_folder
-from ...store import KeyRecord
+from ...store import KeyRecord, Store
+from ...store.opening import open_store
 from ...store.sqlite.keys import SqliteKeys
 from .. import show
 from ..commands import json_option, telling
 from ..lists.tables import Column, print_list, when
 from .folder import folder_options, settings_of
+
+T = TypeVar("T")
 
 
 @click.group()
@@ -24,8 +29,40 @@ def key() -> None:
     """Create, list and revoke API keys for the server. Each key has its own sessions."""
 
 
-def _keys(settings: Settings) -> SqliteKeys:
-    """Return the keys of a data folder, including the key file of an earlier version."""
+class StoreKeys:
+    """The keys of a store that several servers share. Each call opens it, and is one transaction."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def list(self) -> list[KeyRecord]:
+        """Return all keys, revoked ones too."""
+        return self._call(lambda store: store.list_keys())
+
+    def add(self, key: KeyRecord) -> None:
+        """Add a key."""
+        self._call(lambda store: store.add_key(key))
+
+    def revoke(self, name: str, now: float) -> KeyRecord | None:
+        """Revoke the key of that name; None if no key in force has it."""
+        return self._call(lambda store: store.revoke_key(name, now))
+
+    def _call(self, work: Callable[[Store], Awaitable[T]]) -> T:
+        store = open_store(self._url)
+
+        async def call() -> T:
+            try:
+                return await work(store)
+            finally:
+                await store.close()
+
+        return asyncio.run(call())
+
+
+def _keys(settings: Settings) -> SqliteKeys | StoreKeys:
+    """Return the keys of the store; in a data folder, with those that an earlier version kept in a file there."""
+    if settings.store:
+        return StoreKeys(settings.store)
     folder = data_folder(settings).absolute()
     keys, file = SqliteKeys(folder), KeyFile(folder)
     try:
@@ -37,7 +74,7 @@ def _keys(settings: Settings) -> SqliteKeys:
     return keys
 
 
-def _in_force(keys: SqliteKeys) -> list[KeyRecord]:
+def _in_force(keys: SqliteKeys | StoreKeys) -> list[KeyRecord]:
     return [key for key in keys.list() if key.revoked_at is None]
 
 

@@ -29,6 +29,7 @@ from .machine import (
     check_port,
     check_saved,
     check_settings_file,
+    check_shared_store,
 )
 from .upstreams import checked_provider
 
@@ -61,8 +62,11 @@ def _examine(config: str | None, data: str | None) -> Iterator[Check]:
         yield Check("bad", f"settings: {error}", "Fix the settings file or the variable.")
         return
     folder = data_folder(settings).absolute()
-    for check in (check_data_folder, check_database, check_keys):
+    checks = (check_data_folder,) if settings.store else (check_data_folder, check_database, check_keys)
+    for check in checks:
         yield from check(folder)
+    if settings.store:
+        yield check_shared_store(settings.store)
     try:
         saved = SavedFile(folder).read()
     except HoldfastError as error:

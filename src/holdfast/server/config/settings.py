@@ -13,6 +13,7 @@ import msgspec
 
 from ...compare.model import Price
 from ...errors import HoldfastError
+from ...store.place import is_postgres
 from ...upstreams.kinds import KindError, ProviderKind, kind_names, kind_of
 from ...upstreams.profiles import PROFILES, Profile, ProfileName, profile_of
 from .settings_errors import explain, suggestion
@@ -209,6 +210,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The port to listen on; 0 for any free port."""
     data: str = ""
     """The data folder. Default: your user's folder for such data."""
+    store: str = ""
+    """A PostgreSQL database that several servers share, as `postgresql://user@host:port/dbname`. Default: SQLite in the
+    data folder."""
+    cluster_key: str = ""
+    """A secret that all servers of one `store` have, and no others: by it they trust each other."""
+    node_address: str = ""
+    """`host:port` at which the other servers of the `store` reach this one. Default: its host, and its port + 1."""
     api_key: str = ""
     """A key that clients must send as `Authorization: Bearer …`."""
     model: str = ""
@@ -331,6 +339,7 @@ def load_with_sources(
         values |= found
         sources |= dict.fromkeys(found, where)
     settings = _convert(values, sources)
+    _check_store(settings)
     _check_dialects(settings.providers, sources.get("providers", ""))
     _check_variables(environ, settings)
     if not settings.providers:
@@ -449,6 +458,20 @@ def _named_variables(settings: Settings) -> Iterator[str]:
         yield from (*server.env_from, server.api_key_env)
 
 
+def _check_store(settings: Settings) -> None:
+    """Refuse a store that is no URL of PostgreSQL. It is not shown: it may hold a password."""
+    if settings.store and not is_postgres(settings.store):
+        raise SettingsError(
+            "The setting `store` must be postgresql://user@host:port/dbname. To store in SQLite, leave it out, and "
+            "name the folder with `data`."
+        )
+    if settings.cluster_key and not settings.node_address and settings.port == 0:
+        raise SettingsError("With a `cluster_key` and port 0, set `node_address` to the host:port for other nodes.")
+    host, _, port = settings.node_address.rpartition(":")
+    if settings.node_address and not (host and port.isdecimal() and 0 < int(port) < 65536):
+        raise SettingsError(f"The setting `node_address` must be host:port, not {settings.node_address!r}.")
+
+
 def _check_dialects(providers: Sequence[ProviderSettings], where: str) -> None:
     """Refuse a dialect that is not installed. None is loaded for that."""
     if wrong := [each for each in providers if each.dialect not in USUAL and each.dialect not in kind_names()]:
@@ -483,6 +506,16 @@ def _keyed(name: ProfileName, environ: Mapping[str, str]) -> ProviderSettings:
         base_url=elsewhere or known.base_url,
         api_key_env=known.key_env,
     )
+
+
+def store_url(settings: Settings, environ: Mapping[str, str] = os.environ) -> str:
+    """Return the URL of the store: it may hold a password."""
+    return settings.store or f"sqlite:{data_folder(settings, environ)}"
+
+
+def node_address(settings: Settings) -> str:
+    """Return where other servers of the same store reach this one."""
+    return settings.node_address or f"{settings.host}:{settings.port + 1}"
 
 
 def data_folder(settings: Settings, environ: Mapping[str, str] = os.environ) -> pathlib.Path:

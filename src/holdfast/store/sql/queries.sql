@@ -1,5 +1,6 @@
--- The queries of the SQLite store, by name.
+-- The queries of every SQL store, by name. Those that a database needs in its own words are in a file of its own.
 -- `status <> 'settled'` beside `status = ...` says nothing new: it lets SQLite see that the small index will do.
+-- A `?` stands in queries that run once for each tuple of a list.
 
 -- runs
 
@@ -22,13 +23,14 @@ WHERE id = :id
 -- name: settle_run
 UPDATE runs SET status = 'settled', seq = :seq, settlement = :settlement, settled_at = :now WHERE id = :id
 
--- name: delete_run
-DELETE FROM runs WHERE id = :id AND session IS NULL AND status = 'settled'
+-- name: deletable_run
+SELECT n FROM runs WHERE id = :id AND session IS NULL AND status = 'settled'
 
--- name: delete_runs
-DELETE FROM runs WHERE n IN (
-    SELECT n FROM runs WHERE session IS NULL AND status = 'settled' AND settled_at < :before LIMIT :limit
-)
+-- name: deletable_runs
+SELECT n FROM runs WHERE session IS NULL AND status = 'settled' AND settled_at < :before LIMIT :limit
+
+-- name: delete_run
+DELETE FROM runs WHERE n = ?
 
 -- name: change_input
 UPDATE runs SET input = :input WHERE id = :id
@@ -53,22 +55,35 @@ SELECT * FROM records WHERE n IN (
     SELECT n FROM (
         SELECT n, sum(length(request) + length(input) + coalesce(length(settlement), 0))
             OVER (ORDER BY n DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-        FROM (SELECT * FROM runs WHERE {conditions} ORDER BY n DESC LIMIT :limit)
-    ) WHERE coalesce(before, 0) < :page_bytes
+        FROM (SELECT * FROM runs WHERE {conditions} ORDER BY n DESC LIMIT :limit) AS found
+    ) AS counted WHERE coalesce(before, 0) < :page_bytes
 ) ORDER BY n DESC
+
+-- name: any_run
+TRUE
+
+-- name: runs_of_owner
+owner = :owner
+
+-- name: runs_of_session_id
+session = (SELECT n FROM sessions WHERE id = :session_id)
+
+-- name: runs_of_status
+status = :status
+
+-- name: runs_in_progress
+status <> 'settled'
+
+-- name: runs_of_before
+n < (SELECT n FROM runs WHERE id = :before)
 
 -- name: key
 SELECT digest, run FROM idempotency WHERE owner = :owner AND key = :key
 
 -- name: insert_key
-INSERT INTO idempotency (owner, key, digest, run) VALUES (:owner, :key, :digest, :run)
+INSERT INTO idempotency (owner, key, digest, run) SELECT :owner, :key, :digest, n FROM runs WHERE id = :run_id
 
 -- logs
-
--- name: ends_of_logs
-SELECT runs.id, epoch, n, (SELECT first + count - 1 FROM events WHERE run = runs.n ORDER BY first DESC LIMIT 1)
-FROM json_each(CAST(:ids AS TEXT)) AS asked JOIN runs ON runs.id = asked.value
-WHERE status = 'running'
 
 -- name: append
 INSERT INTO events (run, first, count, body, at) VALUES (?, ?, ?, ?, ?)
@@ -78,11 +93,6 @@ SELECT n, seq, oldest, status = 'settled' AS is_settled FROM runs WHERE id = :id
 
 -- name: settlement
 SELECT settlement FROM runs WHERE id = :id
-
--- name: read_log
-SELECT first, body FROM events
-WHERE run = :run AND first >= coalesce((SELECT max(first) FROM events WHERE run = :run AND first <= :next), 0)
-ORDER BY first
 
 -- name: read_times
 SELECT first + count - 1 AS last, at FROM events WHERE run = (SELECT n FROM runs WHERE id = :id) ORDER BY first
@@ -110,46 +120,6 @@ UPDATE sessions SET title = :title, model = :model, system = :system, params = :
     head_id = :head_id, updated_at = :updated_at, message_n = :message_n, feed_n = :feed_n, queue_n = :queue_n
 WHERE n = :n
 
--- name: list_sessions
-SELECT n, id, owner, title, model, NULL AS system, CAST('{{}}' AS BLOB) AS params, pinned, head_id, created_at, updated_at,
-    message_n, feed_n, queue_n, kind
-FROM sessions WHERE owner = ? AND kind = 'chat' AND (pinned, updated_at, id) < (?, ?, ?)
-    AND id >= ? AND id < ? || char(1114111) {found}
-ORDER BY pinned DESC, updated_at DESC, id DESC LIMIT ?
-
--- name: found
-AND n IN (SELECT rowid >> 20 FROM search WHERE search MATCH ?)
-
--- name: numbers_of_sessions
-SELECT sessions.id, n FROM sessions JOIN json_each(CAST(:ids AS TEXT)) AS asked ON asked.value = sessions.id
-
--- name: first_with
-SELECT rowid & ((1 << 20) - 1) AS n FROM search
-WHERE search MATCH :word AND rowid BETWEEN (:session << 20) + 1 AND (:session << 20) + (1 << 20) - 1
-ORDER BY rowid LIMIT :limit
-
--- name: messages_by_number
-SELECT body FROM messages WHERE session = :session AND n IN (SELECT value FROM json_each(CAST(:numbers AS TEXT)))
-ORDER BY n
-
--- name: messages_of_number
-SELECT body FROM messages WHERE session = :session ORDER BY n
-
--- name: index
-INSERT INTO search (rowid, words) VALUES ((:session << 20) + :n, :words)
-
--- name: words
-SELECT words FROM search WHERE rowid BETWEEN (:session << 20) + 1 AND (:session << 20) + (1 << 20) - 1
-
--- name: words_of
-SELECT words FROM search WHERE rowid = (:session << 20) + :n
-
--- name: unindex_title
-DELETE FROM search WHERE rowid = :session << 20
-
--- name: unindex_session
-DELETE FROM search WHERE rowid BETWEEN :session << 20 AND (:session << 20) + (1 << 20) - 1
-
 -- name: delete_session
 DELETE FROM sessions WHERE n = :n
 
@@ -161,9 +131,6 @@ SELECT n, body FROM messages WHERE session = :session AND id = :id
 
 -- name: change_message
 UPDATE messages SET body = :body WHERE session = :session AND n = :n
-
--- name: forget_words
-DELETE FROM search WHERE rowid = (:session << 20) + :n
 
 -- name: has_message
 SELECT 1 FROM messages WHERE session = :session AND id = :id
@@ -177,17 +144,6 @@ INSERT INTO files (sha256, type, data) VALUES (:sha256, :type, :data) ON CONFLIC
 -- name: use_file
 INSERT INTO files_used (session, file) SELECT :session, n FROM files WHERE sha256 = :sha256
 ON CONFLICT (session, file) DO NOTHING
-
--- name: files_known
-SELECT sha256 FROM files JOIN json_each(CAST(:hashes AS TEXT)) AS asked ON asked.value = sha256
-WHERE EXISTS (SELECT 1 FROM files_used WHERE session = :session AND file = files.n)
-
--- name: read_files
-SELECT sha256, files.type, data FROM files JOIN json_each(CAST(:hashes AS TEXT)) AS asked ON asked.value = sha256
-WHERE EXISTS (
-    SELECT 1 FROM files_used
-    WHERE session = (SELECT n FROM sessions WHERE id = :session_id) AND file = files.n
-)
 
 -- name: delete_files
 DELETE FROM files WHERE n IN (SELECT file FROM files_used WHERE session = :session)
@@ -218,9 +174,18 @@ SELECT * FROM documents WHERE n IN (
     SELECT n FROM (
         SELECT n, sum(length(body))
             OVER (ORDER BY n DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-        FROM (SELECT n, body FROM documents WHERE {conditions} ORDER BY n DESC LIMIT :limit)
-    ) WHERE coalesce(before, 0) < :page_bytes
+        FROM (SELECT n, body FROM documents WHERE {conditions} ORDER BY n DESC LIMIT :limit) AS found
+    ) AS counted WHERE coalesce(before, 0) < :page_bytes
 ) ORDER BY n DESC
+
+-- name: documents_of_kind
+kind = :kind
+
+-- name: documents_of_owner
+owner = :owner
+
+-- name: documents_of_before
+n < (SELECT n FROM documents WHERE kind = :kind AND id = :before)
 
 -- name: insert_document
 INSERT INTO documents (kind, id, owner, version, created_at, updated_at, body)
@@ -257,26 +222,20 @@ SELECT * FROM keepers WHERE NOT fenced ORDER BY number
 
 -- name: renew
 INSERT INTO keepers (id, address, version, counts, since, until, seconds)
-VALUES (:id, :address, :version, :counts, :now, :now + :seconds, :seconds)
+VALUES (:id, :address, :version, :counts, :clock, :clock + :seconds, :seconds)
 ON CONFLICT (id) DO UPDATE SET address = excluded.address, version = excluded.version, counts = excluded.counts,
-    since = CASE WHEN :now < until - seconds / 2 THEN since ELSE :now END, until = excluded.until, seconds = excluded.seconds
-WHERE NOT fenced
+    since = CASE WHEN :clock < keepers.until - keepers.seconds / 2 THEN keepers.since ELSE :clock END,
+    until = excluded.until, seconds = excluded.seconds
+WHERE NOT keepers.fenced
 
 -- name: release
 UPDATE keepers SET fenced = TRUE WHERE id = :id
 
--- name: forget_keepers
-DELETE FROM keepers
-
 -- name: fence
-UPDATE keepers SET fenced = TRUE WHERE until <= :now AND NOT fenced
-
--- name: take_orphans
-UPDATE runs SET keeper = :keeper, epoch = epoch + 1
-WHERE n IN (
-    SELECT n FROM runs
-    WHERE status = 'running' AND status <> 'settled' AND keeper NOT IN (SELECT id FROM keepers WHERE NOT fenced)
-    ORDER BY n LIMIT :limit
+UPDATE keepers SET fenced = TRUE WHERE until <= :clock AND NOT fenced AND EXISTS (
+    SELECT 1 FROM keepers AS own
+    WHERE own.id = :keeper AND NOT own.fenced AND :clock < own.until - own.seconds / 2
+        AND :clock - own.since >= :unbroken
 )
 
 -- name: owned
@@ -297,7 +256,7 @@ DELETE FROM holds WHERE kind = :kind AND id = :id AND keeper = :keeper
 
 -- name: ask_owner
 INSERT INTO intents (id, run, kind, body, asked_by, asked_at)
-SELECT :id, n, :kind, :body, :asked_by, :now FROM runs WHERE id = :run_id AND status = 'running'
+SELECT :id, n, :kind, :body, :asked_by, :clock FROM runs WHERE id = :run_id AND status = 'running'
 ON CONFLICT (id) DO NOTHING
 
 -- name: intent
@@ -311,12 +270,10 @@ WHERE answer IS NULL AND keeper = :keeper AND status = 'running' AND taken < epo
 ORDER BY intents.n
 
 -- name: take_intent
-UPDATE intents SET taken = :epoch
-WHERE id = :id AND answer IS NULL
-    AND run IN (SELECT n FROM runs WHERE n = run AND status = 'running' AND epoch = :epoch)
+UPDATE intents SET taken = :epoch WHERE id = :id
 
 -- name: answer_intent
-UPDATE intents SET answer = :answer WHERE id = :id AND answer IS NULL
+UPDATE intents SET answer = :answer WHERE id = :id
 
 -- name: withdraw_intent
 DELETE FROM intents WHERE id = :id

@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
-import hashlib
 import os
 import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from ...errors import HoldfastError, StoreUnavailable
 from ..folder import check_file, check_folder, make_folder, open_file
+from ..rows.migrations import COPYING, Migration, StoreDamaged, check_applied, incomplete_copy, steps_in
+from ..rows.queries import SQL, queries
 from .upgrades import move_pictures
 
 if sys.platform == "win32":
@@ -23,7 +23,6 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-_SQL = Path(__file__).parents[1] / "sql"
 _APPLICATION_ID = 0x486F6C64  # "Hold": marks our files
 _CHECKED_WHOLE = 64 * 1024 * 1024  # bytes: a bigger file would keep the start waiting, and is checked while it is read
 _BUSY_SECONDS = 1.0
@@ -38,20 +37,6 @@ class StoreInUse(HoldfastError):
     """Another process has the database open."""
 
     code = "store_in_use"
-    status = 503
-
-
-class StoreTooNew(HoldfastError):
-    """A newer version has written the database."""
-
-    code = "store_too_new"
-    status = 503
-
-
-class StoreDamaged(HoldfastError):
-    """The file is no database of ours, or no longer a sound one."""
-
-    code = "store_damaged"
     status = 503
 
 
@@ -122,12 +107,18 @@ def locate(path: str | Path) -> Path:
 
 
 def prepare(
-    path: Path, trace: Trace | None = None, steps: Sequence[Migration] | None = None, *, guest: bool = False
+    path: Path,
+    trace: Trace | None = None,
+    steps: Sequence[Migration] | None = None,
+    *,
+    guest: bool = False,
+    for_copy: bool = False,
 ) -> tuple[Lock, sqlite3.Connection]:
     """Make the folder and the file if there are none, lock them, and bring the schema up to date.
 
     The lock proves that every process before this one is dead, so their leases end here: what they left is found at
     once, not when a lease has run out. A `guest` is a command that root runs for the owner of the folder.
+    A database that is not yet a complete copy is refused, save `for_copy`.
     """
     with explained(path), contextlib.ExitStack() as undo:
         make_folder(path.parent)
@@ -141,8 +132,10 @@ def prepare(
         db = undo.enter_context(contextlib.closing(open_connection(path, trace)))
         _check_content(db, path)
         _migrate(db, path, migrations() if steps is None else steps)
-        if steps is None:  # else the schema may be older than the query
-            db.execute(queries()["forget_keepers"])
+        if not for_copy and db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (COPYING,)).fetchone():
+            raise incomplete_copy(str(path))
+        if steps is None:
+            db.execute(queries("sqlite")["forget_keepers"])
         undo.pop_all()
         return lock, db
 
@@ -313,42 +306,13 @@ def unavailable(error: BaseException) -> StoreUnavailable | None:
 # schema
 
 
-class Migration(NamedTuple):
-    """One step of the schema. Once published it never changes."""
-
-    number: int
-    name: str
-    sql: str
-    then: Callable[[sqlite3.Connection], None] | None = None
-    """Changes rows after the SQL, in the same transaction."""
-
-    @property
-    def checksum(self) -> str:
-        """The same on every system, whatever its line ends are."""
-        return hashlib.sha256(self.sql.replace("\r\n", "\n").encode()).hexdigest()
-
-
 _CHANGES_OF_ROWS = {8: move_pictures}
 
 
 @functools.cache
 def migrations() -> tuple[Migration, ...]:
     """Return the steps that this version knows, in order."""
-    found = sorted(_SQL.glob("[0-9][0-9][0-9][0-9]_*.sql"))
-    numbered = ((int(file.name[:4]), file) for file in found)
-    return tuple(Migration(n, file.stem, file.read_text("utf-8"), _CHANGES_OF_ROWS.get(n)) for n, file in numbered)
-
-
-@functools.cache
-def queries() -> dict[str, str]:
-    """Return the queries by their names."""
-    _, *sections = (_SQL / "queries.sql").read_text("utf-8").split("-- name: ")
-    named = (section.partition("\n") for section in sections)
-    return {name.strip(): "\n".join(_code_lines(sql)) for name, _, sql in named}
-
-
-def _code_lines(sql: str) -> list[str]:
-    return [line for line in sql.splitlines() if line.strip() and not line.startswith("--")]
+    return steps_in(SQL, _CHANGES_OF_ROWS)
 
 
 def is_current(path: Path) -> bool:
@@ -385,17 +349,7 @@ def _mark_as_ours(db: sqlite3.Connection) -> None:
 
 
 def _check_applied(applied: dict[int, str], known: dict[int, Migration], path: Path) -> None:
-    if newer := applied.keys() - known.keys():
-        raise StoreTooNew(
-            f"{path} was written by a newer Holdfast (schema {max(newer)}; this one knows {max(known)}). "
-            f"Install the newer version, or go back to a backup: {path.name}.before-NNNN."
-        )
-    for number, checksum in applied.items():
-        if checksum != known[number].checksum:
-            raise StoreDamaged(
-                f"{path} was made by another edition of schema step {known[number].name}. "
-                "Install the Holdfast that made it, unchanged, or give this one another data folder."
-            )
+    check_applied(applied, known, str(path), f"go back to a backup: {path.name}.before-NNNN")
 
 
 def _back_up(db: sqlite3.Connection, target: Path) -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 from .. import KeyRecord
 from ..folder import check_folder
+from ..rows import Steps
+from .driver import READING, WRITING, drive
 from .file import StoreInUse, connect_beside, connect_reader, explained, is_current, locate, prepare, roll_back
-from .reading import Reading
-from .transactions import Writing
 
 _PATIENCE = 10.0  # seconds for another process to create or migrate the database
 
@@ -35,20 +35,20 @@ class SqliteKeys:
             return []
         with explained(self.path), closing(connect_reader(self.path)) as db:
             has_keys = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'api_keys'").fetchone()
-            return Reading(db).api_keys() if has_keys else []
+            return drive(db, READING.api_keys()) if has_keys else []
 
     def add(self, *keys: KeyRecord) -> None:
         """Add keys, all or none; see `Store.add_key`. The database is made if there is none."""
-        self._write(lambda rows: [rows.add_key(key) for key in keys])
+        self._write(WRITING.add_keys(keys))
 
     def revoke(self, name: str, now: float) -> KeyRecord | None:
         """Revoke the key of that name; None if no key in force has it."""
-        return self._write(lambda rows: rows.revoke_key(name, now))
+        return self._write(WRITING.revoke_key(name, now))
 
-    def _write(self, work: Callable[[Writing], T]) -> T:
+    def _write(self, steps: Steps[T]) -> T:
         self._bring_up_to_date()
         with explained(self.path), closing(connect_beside(self.path)) as db, _transaction(db):
-            return work(Writing(db))
+            return drive(db, steps)
 
     def _bring_up_to_date(self) -> None:
         """Create or migrate the database, unless the process that has it open does so."""

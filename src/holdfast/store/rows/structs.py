@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +12,7 @@ from ...events import decode_settlement
 from ...history import Message, Session
 from ...log.segment import encode_segment, segment_of
 from .. import Append, Document, KeyRecord, RunRecord
+from . import Row
 
 _EVENTS_IN_A_ROW = 512
 
@@ -22,7 +22,7 @@ decode_message = msgspec.json.Decoder(Message).decode
 decode_messages = msgspec.json.Decoder(tuple[Message, ...]).decode
 
 
-def as_run(row: sqlite3.Row) -> RunRecord:
+def as_run(row: Row) -> RunRecord:
     """Return a row of `run` as a record."""
     values = dict(row)
     del values["n"]
@@ -33,7 +33,7 @@ def as_run(row: sqlite3.Row) -> RunRecord:
     return RunRecord(**values)
 
 
-def as_session(row: sqlite3.Row) -> Session:
+def as_session(row: Row) -> Session:
     """Return a row of `session` as a session."""
     values = dict(row)
     for name in ("n", "message_n", "feed_n", "queue_n"):
@@ -43,7 +43,7 @@ def as_session(row: sqlite3.Row) -> Session:
     return Session(**values)
 
 
-def as_document(row: sqlite3.Row) -> Document:
+def as_document(row: Row) -> Document:
     """Return a row of `document` as a document."""
     values = dict(row)
     del values["n"]
@@ -51,7 +51,7 @@ def as_document(row: sqlite3.Row) -> Document:
     return Document(**values)
 
 
-def as_key(row: sqlite3.Row) -> KeyRecord:
+def as_key(row: Row) -> KeyRecord:
     """Return a row of `api_key` as a record."""
     values = dict(row)
     del values["n"]
@@ -72,7 +72,7 @@ def rows_of(run: int, next: int, entry: Append) -> Iterator[tuple[int, int, int,
         yield run, next + start, len(segment), encode_segment(segment), entry.at
 
 
-def feed_data(row: sqlite3.Row) -> dict[str, Any]:
+def feed_data(row: Row) -> dict[str, Any]:
     """Return the data of a feed entry: its own, or the message that it is about."""
     data: dict[str, Any] = decode(row["data"]) if row["data"] is not None else {"message": decode(row["body"])}
     return data

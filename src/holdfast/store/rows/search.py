@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+from . import Dialect, Row
 
 MOST_INDEXED = 1 << 20  # messages of one session that the index can number, see the schema
 _BEGINNING = 3  # letters: beginnings of words up to this length are index entries
@@ -17,11 +18,11 @@ def indexed(words: Sequence[str]) -> list[str]:
     return [*words, *map("·".__add__, sorted(beginnings))]
 
 
-def looked_up(start: str) -> str:
-    """Return the index entry for words with this beginning."""
-    return f'"·{start}"' if len(start) <= _BEGINNING else f'"{start}"*'
+def looked_up(start: str, dialect: Dialect) -> str:
+    """Return the search expression for words with this beginning."""
+    return dialect.sought(f"·{start}") if len(start) <= _BEGINNING else dialect.sought_beginning(start)
 
 
-def words_in(rows: Sequence[sqlite3.Row]) -> list[str]:
+def words_in(rows: Iterable[Row]) -> list[str]:
     """Return the words of some rows of the index."""
     return [word for row in rows for word in row["words"].split(" ")]

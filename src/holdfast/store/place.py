@@ -1,0 +1,21 @@
+"""Where a store is, as it may be shown."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit, urlunsplit
+
+POSTGRES = ("postgresql", "postgres")
+"""Schemes of the URL of a PostgreSQL database."""
+
+
+def is_postgres(url: str) -> bool:
+    """Return whether a URL names a PostgreSQL database."""
+    scheme, found, _ = url.partition("://")
+    return bool(found) and scheme in POSTGRES
+
+
+def without_password(url: str) -> str:
+    """Return a URL without its password, and without its options, which may hold one."""
+    parts = urlsplit(url)
+    user, at, place = parts.netloc.rpartition("@")
+    return urlunsplit((parts.scheme, user.partition(":")[0] + at + place, parts.path, "", ""))

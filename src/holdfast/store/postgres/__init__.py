@@ -1,0 +1,169 @@
+"""The store for several nodes: a PostgreSQL database, which they share. Needs asyncpg."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from asyncpg import Connection, UniqueViolationError
+
+from ...errors import StoreUnavailable
+from .. import Append, LogEnd, NodeDetails, NodeRecord
+from ..hints import Hear
+from ..place import without_password
+from ..rows import Steps
+from ..rows.nodes import NodesReading
+from ..rows.queries import queries
+from ..rows.store import RowStore
+from ..rows.structs import rows_of
+from ..rows.transactions import Writing
+from .connections import PostgresPool
+from .driver import READING, WRITING, drive_async, queried, statement
+from .hints import HintListener, channel_of, payloads
+from .schema import postgres_steps, prepare_schema
+
+_CONNECTIONS = 6  # beside one for leases and one for hints
+
+T = TypeVar("T")
+
+
+class PostgresStore(RowStore):
+    """Stores everything in a PostgreSQL database, which any number of nodes share.
+
+    A transaction is READ COMMITTED and locks the row of its session first. A node has at most eight connections. One of
+    them is for its lease alone, so that no other work can delay a renewal.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Make or migrate the schema. The connections are opened when they are needed, by the loop that needs them."""
+        self._url = url
+        self._calls: PostgresPool | None = None
+        self._leases: PostgresPool | None = None
+        self._listener: HintListener | None = None
+        self._closed = False
+        postgres_steps(), queries("postgres")  # read here: the loop must not wait for a disk
+        with ThreadPoolExecutor(1) as thread:  # a loop may be running in this one
+            thread.submit(asyncio.run, prepare_schema(url)).result()
+
+    @property
+    def place(self) -> str:
+        """Where the database is, without a password."""
+        return without_password(self._url)
+
+    # transactions
+
+    async def _write(self, work: Callable[[Writing], Steps[T]], *, durable: bool = True) -> T:
+        return await self._connections().call(lambda connection: _transact(connection, "BEGIN", lambda: work(WRITING)))
+
+    async def _read(self, work: Callable[[NodesReading], Steps[T]], *, snapshot: bool = False) -> T:
+        begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+        def read(connection: Connection) -> Awaitable[T]:
+            return (
+                _transact(connection, begin, lambda: work(READING))
+                if snapshot
+                else drive_async(connection, work(READING))
+            )
+
+        return await self._connections().call(read)
+
+    async def _read_keys(self, work: Callable[[NodesReading], Steps[T]]) -> T:
+        return await self._read(work)
+
+    def _connections(self) -> PostgresPool:
+        self._refuse_if_closed()
+        if self._calls is None:
+            self._calls = PostgresPool(self._url, _CONNECTIONS)
+        return self._calls
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise StoreUnavailable("The store is closed.")
+
+    # what has a way of its own
+
+    async def append(self, keeper: str, entries: Sequence[Append]) -> list[LogEnd]:
+        """Add events to logs: in one round trip, unless some of them are there already, or some are missing."""
+        if not entries:
+            return []
+        ends = await self._connections().call(lambda connection: _append(connection, keeper, entries))
+        return await super().append(keeper, entries) if ends is None else ends
+
+    async def renew(self, keeper: str, seconds: float, details: NodeDetails | None = None) -> NodeRecord | None:
+        """Renew the lease of a node."""
+        self._refuse_if_closed()
+        if self._leases is None:
+            self._leases = PostgresPool(self._url, 1)
+        told = details or NodeDetails()
+        return await self._leases.call(
+            lambda connection: _transact(connection, "BEGIN", lambda: WRITING.renew(keeper, seconds, told))
+        )
+
+    # hints
+
+    async def hint(self, topic: str, ids: Sequence[str], to: str = "") -> None:
+        """Wake a node, or all nodes."""
+
+        async def send(connection: Connection) -> None:
+            for payload in payloads(topic, ids):
+                await queried(connection, statement("notify"), {"channel": channel_of(to), "payload": payload})
+
+        await self._connections().call(send)
+
+    def listen(self, keeper: str, hear: Hear) -> Callable[[], None]:
+        """Call `hear` with each hint for a node."""
+        self._refuse_if_closed()
+        if self._listener is None:
+            self._listener = HintListener(self._url)
+        return self._listener.listen(keeper, hear)
+
+    async def close(self) -> None:
+        """Finish the calls that are under way, and close the connections."""
+        self._closed = True
+        await self.disconnect()
+
+    async def disconnect(self) -> None:
+        """Close the connections, which belong to the loop that has used them. The next call opens new ones."""
+        parts = (self._listener, self._calls, self._leases)
+        self._listener = self._calls = self._leases = None
+        for part in parts:
+            if part is not None:
+                await part.close()
+
+
+async def _transact(connection: Connection, begin: str, steps: Callable[[], Steps[T]]) -> T:
+    await connection.execute(begin)
+    try:
+        result = await drive_async(connection, steps())
+    except Exception:
+        if not connection.is_closed():
+            await connection.execute("ROLLBACK")
+        raise
+    await connection.execute("COMMIT")
+    return result
+
+
+async def _append(connection: Connection, keeper: str, entries: Sequence[Append]) -> list[LogEnd] | None:
+    """Add events that go on where their logs end; None if some do not, and nothing was added."""
+    rows = [(at, row) for at, entry in enumerate(entries) for row in rows_of(0, entry.first, entry)]
+    values = {
+        "keeper": keeper,
+        "ids": [entries[at].run_id for at, _ in rows],
+        "epochs": [entries[at].epoch for at, _ in rows],
+        "firsts": [row[1] for _, row in rows],
+        "counts": [row[2] for _, row in rows],
+        "bodies": [row[3] for _, row in rows],
+        "times": [row[4] for _, row in rows],
+    }
+    try:
+        (answer,) = await queried(connection, statement("append_rows"), values)
+    except UniqueViolationError:
+        return None  # the same append is under way on another connection
+    if not answer["is_standing"]:
+        return ["fenced" for _ in entries]
+    if not answer["fits"] or len({at for at, _ in rows}) < len(entries):
+        return None
+    placed = {rows[number - 1][0] for number in answer["placed"]}
+    return [e.first + len(e.events) - 1 if at in placed else "lost" for at, e in enumerate(entries)]

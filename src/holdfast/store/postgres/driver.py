@@ -1,0 +1,191 @@
+"""Runs the transactions of `store/rows` on a connection to PostgreSQL, in few round trips.
+
+Writes return no rows. So they are kept, and sent as one statement before the next read, or at the end.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple, TypeVar
+
+from asyncpg import Connection
+
+from ..rows import Dialect, Query, Row, Steps
+from ..rows.nodes import NodesReading
+from ..rows.queries import queries
+from ..rows.transactions import Writing
+
+T = TypeVar("T")
+
+DIALECT = Dialect(
+    many=list,
+    entry=list,
+    sought="'{}'".format,
+    sought_beginning="'{}':*".format,
+)
+"""Lists are arrays, search expressions are those of tsquery. Words have no character that it would read as its own."""
+
+READING = NodesReading(DIALECT)
+WRITING = Writing(DIALECT)
+
+_VALUE = re.compile(r"(?<!:):([a-z_]\w*)|\?")
+_CLOCK = "date_part('epoch', statement_timestamp())"  # the time of the database: the same for every node
+_WRITE = re.compile(r"(INSERT INTO|UPDATE|DELETE FROM) (\w+)")
+_NUL, _MARK = "\x00", "\ufdd0"  # PostgreSQL has no NUL in texts; the mark is no character, and stands for one
+
+
+class _Statement(NamedTuple):
+    """A query with numbered values: `$1`, `$2`, ..."""
+
+    text: str
+    names: tuple[str, ...]
+    """The names of its values in order."""
+    verb: str
+    """INSERT INTO, UPDATE or DELETE FROM; empty for a query that returns rows."""
+    table: str
+    reads: bool
+    """It has to see what was written before it."""
+
+
+@functools.cache
+def statement(query: Query) -> _Statement:
+    """Return a query in PostgreSQL's form."""
+    text = queries("postgres")[query]
+    names: list[str] = []
+
+    def number(found: re.Match[str]) -> str:
+        name = found[1] or f"?{len(names)}"
+        if name == "clock":
+            return _CLOCK
+        if name not in names:
+            names.append(name)
+        return f"${names.index(name) + 1}"
+
+    numbered = _VALUE.sub(number, text)
+    found = _WRITE.match(text)
+    verb, table = (found[1], found[2]) if found else ("", "")
+    return _Statement(numbered, tuple(names), verb, table, "SELECT" in text)
+
+
+async def drive_async(connection: Connection, steps: Steps[T]) -> T:
+    """Run the steps of a transaction, and return its result."""
+    writes = _Writes(connection)
+    rows: Iterable[Row] = ()
+    try:
+        query, values = next(steps)
+        while True:
+            asked = statement(query)
+            if isinstance(values, list):
+                await writes.send()
+                await connection.executemany(asked.text, values)
+            elif asked.verb:
+                await writes.add(query, asked, values)
+            elif asked.text:
+                await writes.send()
+                rows = await queried(connection, asked, values)
+            query, values = steps.send(rows)
+    except StopIteration as end:
+        await writes.send()
+        result: T = end.value
+        return result
+
+
+async def queried(connection: Connection, asked: _Statement, values: dict[str, Any]) -> list[Row]:
+    """Run a query that returns rows."""
+    rows = await connection.fetch(asked.text, *[sendable(values[name]) for name in asked.names])
+    return [_restored(row) for row in rows]
+
+
+class _Writes:
+    """Writes that were not sent yet.
+
+    The parts of one statement do not see each other's changes. So they may add rows, but of the changes and deletions
+    in a table each is in a statement of its own, and a write that reads is the first of its statement.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._queries: list[Query] = []
+        self._values: list[dict[str, Any]] = []
+        self._verbs: dict[str, str] = {}
+
+    async def add(self, query: Query, asked: _Statement, values: dict[str, Any]) -> None:
+        if asked.reads or self._verbs.get(asked.table, "INSERT INTO") != "INSERT INTO" or self._would_change(asked):
+            await self.send()
+        self._queries.append(query)
+        self._values.append(values)
+        self._verbs[asked.table] = asked.verb
+
+    def _would_change(self, asked: _Statement) -> bool:
+        """Return whether a write changes a table that a write before it has added rows to."""
+        return asked.table in self._verbs and asked.verb != "INSERT INTO"
+
+    async def send(self) -> None:
+        """Send what is there, as one statement."""
+        if not self._queries:
+            return
+        joined = _joined(tuple(self._queries))
+        values = [values[name] for values, (_, names) in zip(self._values, joined.parts, strict=True) for name in names]
+        self._queries, self._values, self._verbs = [], [], {}
+        await self._connection.execute(joined.text, *map(sendable, values))
+
+
+class _Joined(NamedTuple):
+    """Several writes as one statement."""
+
+    text: str
+    parts: list[tuple[Query, tuple[str, ...]]]
+    """Each query with the names of its values."""
+
+
+@functools.lru_cache(1024)
+def _joined(names: tuple[Query, ...]) -> _Joined:
+    parts = [(name, statement(name)) for name in names]
+    texts: list[str] = []
+    values = 0
+    for _, asked in parts:
+        texts.append(_renumbered(asked.text, values))
+        values += len(asked.names)
+    *first, last = texts
+    withs = ", ".join(f"w{n} AS ({text})" for n, text in enumerate(first))
+    return _Joined(f"WITH {withs} {last}" if first else last, [(name, asked.names) for name, asked in parts])
+
+
+def _renumbered(text: str, by: int) -> str:
+    return re.sub(r"\$(\d+)", lambda found: f"${int(found[1]) + by}", text)
+
+
+# texts
+
+
+def sendable(value: Any) -> Any:
+    """Return a value that PostgreSQL takes: a NUL in a text becomes a mark and a digit, and so does the mark itself."""
+    if isinstance(value, str):
+        if _NUL in value or _MARK in value:
+            return value.replace(_MARK, f"{_MARK}1").replace(_NUL, f"{_MARK}0")
+    elif isinstance(value, list):
+        return [sendable(each) for each in value]
+    return value
+
+
+def _restored(row: Row) -> Row:
+    """Return a row with the texts that were stored."""
+    if any(isinstance(value, str) and _MARK in value for value in row):
+        return _Restored({name: original(row[name]) for name in row.keys()})  # noqa: SIM118  a row yields values
+    return row
+
+
+def original(value: Any) -> Any:
+    """Return a value as it was before `sendable`."""
+    if not isinstance(value, str):
+        return value
+    return value.replace(f"{_MARK}0", _NUL).replace(f"{_MARK}1", _MARK)
+
+
+class _Restored(dict[str, Any]):
+    """A row whose texts were restored. It yields its values, as rows do."""
+
+    def __iter__(self) -> Any:
+        return iter(self.values())

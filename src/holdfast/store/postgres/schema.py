@@ -1,0 +1,85 @@
+"""The schema of a PostgreSQL store: made and migrated by the first node that opens it."""
+
+from __future__ import annotations
+
+import functools
+import time
+
+from asyncpg import Connection
+
+from ..place import without_password
+from ..rows.migrations import COPYING, Migration, StoreDamaged, check_applied, incomplete_copy, steps_in
+from ..rows.queries import SQL
+from .connections import DRIVER_ERRORS, connect_to_postgres, unreachable
+
+_LOCK = 0x486F6C64  # "Hold": held by the one node that migrates
+_SECONDS = 600.0  # for a step of the schema
+_OLDEST = 140000  # PostgreSQL 14
+
+
+@functools.cache
+def postgres_steps() -> tuple[Migration, ...]:
+    """Return the steps that this version knows, in order."""
+    return steps_in(SQL / "postgres")
+
+
+async def prepare_schema(url: str, *, for_copy: bool = False) -> None:
+    """Bring the schema up to date. Other nodes that start at the same time wait.
+
+    A database that is not yet a complete copy is refused, save `for_copy`.
+    """
+    try:
+        connection = await connect_to_postgres(url, statement_seconds=_SECONDS)
+    except DRIVER_ERRORS as error:
+        raise unreachable(error) from error
+    try:
+        _check_version(connection, url)
+        await _migrate(connection, url)
+        if not for_copy and await connection.fetchval("SELECT to_regclass($1)", COPYING) is not None:
+            raise incomplete_copy(without_password(url))
+    except DRIVER_ERRORS as error:
+        raise unreachable(error) from error
+    finally:
+        connection.terminate()
+
+
+def _check_version(connection: Connection, url: str) -> None:
+    version = connection.get_server_version()
+    if version.major < _OLDEST // 10_000:
+        raise StoreDamaged(
+            f"{without_password(url)} is PostgreSQL {version.major}.{version.minor}. "
+            f"Holdfast needs {_OLDEST // 10_000} or newer."
+        )
+
+
+async def _migrate(connection: Connection, url: str) -> None:
+    async with connection.transaction():
+        await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+        await _refuse_other_program(connection, url)
+        await connection.execute(
+            "CREATE TABLE IF NOT EXISTS migrations "
+            "(number integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL, applied_at float8 NOT NULL)"
+        )
+        rows = await connection.fetch("SELECT number, checksum FROM migrations")
+        applied: dict[int, str] = {row["number"]: row["checksum"] for row in rows}
+        known = {step.number: step for step in postgres_steps()}
+        check_applied(applied, known, without_password(url), "restore a backup of the database (pg_restore)")
+        for step in known.values():
+            if step.number not in applied:
+                await _apply(connection, step)
+
+
+async def _refuse_other_program(connection: Connection, url: str) -> None:
+    tables = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+    names = {row["tablename"] for row in tables}
+    if names & {"sessions", "runs", "events", "messages"} and "migrations" not in names:
+        raise StoreDamaged(
+            f"{without_password(url)} has tables of another program. Give Holdfast a database of its own."
+        )
+
+
+async def _apply(connection: Connection, step: Migration) -> None:
+    await connection.execute(step.sql)
+    await connection.execute(
+        "INSERT INTO migrations VALUES ($1, $2, $3, $4)", step.number, step.name, step.checksum, time.time()
+    )

@@ -1,0 +1,73 @@
+"""The steps of a schema, numbered, and what may be wrong with those that a database has."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...errors import HoldfastError
+
+
+class StoreTooNew(HoldfastError):
+    """A newer version has written the database."""
+
+    code = "store_too_new"
+    status = 503
+
+
+class StoreDamaged(HoldfastError):
+    """The database is not ours, or no longer a sound one."""
+
+    code = "store_damaged"
+    status = 503
+
+
+COPYING = "copying"
+"""The table that marks a database to which a copy is being made."""
+
+
+def incomplete_copy(place: str) -> StoreDamaged:
+    """Return what to say of a database to which a copy was begun."""
+    return StoreDamaged(f"{place} is an unfinished copy. Repeat `holdfast copy` to complete it.")
+
+
+class Migration(NamedTuple):
+    """One step of the schema. Once published it never changes."""
+
+    number: int
+    name: str
+    sql: str
+    then: Callable[[Any], None] | None = None
+    """Changes rows after the SQL, in the same transaction."""
+
+    @property
+    def checksum(self) -> str:
+        """The same on every system, whatever its line ends are."""
+        return hashlib.sha256(self.sql.replace("\r\n", "\n").encode()).hexdigest()
+
+
+def steps_in(folder: Path, then: Mapping[int, Callable[[Any], None]] | None = None) -> tuple[Migration, ...]:
+    """Return the steps whose SQL a folder has, in order, each with what it does to rows."""
+    numbered = ((int(file.name[:4]), file) for file in sorted(folder.glob("[0-9][0-9][0-9][0-9]_*.sql")))
+    changes = then or {}
+    return tuple(Migration(n, file.stem, file.read_text("utf-8"), changes.get(n)) for n, file in numbered)
+
+
+def check_applied(applied: Mapping[int, str], known: Mapping[int, Migration], where: str, older: str) -> None:
+    """Refuse a database with a step that this version does not have, or has in another edition.
+
+    `applied` has the checksums of the database's steps. `older` tells how to go back to an older schema.
+    """
+    if newer := applied.keys() - known.keys():
+        raise StoreTooNew(
+            f"{where} was written by a newer Holdfast (schema {max(newer)}; this one knows {max(known)}). "
+            f"Install the newer version, or {older}."
+        )
+    for number, checksum in applied.items():
+        if checksum != known[number].checksum:
+            raise StoreDamaged(
+                f"{where} was made by another edition of schema step {known[number].name}. "
+                "Install the Holdfast that made it, unchanged, or give this one another place for its data."
+            )

@@ -1,0 +1,112 @@
+"""Nodes, what they hold, and the requests to them, in rows.
+
+`clock` is the time of a database that has no clock of its own. One that has puts its own time in the place.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from msgspec.structs import asdict
+
+from .. import CLAIMED_AT_ONCE, Intent, NodeDetails, NodeRecord
+from . import Row, Steps, first
+from .reading import Reading
+from .structs import decode, encode
+
+
+class NodesReading(Reading):
+    """The reads of one transaction, those of nodes included."""
+
+    def nodes(self) -> Steps[list[NodeRecord]]:
+        """Return the nodes that are not fenced."""
+        return [_as_node(row) for row in (yield "keepers", {})]
+
+    def intent(self, id: str) -> Steps[Intent | None]:
+        """Return a request to the owner of a run."""
+        row = first((yield "intent", {"id": id}))
+        return None if row is None else _as_intent(row)
+
+    def open_intents(self, keeper: str) -> Steps[list[Intent]]:
+        """Return the open requests to a node."""
+        return [_as_intent(row) for row in (yield "open_intents", {"keeper": keeper})]
+
+
+class NodesWriting(NodesReading):
+    """What can be done to nodes in a transaction."""
+
+    def is_standing(self, keeper: str) -> Steps[bool]:
+        """Return whether a node is known and not fenced, though its lease may have ended. It stays so until the end."""
+        row = first((yield "standing", {"id": keeper}))
+        return row is not None and not row["fenced"]
+
+    def renew(self, keeper: str, seconds: float, details: NodeDetails) -> Steps[NodeRecord | None]:
+        """Renew the lease of a node."""
+        values = asdict(details) | {"counts": encode(details.counts)}
+        yield "renew", {"id": keeper, "seconds": seconds, "clock": time.time(), **values}
+        row = first((yield "keeper", {"id": keeper}))
+        return None if row is None or row["fenced"] else _as_node(row)
+
+    def release(self, keeper: str) -> Steps[None]:
+        """Fence a node that ends in good order."""
+        yield "release", {"id": keeper}
+
+    def claim(self, keeper: str, unbroken: float) -> Steps[dict[str, int]]:
+        """Take over runs of dead nodes, and return what this node then owns."""
+        now = time.time()
+        yield "fence", {"keeper": keeper, "unbroken": unbroken, "clock": now}
+        yield "take_orphans", {"keeper": keeper, "limit": CLAIMED_AT_ONCE, "clock": now}
+        return {row["id"]: row["epoch"] for row in (yield "owned", {"keeper": keeper})}
+
+    def hold(self, kind: str, id: str, keeper: str) -> Steps[bool]:
+        """Take a piece of work for a node."""
+        yield "hold", {"kind": kind, "id": id, "keeper": keeper}
+        row = first((yield "holder", {"kind": kind, "id": id}))
+        return row is not None and bool(row["keeper"] == keeper)
+
+    def let_go(self, kind: str, id: str, keeper: str) -> Steps[None]:
+        """Give back a piece of work."""
+        yield "let_go", {"kind": kind, "id": id, "keeper": keeper}
+
+    def ask_owner(self, intent: Intent) -> Steps[tuple[Intent, str] | None]:
+        """Keep a request to the node that owns a run, and return it with that node; None if the run is not running."""
+        values = {name: getattr(intent, name) for name in ("id", "run_id", "kind", "asked_by")}
+        yield "ask_owner", {**values, "body": encode(intent.body), "clock": time.time()}
+        row = first((yield "intent", {"id": intent.id}))
+        return None if row is None or row["status"] != "running" else (_as_intent(row), row["keeper"])
+
+    def take_intent(self, id: str, epoch: int) -> Steps[bool]:
+        """Take a request for the owner of this epoch."""
+        row = first((yield "intent_to_change", {"id": id}))
+        if row is None or row["answer"] is not None or row["status"] != "running" or row["epoch"] != epoch:
+            return False
+        yield "take_intent", {"id": id, "epoch": epoch}
+        return True
+
+    def answer_intent(self, id: str, answer: dict[str, Any]) -> Steps[Intent | None]:
+        """Answer a request, and return it as it was; None if it was answered or withdrawn."""
+        row = first((yield "intent_to_change", {"id": id}))
+        if row is None or row["answer"] is not None:
+            return None
+        yield "answer_intent", {"id": id, "answer": encode(answer)}
+        return _as_intent(row)
+
+    def withdraw_intent(self, id: str) -> Steps[Intent | None]:
+        """Remove a request, and return it as it was."""
+        row = first((yield "intent_to_change", {"id": id}))
+        if row is None:
+            return None
+        yield "withdraw_intent", {"id": id}
+        return _as_intent(row)
+
+
+def _as_node(row: Row) -> NodeRecord:
+    values = dict(row)
+    return NodeRecord(**values | {"counts": decode(values["counts"]), "fenced": bool(values["fenced"])})
+
+
+def _as_intent(row: Row) -> Intent:
+    values = {name: row[name] for name in ("id", "run_id", "kind", "asked_by", "asked_at", "taken")}
+    answer = None if row["answer"] is None else decode(row["answer"])
+    return Intent(**values, body=decode(row["body"]), answer=answer)

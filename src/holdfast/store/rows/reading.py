@@ -1,0 +1,242 @@
+"""Reads within one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...errors import IdempotencyConflict, ResumeGap
+from ...events import Event, Settled, decode_settlement
+from ...history import Message, Session, text_of
+from ...log.segment import decode_segment
+from .. import (
+    PAGE_BYTES,
+    Document,
+    FeedEntry,
+    Idempotency,
+    KeyRecord,
+    OpenedSession,
+    RunRecord,
+    SearchHit,
+    Status,
+    StoredFile,
+)
+from .. import semantics as rules
+from . import Dialect, Steps, first
+from .search import looked_up
+from .structs import (
+    as_document,
+    as_key,
+    as_run,
+    as_session,
+    decode_message,
+    feed_data,
+)
+
+_FIRST_WITH = 4  # messages of a session in which different words with one beginning are said first
+_READ_FOR_HITS = 4 * 1024 * 1024  # bytes of messages that one search reads through
+_READ_AT_ONCE = 256 * 1024  # bytes of a log in one read
+
+
+class Reading:
+    """The reads of one transaction."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+
+    # runs
+
+    def run(self, run_id: str) -> Steps[RunRecord | None]:
+        """Return a run."""
+        row = first((yield "run", {"id": run_id}))
+        return None if row is None else as_run(row)
+
+    def repeated(self, idempotency: Idempotency | None) -> Steps[RunRecord | None]:
+        """Return the run that a key has started."""
+        if idempotency is None:
+            return None
+        key = first((yield "key", {"owner": idempotency.owner, "key": idempotency.key}))
+        if key is None:
+            return None
+        if key["digest"] != idempotency.digest:
+            raise IdempotencyConflict
+        return (yield from self._run_by_number(key["run"]))
+
+    def _run_by_number(self, n: int) -> Steps[RunRecord]:
+        (row,) = yield "run_by_number", {"n": n}
+        return as_run(row)
+
+    def list_runs(
+        self,
+        owner: str | None,
+        session_id: str | None,
+        status: Status | None,
+        prefix: str,
+        before: str | None,
+        limit: int,
+    ) -> Steps[list[RunRecord]]:
+        """Return runs, the newest first."""
+        given = {"owner": owner, "session_id": session_id, "status": status, "prefix": prefix or None, "before": before}
+        values: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        conditions = [f"runs_of_{name}" for name in values]
+        if status not in (None, "settled"):
+            conditions.append("runs_in_progress")
+        values |= {"limit": max(limit, 0), "page_bytes": PAGE_BYTES}
+        return [as_run(row) for row in (yield ("list_runs", "any_run", *conditions), values)]
+
+    def queued(self, session_id: str) -> Steps[list[RunRecord]]:
+        """Return the queued runs of a session in their order."""
+        return [as_run(row) for row in (yield "queued", {"session_id": session_id})]
+
+    def waiting_sessions(self) -> Steps[list[str]]:
+        """Return the sessions in which a run is queued and none is running."""
+        return [row["id"] for row in (yield "waiting_sessions", {})]
+
+    # logs
+
+    def read_log(self, run_id: str, after: int, limit: int) -> Steps[list[Event]]:
+        """Return the events after `after`. The settlement is kept with the run, so it is added here."""
+        row = first((yield "log", {"id": run_id}))
+        if row is None:
+            return []
+        after = max(after, 0)
+        if after < row["oldest"] - 1:
+            raise ResumeGap(row["oldest"])
+        events = yield from self._events(row["n"], after + 1, limit)
+        if row["is_settled"] and len(events) < limit and after + len(events) + 1 == row["seq"]:
+            (end,) = yield "settlement", {"id": run_id}
+            events.append(Settled(decode_settlement(end["settlement"])))
+        return events
+
+    def read_times(self, run_id: str) -> Steps[list[tuple[int, float]]]:
+        """Return when a run's events came."""
+        return [(row["last"], row["at"]) for row in (yield "read_times", {"id": run_id})]
+
+    def _events(self, run: int, next: int, limit: int) -> Steps[list[Event]]:
+        events: list[Event] = []
+        size = 0
+        for row in (yield "read_log", {"run": run, "next": next, "limit": max(limit, 0), "bytes": _READ_AT_ONCE}):
+            if len(events) >= limit or size >= _READ_AT_ONCE:
+                break
+            size += len(row["body"])
+            events += decode_segment(row["body"])[max(next - row["first"], 0) :]
+        return events[: max(limit, 0)]
+
+    # sessions
+
+    def session(self, session_id: str) -> Steps[Session | None]:
+        """Return a session."""
+        row = first((yield "session", {"id": session_id}))
+        return None if row is None else as_session(row)
+
+    def open_session(self, session_id: str) -> Steps[OpenedSession | None]:
+        """Return a session and everything that a view of it shows."""
+        place = first((yield "session_place", {"session_id": session_id}))
+        if place is None:
+            return None
+        session = yield from self.session(session_id)
+        assert session is not None
+        return OpenedSession(
+            session=session,
+            messages=(yield from self.messages(session_id)),
+            running=place["running"],
+            queued=(yield from self.queued(session_id)),
+            feed_end=place["feed_n"],
+        )
+
+    def list_sessions(
+        self, owner: str, query: str, prefix: str, limit: int, before: str | None
+    ) -> Steps[list[Session]]:
+        """Return an owner's sessions: pinned ones first, then the ones changed last."""
+        values: dict[str, Any] = {"owner": owner, "prefix": prefix, "limit": max(limit, 0)}
+        place = {"pinned": 2, "updated_at": 0.0, "id": ""}  # before every session, since `pinned` is 0 or 1
+        if before is not None:
+            if (last := (yield from self.session(before))) is None:
+                return []
+            place = {"pinned": int(last.pinned), "updated_at": last.updated_at, "id": last.id}
+        sought = [looked_up(word, self._dialect) for word in rules.sought(query)]
+        values |= place | {f"sought_{n}": word for n, word in enumerate(sought, 1)}
+        found = yield ("list_sessions", "chats_after", *["has_word"] * len(sought)), values
+        return [as_session(row) for row in found]
+
+    def find_messages(self, session_ids: Sequence[str], query: str) -> Steps[dict[str, SearchHit]]:
+        """Return a message with the words of a query for each session.
+
+        The index knows where a session says a word first. Messages are read through only if no such message has all
+        of the words, and in all no more than `_READ_FOR_HITS` bytes.
+        """
+        sought, room = rules.sought(query), _READ_FOR_HITS
+        hits: dict[str, SearchHit] = {}
+        if not sought:
+            return hits
+        for row in list((yield "numbers_of_sessions", {"ids": self._dialect.many(session_ids)})):
+            candidates = yield from self._first_with(row["n"], sought)
+            if not any(rules.matched(text_of(said.content), sought) == len(sought) for said in candidates):
+                candidates, read = yield from self._read_through(row["n"], sought, room)
+                room -= read
+            if hit := rules.best_hit(candidates, sought):
+                hits[row["id"]] = hit
+        return hits
+
+    def _first_with(self, session: int, sought: Sequence[str]) -> Steps[list[Message]]:
+        """Return the messages in which a session says each of the words first."""
+        numbers: set[int] = set()
+        for word in sought:
+            expression = looked_up(word, self._dialect)
+            rows = yield "first_with", {"session": session, "word": expression, "limit": _FIRST_WITH}
+            numbers.update(row["n"] for row in rows)
+        wanted = self._dialect.many(sorted(numbers))
+        bodies = yield "messages_by_number", {"session": session, "numbers": wanted}
+        return [decode_message(row["body"]) for row in bodies]
+
+    def _read_through(self, session: int, sought: Sequence[str], room: int) -> Steps[tuple[list[Message], int]]:
+        """Return the first messages of a session up to one that has all words, and how many bytes they have."""
+        read, messages = 0, []
+        for row in (yield "messages_of_number", {"session": session, "bytes": room}):
+            read += len(row["body"])
+            if read > room:
+                break
+            messages.append(decode_message(row["body"]))
+            if rules.matched(text_of(messages[-1].content), sought) == len(sought):
+                break
+        return messages or (yield from self._first_with(session, sought)), read
+
+    def messages(self, session_id: str) -> Steps[list[Message]]:
+        """Return every message of a session in the order in which they were added."""
+        return [decode_message(row["body"]) for row in (yield "messages", {"session_id": session_id})]
+
+    def read_files(self, session_id: str, hashes: Sequence[str]) -> Steps[dict[str, StoredFile]]:
+        """Return pictures of a session by their hashes."""
+        rows = yield "read_files", {"session_id": session_id, "hashes": self._dialect.many(hashes)}
+        return {row["sha256"]: StoredFile(type=row["type"], data=row["data"]) for row in rows}
+
+    def read_feed(self, session_id: str, after: int, limit: int) -> Steps[list[FeedEntry]]:
+        """Return what happened in a session."""
+        rows = yield "read_feed", {"session_id": session_id, "after": after, "limit": max(limit, 0)}
+        return [FeedEntry(row["n"], row["type"], feed_data(row)) for row in rows]
+
+    # documents
+
+    def document(self, kind: str, id: str) -> Steps[Document | None]:
+        """Return a document."""
+        row = first((yield "document", {"kind": kind, "id": id}))
+        return None if row is None else as_document(row)
+
+    def list_documents(self, kind: str, owner: str | None, before: str | None, limit: int) -> Steps[list[Document]]:
+        """Return documents of a kind, those added last first."""
+        given = {"kind": kind, "owner": owner, "before": before}
+        values: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        conditions = [f"documents_of_{name}" for name in values]
+        values |= {"limit": max(limit, 0), "page_bytes": PAGE_BYTES}
+        return [as_document(row) for row in (yield ("list_documents", *conditions), values)]
+
+    # API keys
+
+    def api_keys(self) -> Steps[list[KeyRecord]]:
+        """Return all API keys in the order in which they were added."""
+        return [as_key(row) for row in (yield "api_keys", {})]
+
+    def key_changes(self) -> Steps[int]:
+        """Return a number that grows whenever a key is added or revoked."""
+        (row,) = yield "api_key_changes", {}
+        return int(row["changes"])

@@ -1,0 +1,94 @@
+"""The tables of a SQL store, as they are copied from one database to another."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+TableRow = tuple[Any, ...]
+"""The values of a row in the order of its columns: texts, bytes, numbers or None, the same in every database."""
+
+
+class Table(NamedTuple):
+    """A table: its columns, and how many of the first of them are its key."""
+
+    name: str
+    columns: tuple[str, ...]
+    keys: int = 1
+    page: int = 500
+    """Rows that are read at once."""
+
+
+def _table(name: str, columns: str, keys: int = 1, page: int = 500) -> Table:
+    return Table(name, tuple(columns.split()), keys, page)
+
+
+TABLES = (
+    _table(
+        "sessions",
+        "n id owner kind title model system params pinned head_id created_at updated_at message_n feed_n queue_n",
+    ),
+    _table("files", "n sha256 type data", page=4),
+    _table("files_used", "session file", 2),
+    _table("messages", "session n id body", 2, page=100),
+    _table("feed", "session n type data message", 2),
+    _table("search", "session n words", 2, page=100),
+    _table(
+        "runs",
+        "n id owner session message_id parent_id model kind lifetime status keeper epoch request queue_number input "
+        "follows seq oldest created_at started_at settled_at settlement",
+        page=100,
+    ),
+    _table("events", "run first count body at", 2, page=1000),
+    _table("idempotency", "owner key digest run", 2),
+    _table("documents", "n kind id owner version created_at updated_at body", page=50),
+    _table("api_keys", "n id name sha256 created_at admin revoked_at"),
+)
+"""Everything that is kept, those first that others refer to. What nodes have of each other is not: leases, requests."""
+
+
+class Tables(Protocol):
+    """A database whose tables are copied, or copied to. No server uses it meanwhile."""
+
+    place: str
+    """Where it is, without a password."""
+
+    async def source_of_copy(self) -> str | None:
+        """Return what is being copied to this database; None if nothing is."""
+        ...
+
+    async def begin_copy(self, source: str) -> None:
+        """Mark the database as one that a copy is made to: it cannot be used before the copy is complete."""
+        ...
+
+    async def end_copy(self) -> None:
+        """Remove the mark, and let numbers that are given out continue after those that were copied."""
+        ...
+
+    async def count(self, table: Table) -> int:
+        """Return how many rows a table has."""
+        ...
+
+    async def read(self, table: Table, after: TableRow | None) -> list[TableRow]:
+        """Return the next rows of a table in the order of its key; `after` is the key to go on from."""
+        ...
+
+    async def last_key(self, table: Table) -> TableRow | None:
+        """Return the greatest key of a table; None if it is empty."""
+        ...
+
+    async def add(self, table: Table, rows: Sequence[TableRow]) -> None:
+        """Add rows, in one transaction. Those that are there already stay as they are."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of the database."""
+        ...
+
+
+def digest_of(row: TableRow) -> int:
+    """Return a number for a row. The sum of them stands for a table, whatever the order of its rows is."""
+    return int.from_bytes(hashlib.sha256(msgspec.msgpack.encode(row)).digest())

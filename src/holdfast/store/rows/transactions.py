@@ -1,0 +1,334 @@
+"""What is read and written within one transaction, in rows.
+
+A method that refuses does so before it writes anything, so that a refusal does not spoil the transaction of others. It
+reads before it writes if it can: a driver may send writes together that no read comes between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import asdict, replace
+
+from ...errors import SessionBusy, StaleView
+from ...events import AnySettlement, encode_settlement
+from ...history import Message
+from .. import HEAD, Append, Document, Idempotency, IfBusy, KeyRecord, LogEnd, RunRecord
+from .. import semantics as rules
+from ..files import Parted
+from . import Steps, first
+from .nodes import NodesWriting
+from .session_writing import OpenSession, SessionWriting
+from .structs import (
+    as_document,
+    as_run,
+    encode,
+    rows_of,
+)
+
+
+class Writing(NodesWriting, SessionWriting):
+    """What can be done in a transaction."""
+
+    # runs
+
+    def create_run(
+        self,
+        run: RunRecord,
+        parted: Parted,
+        parent: str | None,
+        expect_head: str | None,
+        if_busy: IfBusy,
+        idempotency: Idempotency | None,
+    ) -> Steps[RunRecord]:
+        """Accept a run, with the messages that it answers."""
+        input = parted.messages
+        known = (yield from self.repeated(idempotency)) or (yield from self.run(run.id))
+        if known is not None:
+            return known
+        if run.session_id is None:
+            return (yield from self._insert_run(replace(run, status="running"), None, parent, idempotency))
+        it = yield from self._require_session(run.session_id)
+        in_progress = yield from self._in_progress(it)
+        yield from self._check(it, run, input, parent, expect_head, has_queue="queued" in in_progress.values())
+        yield from self._refuse_unknown_files(it, parted)
+        busy = _busy(in_progress, if_busy)
+        if busy is not None and if_busy != "queue":
+            raise SessionBusy(busy)
+        yield from self._keep_files(it, parted)
+        it.touch(run.created_at)
+        if busy is not None:
+            return (yield from self._enqueue(it, run, input, parent, idempotency))
+        yield from self._read_words(it)
+        messages, started = _started(it, run, input, parent, run.keeper, run.started_at)
+        yield from self._insert_run(started, it, parent, idempotency)
+        yield from self._begin(it, started, messages)
+        return started
+
+    def _check(
+        self,
+        it: OpenSession,
+        run: RunRecord,
+        input: Sequence[Message],
+        parent: str | None,
+        expect_head: str | None,
+        *,
+        has_queue: bool,
+    ) -> Steps[None]:
+        if expect_head not in (HEAD, it.session.head_id):
+            raise StaleView
+        if parent != HEAD:
+            yield from self._require_message(it, parent)
+        yield from self._refuse_known(it, run, input, has_queue=has_queue)
+
+    def _refuse_known(
+        self, it: OpenSession, run: RunRecord, input: Sequence[Message], *, has_queue: bool
+    ) -> Steps[None]:
+        taken: set[str] = set()
+        for message in input:
+            if (yield from self._has_message(it, message.id)):
+                taken.add(message.id)
+        queued = (yield from self.queued(it.session.id)) if has_queue else []
+        waiting = (message.id for other in queued if other.id != run.id for message in other.input)
+        rules.refuse_known(input, taken.union(waiting))
+
+    def _in_progress(self, it: OpenSession) -> Steps[dict[str, str]]:
+        """Return the status of each run that has not settled, by id: the running one, then the queued ones in order."""
+        return {row["id"]: row["status"] for row in (yield "unsettled", {"session": it.n})}
+
+    def _insert_run(
+        self, run: RunRecord, it: OpenSession | None, follows: str | None, idempotency: Idempotency | None
+    ) -> Steps[RunRecord]:
+        values = asdict(run) | {
+            "session": None if it is None else it.n,
+            "request": encode(run.request),
+            "input": encode(run.input),
+            "follows": follows,
+        }
+        yield "insert_run", values
+        if idempotency is not None:
+            yield "insert_key", asdict(idempotency) | {"run_id": run.id}
+        return run
+
+    def _enqueue(
+        self,
+        it: OpenSession,
+        run: RunRecord,
+        input: Sequence[Message],
+        parent: str | None,
+        idempotency: Idempotency | None,
+    ) -> Steps[RunRecord]:
+        it.queue_n += 1
+        waiting = {"status": "queued", "keeper": "", "started_at": None, "queue_number": it.queue_n}
+        run = replace(run, **waiting, input=tuple(input))
+        yield from self._insert_run(run, it, parent, idempotency)
+        yield "tell", it.entry(*rules.queued_entry(run))
+        yield "save_session", it.values()
+        return run
+
+    def _begin(self, it: OpenSession, run: RunRecord, messages: Sequence[Message]) -> Steps[None]:
+        """Let what a run answers enter the session, and move the head there."""
+        for message in messages:
+            yield from self._add(it, message)
+        yield from self._set_title(it, rules.title_for(it.session.title, messages))
+        it.change(head_id=run.parent_id)
+        yield "tell", it.entry(*rules.started(run))
+        yield "save_session", it.values()
+
+    def start_queued(self, session_id: str, keeper: str, now: float) -> Steps[RunRecord | None]:
+        """Make the first queued run of a session the running one."""
+        it = yield from self._open(session_id)
+        if it is None or _busy((yield from self._in_progress(it)), "interrupt") is not None:
+            return None
+        if not (waiting := (yield from self.queued(session_id))):
+            return None
+        run = waiting[0]
+        (row,) = yield "follows", {"id": run.id}
+        yield from self._read_words(it)
+        it.touch(now)
+        messages, started = _started(it, run, run.input, row["follows"], keeper, now)
+        values = {"id": run.id, "keeper": keeper, "parent_id": started.parent_id, "at": now, "input": b"[]"}
+        yield "start_run", values
+        yield from self._begin(it, started, messages)
+        return started
+
+    def settle(
+        self, run_id: str, epoch: int, seq: int, settlement: AnySettlement, message: Message | None, now: float
+    ) -> Steps[AnySettlement | None]:
+        """Record how a run ended: compare-and-set."""
+        run = yield from self._run_to_change(run_id)
+        if run is None or run.epoch != epoch or run.status == "queued":
+            return None
+        if run.settlement is not None:
+            return run.settlement
+        rules.refuse_other_end(run, seq)
+        if run.session_id is None:
+            yield "settle_run", _settled(run_id, seq, settlement, now)
+            return settlement
+        it = yield from self._require_session(run.session_id)
+        yield from self._leave(it, run, message)
+        it.touch(now)
+        yield "settle_run", _settled(run_id, seq, settlement, now)
+        yield "tell", it.entry(*rules.settled_entry(run_id, settlement, message))
+        yield "save_session", it.values()
+        return settlement
+
+    def _run_to_change(self, run_id: str) -> Steps[RunRecord | None]:
+        """Return a run, which no other transaction changes from here on, nor its session.
+
+        The session comes first, as everywhere: transactions that lock in one order never wait for each other.
+        """
+        yield "lock_session_of_run", {"id": run_id}
+        row = first((yield "run_to_change", {"id": run_id}))
+        return None if row is None else as_run(row)
+
+    def _leave(self, it: OpenSession, run: RunRecord, message: Message | None) -> Steps[None]:
+        """Add the answer to the session; if the run continued an older answer, change that one."""
+        if message is not None and message.id == run.parent_id:
+            yield from self._change(it, message)
+            return
+        if message is None or first((yield "has_message", {"session": it.n, "id": message.id})) is not None:
+            return
+        yield from self._add(it, replace(message, parent_id=run.parent_id))
+        if it.session.head_id == run.parent_id:
+            it.change(head_id=message.id)
+
+    def change_queued(self, run_id: str, parted: Parted) -> Steps[RunRecord | None]:
+        """Change what a queued run will say."""
+        run = yield from self._run_to_change(run_id)
+        if run is None or run.status != "queued":
+            return None
+        if run.input != parted.messages:
+            it = yield from self._require_session(run.session_id or "")
+            yield from self._refuse_known(it, run, parted.messages, has_queue=True)
+            yield from self._refuse_unknown_files(it, parted)
+            yield from self._keep_files(it, parted)
+            run = replace(run, input=parted.messages)
+            yield "change_input", {"id": run_id, "input": encode(run.input)}
+            yield "tell", it.entry(*rules.queue_changed(run))
+            yield "save_session", it.values()
+        return run
+
+    def drop_queued(self, run_id: str, settlement: AnySettlement, now: float) -> Steps[RunRecord | None]:
+        """Settle a queued run that has not started."""
+        run = yield from self._run_to_change(run_id)
+        if run is None or run.status != "queued":
+            return None
+        it = yield from self._require_session(run.session_id or "")
+        yield "settle_run", _settled(run_id, 1, settlement, now)
+        yield "tell", it.entry(*rules.settled_entry(run_id, settlement, None))
+        yield "save_session", it.values()
+        return replace(run, status="settled", seq=1, settlement=settlement, settled_at=now)
+
+    def delete_run(self, run_id: str) -> Steps[bool]:
+        """Delete a settled run that belongs to no session; what refers to it goes with it."""
+        return (yield from self._delete_all((yield "deletable_run", {"id": run_id}))) > 0
+
+    def delete_runs(self, settled_before: float, limit: int) -> Steps[int]:
+        """Delete at most `limit` runs outside of sessions that settled before a time."""
+        return (yield from self._delete_all((yield "deletable_runs", {"before": settled_before, "limit": limit})))
+
+    def _delete_all(self, rows: Any) -> Steps[int]:
+        numbers = [(row["n"],) for row in rows]
+        yield "delete_run", numbers
+        return len(numbers)
+
+    # logs
+
+    def append(self, keeper: str, entries: Sequence[Append]) -> Steps[list[LogEnd]]:
+        """Add events to logs."""
+        if not (yield from self.is_standing(keeper)):
+            return ["fenced" for _ in entries]
+        ends = yield from self._ends_of_logs(entries)
+        rows: list[tuple[int, int, int, bytes, float]] = []
+        answers: list[LogEnd] = []
+        for entry in entries:
+            run, end = ends.get((entry.run_id, entry.epoch), (None, 0))
+            if run is not None and rules.extends(entry, end):
+                rows += rows_of(run, end + 1, entry)
+                end = entry.first + len(entry.events) - 1
+                ends[entry.run_id, entry.epoch] = run, end
+            answers.append("lost" if run is None else end)
+        yield "append", rows
+        return answers
+
+    def _ends_of_logs(self, entries: Sequence[Append]) -> Steps[dict[tuple[str, int], tuple[int, int]]]:
+        """Return number and last seq of each run that can be written to, by its id and epoch; in one query for all."""
+        rows = yield "ends_of_logs", {"ids": self._dialect.many([entry.run_id for entry in entries])}
+        return {(run_id, epoch): (n, end or 0) for run_id, epoch, n, end in rows}
+
+    def trim_logs(self, settled_before: float, limit: int) -> Steps[int]:
+        """Forget the events of at most `limit` runs that settled before a time."""
+        rows = yield "due_for_trim", {"before": settled_before, "limit": limit}
+        due = [(row["n"],) for row in rows]
+        yield "trim_events", due
+        yield "trim_run", due
+        return len(due)
+
+    # documents
+
+    def put_document(self, document: Document, expected_version: int | None) -> Steps[Document]:
+        """Keep a document: compare-and-set."""
+        row = first((yield "document_to_change", {"kind": document.kind, "id": document.id}))
+        known = None if row is None else as_document(row)
+        after = rules.after_put(document, known, expected_version)
+        values = asdict(after) | {"body": encode(after.body)}
+        if known is None:
+            yield "insert_document", values
+        elif after != known:
+            yield "change_document", values
+        return after
+
+    def delete_document(self, kind: str, id: str) -> Steps[bool]:
+        """Forget a document."""
+        row = first((yield "document_to_change", {"kind": kind, "id": id}))
+        if row is not None:
+            yield "delete_document", {"kind": kind, "id": id}
+        return row is not None
+
+    # API keys
+
+    def add_key(self, key: KeyRecord) -> Steps[KeyRecord]:
+        """Add an API key."""
+        keys = yield from self.api_keys()
+        if (known := next((each for each in keys if each.id == key.id), None)) is not None:
+            return known
+        rules.refuse_taken(key.name, keys)
+        yield "insert_api_key", asdict(key)
+        return key
+
+    def add_keys(self, keys: Sequence[KeyRecord]) -> Steps[None]:
+        """Add API keys, all or none."""
+        for key in keys:
+            yield from self.add_key(key)
+
+    def revoke_key(self, name: str, now: float) -> Steps[KeyRecord | None]:
+        """Revoke the key of that name."""
+        key = rules.key_in_force(name, (yield from self.api_keys()))
+        if key is None:
+            return None
+        yield "revoke_api_key", {"id": key.id, "now": now}
+        return replace(key, revoked_at=now)
+
+
+def _busy(in_progress: dict[str, str], if_busy: IfBusy) -> str | None:
+    """Return the run that makes a session busy: the running one, or else the first queued."""
+    for run_id, status in in_progress.items():
+        if status == "running" or if_busy != "interrupt":
+            return run_id
+    return None
+
+
+def _started(
+    it: OpenSession, run: RunRecord, input: Sequence[Message], parent: str | None, keeper: str, at: float | None
+) -> tuple[tuple[Message, ...], RunRecord]:
+    """Return the messages of a run that starts, in their places, and its record."""
+    parent_id = rules.resolve_parent(parent, it.session.head_id)
+    messages = rules.chained(input, parent_id)
+    head = messages[-1].id if messages else parent_id
+    return messages, replace(run, status="running", keeper=keeper, parent_id=head, started_at=at, input=())
+
+
+def _settled(run_id: str, seq: int, settlement: AnySettlement, now: float) -> dict[str, Any]:
+    return {"id": run_id, "seq": seq, "settlement": encode_settlement(settlement), "now": now}

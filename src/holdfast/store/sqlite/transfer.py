@@ -1,0 +1,91 @@
+"""The tables of a SQLite store, to copy from and to."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..rows.migrations import COPYING
+from ..rows.tables import Table, TableRow
+from .file import locate, prepare
+
+_SEARCH = "SELECT rowid >> 20, rowid & ((1 << 20) - 1), words FROM search"
+
+
+class SqliteTables:
+    """A database file, which no other process uses meanwhile."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = locate(path)
+        self.place = str(self._path)
+        self._lock, self._db = prepare(self._path, for_copy=True)
+
+    async def source_of_copy(self) -> str | None:
+        """Return what is being copied to this database."""
+        if not self._db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (COPYING,)).fetchone():
+            return None
+        (source,) = self._db.execute(f"SELECT source FROM {COPYING}").fetchone()
+        return str(source)
+
+    async def begin_copy(self, source: str) -> None:
+        """Mark the database as one that a copy is made to."""
+        self._db.execute("BEGIN IMMEDIATE")
+        self._db.execute(f"CREATE TABLE {COPYING} (source TEXT NOT NULL)")
+        self._db.execute(f"INSERT INTO {COPYING} VALUES (?)", (source,))
+        self._db.execute("COMMIT")
+
+    async def end_copy(self) -> None:
+        """Remove the mark."""
+        self._db.execute(f"DROP TABLE {COPYING}")
+
+    async def count(self, table: Table) -> int:
+        """Return how many rows a table has."""
+        (count,) = self._db.execute(f"SELECT count(*) FROM {table.name}").fetchone()
+        return int(count)
+
+    async def read(self, table: Table, after: TableRow | None) -> list[TableRow]:
+        """Return the next rows of a table."""
+        if table.name == "search":
+            return self._read_search(table, after)
+        keys = ", ".join(table.columns[: table.keys])
+        place = "" if after is None else f"WHERE ({keys}) > ({', '.join('?' * table.keys)})"
+        columns = ", ".join(table.columns)
+        query = f"SELECT {columns} FROM {table.name} {place} ORDER BY {keys} LIMIT {table.page}"
+        return [tuple(row) for row in self._db.execute(query, after or ())]
+
+    def _read_search(self, table: Table, after: TableRow | None) -> list[TableRow]:
+        place = -1 if after is None else (after[0] << 20) + after[1]
+        rows = self._db.execute(f"{_SEARCH} WHERE rowid > ? ORDER BY rowid LIMIT {table.page}", (place,))
+        return [(session, n, " ".join(sorted(set(words.split(" "))))) for session, n, words in rows]
+
+    async def last_key(self, table: Table) -> TableRow | None:
+        """Return the greatest key of a table."""
+        if table.name == "search":
+            row = self._db.execute(f"{_SEARCH} ORDER BY rowid DESC LIMIT 1").fetchone()
+            return None if row is None else (row[0], row[1])
+        keys = table.columns[: table.keys]
+        order = ", ".join(f"{key} DESC" for key in keys)
+        row = self._db.execute(f"SELECT {', '.join(keys)} FROM {table.name} ORDER BY {order} LIMIT 1").fetchone()
+        return None if row is None else tuple(row)
+
+    async def add(self, table: Table, rows: Sequence[TableRow]) -> None:
+        """Add rows in one transaction."""
+        if table.name == "search":
+            text = "INSERT INTO search (rowid, words) VALUES ((? << 20) + ?, ?)"
+        else:
+            values = ", ".join("?" * len(table.columns))
+            columns = ", ".join(table.columns)
+            text = f"INSERT INTO {table.name} ({columns}) VALUES ({values}) ON CONFLICT DO NOTHING"
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            self._db.executemany(text, rows)
+            self._db.execute("COMMIT")
+        except sqlite3.Error:
+            self._db.execute("ROLLBACK")
+            raise
+
+    async def close(self) -> None:
+        """Let go of the database."""
+        self._db.close()
+        self._lock.release()

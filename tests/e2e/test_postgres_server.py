@@ -1,0 +1,150 @@
+"""`holdfast serve` on PostgreSQL: settings, readiness, commands, and two servers on one store."""
+
+import asyncio
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.requirements import requirement
+from tests.support.native import Native
+from tests.support.ports import free_port
+from tests.support.server import Server, clean_environment, provider
+from tests.support.tcp_proxy import TcpProxy
+from tests.support.upstream import TEXT, Delta, Done, Gate, Headers, Role, Upstream, answer
+from tests.support.waiting import LONG
+
+PASSWORD = "pw-that-nobody-sees"
+
+
+def holdfast(*arguments: str, folder, store: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a command with the settings of a folder."""
+    env = clean_environment() | {"HOLDFAST_DATA": str(folder), "HOME": str(folder)}
+    return subprocess.run(
+        [sys.executable, "-m", "holdfast", *arguments],
+        env=env | ({"HOLDFAST_STORE": store} if store else {}),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+    )
+
+
+async def until_ready(server: Server, status: int) -> None:
+    async with asyncio.timeout(LONG), server.client() as client:
+        while True:
+            if status == (await client.get("/ready")).status:
+                return
+            await asyncio.sleep(0.1)
+
+
+@requirement("nodes.store-away", "safe.store-password")
+async def test_a_server_on_postgresql_is_ready_only_while_it_can_be_reached(postgres, tmp_path):
+    """And what was said before is there afterwards. The password is in neither its log nor its answers."""
+    name = await postgres.new_database()
+    async with TcpProxy(postgres.port) as proxy, Upstream(answer(TEXT)) as up:
+        store = postgres.url(name, proxy.port).replace("holdfast@", f"holdfast:{PASSWORD}@")
+        async with Server(tmp_path, [provider(up.base_url)], env={"HOLDFAST_STORE": store}) as server:
+            async with server.client() as client:
+                api = Native(client)
+                session = await api.new_session()
+                run = await api.start(session, "hello", "up/m")
+                assert "completed" == (await api.settled(run))["outcome"]
+                await until_ready(server, 200)
+                proxy.cut()
+                await until_ready(server, 503)
+                refused = await (await client.get("/ready")).text()
+                await proxy.listen()
+                await until_ready(server, 200)
+                kept = await api.run(run)
+
+            assert "completed" == kept["settlement"]["outcome"]
+            assert PASSWORD not in refused + server.log_text()
+
+
+@requirement("nodes.any")
+async def test_a_run_of_one_server_is_read_and_stopped_through_another(postgres, tmp_path):
+    """Both show the same chats. A reader at either follows the run, and a stop at either stops it."""
+    env = {"HOLDFAST_STORE": postgres.url(await postgres.new_database()), "HOLDFAST_CLUSTER_KEY": "k" * 32}
+    addresses = [{"HOLDFAST_NODE_ADDRESS": f"127.0.0.1:{free_port()}"} for _ in range(2)]
+    async with Upstream([Headers(), Role(), Delta("half "), Gate("never"), Done()]) as up:
+        one = Server(tmp_path / "one", [provider(up.base_url)], env=env | addresses[0])
+        two = Server(tmp_path / "two", [provider(up.base_url)], env=env | addresses[1])
+        async with one, two, one.client() as first, two.client() as second:
+            here, there = Native(first), Native(second)
+            session = await here.new_session()
+            run = await here.start(session, "hello", "up/m")
+            reader = await there.shown(run, "half ")
+            stopped = await second.post(f"/api/runs/{run}/stop", {})
+            settled = await here.settled(run)
+            rest = await reader.all_events()
+            said = await there.get(f"/api/sessions/{session}")
+
+    assert 200 == stopped.status
+    assert ("stopped", "user") == (settled["outcome"], settled["by"])
+    assert "run.settled" == rest[-1].event
+    assert "half " in str(said)
+
+
+@requirement("safe.store-password")
+def test_the_address_of_the_store_is_shown_without_its_password(tmp_path):
+    """In the list of settings, and in the error of a server that cannot be reached."""
+    url = f"postgresql://ann:{PASSWORD}@127.0.0.1:1/chats?password={PASSWORD}"
+    shown = holdfast("config", "show", folder=tmp_path, store=url)
+    doctor = holdfast("doctor", folder=tmp_path, store=url)
+    served = holdfast("serve", "--port", "0", folder=tmp_path, store=url)
+
+    assert "postgresql://ann@127.0.0.1:1/chats" in shown.stdout
+    assert "PostgreSQL" in served.stderr
+    assert 0 != served.returncode
+    for said in (shown, doctor, served):
+        assert PASSWORD not in said.stdout + said.stderr
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"), [("mysql://h/db", "must be postgresql://"), ("/var/lib/holdfast", "To store in SQLite")]
+)
+def test_a_store_of_another_kind_is_refused(tmp_path, value, reason):
+    """A misspelt address must not become a folder of that name."""
+    served = holdfast("serve", folder=tmp_path, store=value)
+
+    assert reason in served.stderr
+    assert [] == [name for name in os.listdir(tmp_path) if name.startswith(("mysql", "holdfast.db"))]
+
+
+def test_commands_for_sqlite_name_the_tool_for_postgresql(postgres, tmp_path):
+    """A backup of an empty data folder would be taken for one of the chats. Keys work on both."""
+    url = postgres.new_url()
+    made = holdfast("key", "new", "ann", folder=tmp_path, store=url)
+    listed = holdfast("key", "ls", folder=tmp_path, store=url)
+    revoked = holdfast("key", "revoke", "ann", folder=tmp_path, store=url)
+    backup = holdfast("backup", "b.tar.gz", folder=tmp_path, store=url)
+
+    assert 0 == made.returncode, made.stderr
+    assert "ann" in listed.stdout
+    assert "Revoked ann." in revoked.stdout
+    assert "pg_dump" in backup.stderr
+    assert not (tmp_path / "holdfast.db").exists()
+
+
+WITHOUT_DRIVER = """
+import sys
+sys.modules["asyncpg"] = None
+from holdfast.cli import main
+main(["serve", "--port", "0", "--store", "postgresql://ann@127.0.0.1:1/chats"])
+"""
+
+
+def test_without_the_driver_the_error_names_what_to_install(tmp_path):
+    """`pip install holdfast[server]` has no driver for PostgreSQL."""
+    served = subprocess.run(
+        [sys.executable, "-c", WITHOUT_DRIVER],
+        env=clean_environment() | {"HOLDFAST_DATA": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert "pip install 'holdfast[postgres]'" in served.stderr
+    assert "Traceback" not in served.stderr

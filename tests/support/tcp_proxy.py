@@ -1,0 +1,80 @@
+"""A TCP proxy that cuts its connections, refuses new ones, or falls silent."""
+
+import asyncio
+from types import TracebackType
+from typing import Self
+
+from tests.support.ports import free_port
+
+
+class TcpProxy:
+    """Carries bytes to a port and back."""
+
+    def __init__(self, to: int) -> None:
+        self.port = free_port()
+        self._to = to
+        self._server: asyncio.Server | None = None
+        self._speaks = asyncio.Event()
+        self._speaks.set()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        await self.listen()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.cut()
+        self._speaks.set()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def listen(self) -> None:
+        """Take connections."""
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
+
+    def cut(self) -> None:
+        """Reset every connection, and refuse new ones until `listen`."""
+        if self._server is not None:
+            self._server.close()
+        for writer in self._writers:
+            writer.transport.abort()
+
+    def fall_silent(self) -> None:
+        """Take connections and bytes, and pass nothing on until `speak`."""
+        self._speaks.clear()
+
+    def speak(self) -> None:
+        """Pass on what was held back, and what comes."""
+        self._speaks.set()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        self._writers.add(writer)
+        try:
+            there, back = await asyncio.open_connection("127.0.0.1", self._to)
+            self._writers.add(back)
+            try:
+                await asyncio.gather(self._carry(reader, back), self._carry(there, writer))
+            finally:
+                self._end(back)
+        except OSError:
+            pass  # one end has left, or nothing listens there
+        finally:
+            self._end(writer)
+
+    def _end(self, writer: asyncio.StreamWriter) -> None:
+        self._writers.discard(writer)
+        writer.transport.abort()
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65_536):
+            await self._speaks.wait()
+            writer.write(data)
+            await writer.drain()
+        writer.transport.abort()
