@@ -26,7 +26,7 @@ BUDGET = {
 }
 """Calls in the event loop's thread, as they are now."""
 
-WORSE = 1.1
+WORSE = 1.2
 """A change that costs a tenth more must be meant."""
 
 COUNTED = 50
