@@ -27,7 +27,7 @@ BUDGET = {
 """Calls in the event loop's thread, as they are now."""
 
 WORSE = 1.2
-"""A change that costs a tenth more must be meant."""
+"""A change that costs a fifth more must be meant. Timers of a busy machine are counted too."""
 
 COUNTED = 50
 
