@@ -36,8 +36,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "long(reason): only `make test-all` runs it (docs/testing.md says what is long)")
 
 
+FIRST = ("tests/protocol/test_openapi.py", "tests/e2e/test_markdown_time.py", "tests/faults/test_simulation.py")
+"""The files that take longest. Files are handed out in order, so one that comes last would let the others wait."""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the long tests to `make test-all`."""
+    """Run the longest files first, and leave the long tests to `make test-all`."""
+    items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
     long = [item for item in items if item.get_closest_marker("long")]
     if not EVERYTHING and long:
         config.hook.pytest_deselected(items=long)

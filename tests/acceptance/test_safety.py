@@ -69,10 +69,10 @@ class World:
     things: dict[str, str]
 
     def stored(self) -> dict[str, list[tuple[Any, ...]]]:
-        """All that is kept, but for the lease, which is renewed now and then."""
+        """All that is kept, but for the node's lease, which is renewed now and then."""
         with closing(sqlite3.connect(f"file:{self.server.data / 'holdfast.db'}?mode=ro", uri=True)) as db:
             tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-            return {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in tables if name != "leases"}
+            return {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in tables if name != "keepers"}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -40,6 +41,19 @@ async def until(reader: Response, **wanted: Any) -> tuple[dict[str, Any], str]:
             assert fits(told, shapes.SessionListedJson)
             return told["session"], frame.id or ""
     raise AssertionError(f"the stream ended without {wanted}")
+
+
+@requirement("sub.session-list")
+@pytest.mark.parametrize("number", ["9" * 16, "9" * 5000, "-1", "٣", ""])
+async def test_a_cursor_that_is_none_of_ours_says_that_the_list_has_changed(world, number):
+    """Python refuses to read a number of 5,000 digits, which ended the stream."""
+    node = (await cursor(world.api)).rpartition(":")[0]
+    reader = await watch(world.api, quote(f"{node}:{number}"))
+
+    frame = await reader.next_event()
+
+    assert frame is not None
+    assert "sessions.changed" == frame.json()["type"]
 
 
 @requirement("sub.session-list")

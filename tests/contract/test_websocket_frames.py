@@ -133,6 +133,7 @@ AGAINST_THE_RULES = {
     "announced as too large": (b"\x81\xff" + (1 << 62).to_bytes(8) + bytes(4), 1009),
     "too large": (masked(bytes(LIMIT + 1)), 1009),
     "too large in pieces": (masked(bytes(LIMIT), fin=False) + masked(b"xx", Opcode.CONT), 1009),
+    "too many pieces": (masked(b"{", fin=False) + masked(b"ab", Opcode.CONT, fin=False) * 5000, 1008),
     "HTTP": (HIDDEN, 1002),
 }
 """Bytes, and the code of the close that answers them."""
@@ -186,6 +187,17 @@ async def test_a_client_that_sends_pings_and_never_reads_is_cut_off(server):
         flood = masked(bytes(125), Opcode.PING) * 2000
         with pytest.raises((ConnectionResetError, BrokenPipeError)):
             await endlessly(connected, flood)
+
+
+@requirement("safe.websocket")
+async def test_a_client_that_sends_requests_and_never_reads_is_cut_off(server):
+    """Each message beyond the limit got a refusal, which waited in the server's memory: 7 MB became 800."""
+    async with upgraded(server) as connected:
+        before = server.rss_kb()
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            await endlessly(connected, masked(b"") * 2000)
+
+        assert server.rss_kb() - before < 50_000
 
 
 async def endlessly(connected: Line, data: bytes) -> None:

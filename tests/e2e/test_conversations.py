@@ -54,6 +54,13 @@ async def texts(client: AsyncOpenAI, conversation_id: str) -> list[str]:
     return found
 
 
+async def ended(client: AsyncOpenAI, response_id: str) -> None:
+    """Wait until a response is over: a server that starts settles what the last one left a moment later."""
+    async with asyncio.timeout(LONG):
+        while (await client.responses.retrieve(response_id)).status == "in_progress":  # noqa: ASYNC110 - over HTTP
+            await asyncio.sleep(0.02)
+
+
 @requirement("resp.conversations")
 async def test_a_conversation_is_created_changed_and_deleted(client):
     """With the SDK's own calls, and its types."""
@@ -68,6 +75,20 @@ async def test_a_conversation_is_created_changed_and_deleted(client):
     assert ({"topic": "sea"}, {"topic": "land"}) == (made.metadata, changed.metadata)
     assert changed == found
     assert (True, "conversation_not_found") == (deleted.deleted, gone.value.code)
+
+
+@requirement("resp.conversations")
+async def test_a_response_that_would_not_fit_is_refused_before_it_starts(client, here):
+    """The limit held for items that are added, and not for those of a response."""
+    made = await client.conversations.create()
+    long = {"model": "up/echo:Hi", "conversation": made.id, "input": "y" * 5_000_000}
+    await client.responses.create(**long)
+    asked = len(here.up.requests)
+    with pytest.raises(openai.APIStatusError) as full:
+        await client.responses.create(**long)
+
+    assert (413, "conversation_full") == (full.value.status_code, full.value.code)
+    assert asked == len(here.up.requests)
 
 
 @requirement("resp.conversations")
@@ -220,10 +241,13 @@ async def test_an_answer_survives_a_crash_as_a_part_of_its_conversation(tmp_path
                 model="up/hangs", input="Hi", conversation=made.id, stream=True, store=True
             )
             async for event in asked:
+                if event.type == "response.created":
+                    response_id = event.response.id
                 if event.type == "response.output_text.delta" and event.delta.endswith("🌊"):
                     break
             await here.server.kill9()
             await here.server.restart()
+            await ended(client, response_id)
             response = await client.responses.create(model="up/echo:on", input="And?", conversation=made.id)
 
             assert "completed" == response.status

@@ -73,6 +73,8 @@ NOT_RUN = {
     "docs/agents.md-6": "it needs an agent at work; tests/acceptance/test_steer.py has one",
     "docs/embedding.md-1": "it changes the environment of the tests",
     "docs/performance.md-1": "it takes minutes",
+    "docs/postgres.md-1": "it needs a PostgreSQL server; tests/e2e/test_postgres_server.py starts one",
+    "docs/postgres.md-2": "it needs a PostgreSQL server; tests/unit/test_copy.py starts one",
     "docs/providers-writing.md-2": "it belongs to a package of yours; tests/unit/test_kinds.py has one",
     "docs/providers-writing.md-3": "it belongs to a package of yours; tests/unit/test_kinds.py has one",
     "docs/reverse-proxy.md-5": "it needs the name; tests/e2e/test_deployment.py does the same",

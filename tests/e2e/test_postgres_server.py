@@ -102,6 +102,21 @@ def test_the_address_of_the_store_is_shown_without_its_password(tmp_path):
         assert PASSWORD not in said.stdout + said.stderr
 
 
+@requirement("safe.store-password")
+@pytest.mark.parametrize("password", ["s3cr/et", "s3cr#et", "s3cr?et", "s3cr@et", "s3cr[et"])
+def test_a_password_that_is_not_escaped_is_not_shown_either(tmp_path, password):
+    """A URL is cut at such a character, and the rest of the password was taken for a host, a path or a port."""
+    url = f"postgresql://ann:{password}@127.0.0.1:1/chats"
+    shown = holdfast("config", "show", folder=tmp_path, store=url)
+    doctor = holdfast("doctor", folder=tmp_path, store=url)
+    served = holdfast("serve", "--port", "0", folder=tmp_path, store=url)
+
+    assert 0 != served.returncode
+    for said in (shown, doctor, served):
+        assert "s3cr" not in said.stdout + said.stderr
+        assert "Traceback" not in said.stderr
+
+
 @pytest.mark.parametrize(
     ("value", "reason"), [("mysql://h/db", "must be postgresql://"), ("/var/lib/holdfast", "To store in SQLite")]
 )

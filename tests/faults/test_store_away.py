@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import inspect
 import resource
 import shutil
 import sqlite3
@@ -134,6 +135,8 @@ class Flaky:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
+        if not inspect.iscoroutinefunction(method):
+            return method  # `listen`, which reaches no medium
 
         async def call(*args: Any, **kwargs: Any) -> Any:
             if self.away == "before":

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from holdfast.engine import intents
 from holdfast.engine.engine import Engine
 from holdfast.engine.run import Run
-from holdfast.errors import CannotSteer, HoldfastError, OwnerSilent
-from holdfast.events import Completed, Interrupted, Stopped
+from holdfast.errors import CannotSteer, HoldfastError, OwnerSilent, StoreUnavailable
+from holdfast.events import Completed, Failed, Interrupted, Stopped
 from holdfast.history import Message, Session
 from holdfast.ids import new_id
 from holdfast.store import Append, NodeDetails, RunRecord
@@ -251,6 +251,87 @@ async def test_a_store_that_was_rolled_back_gets_again_what_it_lacks():
 
     assert isinstance(settlement, Completed)
     assert "one two three" == "".join(getattr(event, "text", "") for event in log)
+
+
+class Faulty(MemoryStore):
+    """Leases cannot be renewed while `is_full`. One append of a run that is sent again is refused by a bug."""
+
+    is_full = False
+    broken = ""
+
+    async def renew(self, *node, **details):
+        if self.is_full:
+            raise StoreUnavailable("The disk is full.")
+        return await super().renew(*node, **details)
+
+    async def append(self, keeper, entries):
+        if [self.broken] == [entry.run_id for entry in entries if entry.first == 2]:
+            self.broken = ""
+            raise RuntimeError("a bug of the store")
+        return await super().append(keeper, entries)
+
+
+@requirement("nodes.rollback")
+async def test_a_run_that_cannot_be_sent_again_fails_alone():
+    """The others of its commit were saved, and must be shown and settled."""
+    store, more = Faulty(), asyncio.Event()
+
+    async def source() -> AsyncIterator[str]:
+        yield "one "
+        await more.wait()
+        yield "two"
+
+    async with Engine(store) as engine:
+        runs = [await engine.start(source(), keep=True) for _ in range(2)]
+        for run in runs:
+            await spoken(run, "one ")
+        stored = store._runs[runs[0].id]
+        del stored.events[1:]
+        stored.record = replace(stored.record, seq=1)
+        store.broken = runs[0].id
+        more.set()
+        async with asyncio.timeout(LONG):
+            first, second = [await run.settled() for run in runs]
+
+    assert (Failed, "store_failed") == (type(first), first.error.code)
+    assert (Completed, "one two") == (type(second), second.text)
+
+
+@requirement("nodes.fence")
+async def test_the_first_run_after_a_node_was_fenced_is_its_own():
+    """It was stored under the old id of the node, and settled as one whose server had died."""
+    store = Faulty()
+    async with Engine(store, lease=0.2) as engine:
+        store.is_full = True
+        await store.release(engine.keeper)
+        await asyncio.sleep(0.4)  # its lease ends
+        store.is_full = False
+        async with asyncio.timeout(LONG):
+            run = await engine.start(forever("hello"), keep=True)
+            await spoken(run, "hello")
+            settlement, _ = await run.stop(by="user")
+
+    assert isinstance(settlement, Stopped)
+
+
+@requirement("nodes.outage")
+async def test_looks_at_a_store_that_cannot_write_start_nothing_twice():
+    """Each look started a task for each session that waits, for as long as the disk was full."""
+    store = Faulty()
+    async with Engine(store, sources=lambda run: forever("x"), lease=0.2) as engine:
+        for id in ("ses_1", "ses_2"):
+            await store.create_session(Session(id=id, owner="u"))
+            for _ in range(2):
+                record = RunRecord(id=new_id("run"), owner="u", session_id=id, message_id=new_id("msg"))
+                await engine.submit(record, [], if_busy="queue")
+        store.is_full = True
+        await asyncio.sleep(0.4)  # its lease ends
+        for _ in range(20):
+            await engine.look()
+        work = engine.held["work"]
+        store.is_full = False
+
+    assert work <= 4
 
 
 @requirement("nodes.any")

@@ -10,7 +10,7 @@ import pytest
 from holdfast.engine.engine import Engine
 from holdfast.engine.run import RemoteLog, Run
 from holdfast.events import Completed, Event, Stopped
-from holdfast.peers import Peers, PeerServer
+from holdfast.peers import MOST_UNPROVEN, Peers, PeerServer
 from holdfast.store import NodeDetails
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
@@ -179,3 +179,25 @@ async def test_an_attached_run_lives_as_long_as_its_client_on_another_node():
 
         assert isinstance(settlement, Stopped)
         assert "disconnect" == settlement.by
+
+
+@requirement("nodes.follow")
+async def test_connections_without_the_key_are_few_and_logged_once(caplog):
+    """The port shares its file descriptors with HTTP, and a log that anybody can fill hides what matters."""
+    async with two_nodes(MemoryStore()) as (owner, other, _), asyncio.timeout(LONG):
+        (node,) = [node for node in await other.store.nodes() if node.id == owner.keeper]
+        host, _, port = node.address.rpartition(":")
+        silent = [await asyncio.open_connection(host, port) for _ in range(MOST_UNPROVEN)]
+        for reader, _ in silent:
+            await reader.readexactly(32)
+        refused, writer = await asyncio.open_connection(host, port)
+        nothing = await refused.read()
+        writer.close()
+        for _, writer in silent[:3]:
+            writer.write(bytes(68))
+        for reader, writer in silent:
+            await reader.read()
+            writer.close()
+
+    assert b"" == nothing
+    assert 1 == caplog.text.count("another cluster key")

@@ -36,7 +36,7 @@ class ChangedSessions:
         """Return the sessions that changed after a cursor, in order; None if that is not known."""
         node, _, n = cursor.rpartition(":")
         changed = self._of.get(owner) or _Changed()
-        if node != self._node or not n.isascii() or not n.isdigit():
+        if node != self._node or not n.isascii() or not n.isdigit() or len(n) > 15:
             return None
         return changed.after(int(n))
 

@@ -64,7 +64,7 @@ class Committer:
             await self._save_apart(parts)
             raise
         for (pump, entry), end in zip(parts, ends, strict=True):
-            self.publish(pump, entry, await self._whole(pump, entry, end))
+            await self._publish_whole(pump, entry, end)
 
     async def _append(self, entries: list[Append]) -> list[LogEnd]:
         """Save entries. A node that is fenced in the store renews its lease, and drops its runs if it cannot."""
@@ -73,8 +73,16 @@ class Committer:
             await self._shared.retry(self._renew)
         return ends
 
-    async def _whole(self, pump: Pump, entry: Append, end: LogEnd) -> LogEnd:
-        return await self.send_again(pump, end) if isinstance(end, int) and end < entry.first - 1 else end
+    async def _publish_whole(self, pump: Pump, entry: Append, end: LogEnd) -> None:
+        """Publish what is saved, once the store has all of it. If it cannot have it, this run alone fails."""
+        try:
+            if isinstance(end, int) and end < entry.first - 1:
+                end = await self.send_again(pump, end)
+        except Exception:
+            logger.exception("run %s: could not save events again", pump.run.id)
+            pump.fail(StoreFailed())
+        else:
+            self.publish(pump, entry, end)
 
     async def send_again(self, pump: Pump, end: LogEnd) -> LogEnd:
         """Save what a log has after `end`, which the store had before it was rolled back."""
@@ -124,4 +132,4 @@ class Committer:
                 pump.fail(StoreFailed())
                 failed.add(pump)
             else:
-                self.publish(pump, entry, await self._whole(pump, entry, end))
+                await self._publish_whole(pump, entry, end)

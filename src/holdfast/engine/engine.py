@@ -203,8 +203,7 @@ class Engine:
         if keep:
             create = partial(
                 self._shared.store.create_run,
-                record,
-                [msgspec.structs.replace(message, created_at=now) for message in input],
+                input=[msgspec.structs.replace(message, created_at=now) for message in input],
                 parent=parent,
                 expect_head=expect_head,
                 if_busy=if_busy,
@@ -255,11 +254,11 @@ class Engine:
             pump.discard_source()
         return known
 
-    async def _create_unstored(self, run: Run) -> RunRecord:
+    async def _create_unstored(self, run: Run, record: RunRecord) -> RunRecord:
         """Note the key of a run that is not stored, in place of a store."""
         if run.idempotency is not None:
             self._keyed[run.idempotency.owner, run.idempotency.key] = run
-        return run.record
+        return record
 
     def _adopt(self, record: RunRecord, log: Log) -> Pump:
         """Go on with a run that another node has left."""

@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from weakref import WeakValueDictionary
 
+import msgspec
+
 from ..concurrency.watchers import KeyedWatchers
 from ..errors import HoldfastError, RunLimitReached, SessionBusy, ShuttingDown, StoreUnavailable
 from ..events import Failed, Receipt, Stopped, StoppedBy
@@ -25,7 +27,7 @@ logger = logging.getLogger("holdfast")
 _JOINED = 0.02  # seconds in which changes of sessions become one hint
 _INTERRUPTS = 3  # times that a message stops what another node has started meanwhile
 
-Create = Callable[[], Awaitable[RunRecord]]
+Create = Callable[[RunRecord], Awaitable[RunRecord]]
 """Adds a run to the store: it starts, waits in its session's queue, or is an earlier one with the same key."""
 
 
@@ -63,6 +65,8 @@ class SessionQueue:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # while somebody watches
         self._watchers = KeyedWatchers()
+        # while its next run is being started
+        self._starting: set[str] = set()
         # until the other nodes are hinted at it
         self._changed: set[str] = set()
         # for the life of the engine, a bounded number for each owner
@@ -82,6 +86,8 @@ class SessionQueue:
         try:
             if run.kept:
                 await self._shared.sure()
+                if run.record.keeper != self._shared.node:  # this node has a new id: it was fenced
+                    run.record = msgspec.structs.replace(run.record, keeper=self._shared.node)
             accepted = await self._admit(pump, create, if_busy, idempotency)
         finally:
             del self._accepting[run.id]
@@ -137,7 +143,7 @@ class SessionQueue:
     async def create(self, pump: Pump, create: Create) -> RunRecord:
         """Add a run to the store. If the store neither confirms nor refuses it, the run may be there all the same."""
         try:
-            return await create()
+            return await create(pump.run.record)
         except Exception as error:
             if isinstance(error, StoreUnavailable) or not isinstance(error, HoldfastError):
                 self._disowned.add(pump.run.id)
@@ -342,6 +348,15 @@ class SessionQueue:
         """Start what waits, and wake all watchers if another node may have changed something."""
         queued = [pump.run.record.session_id or "" for pump in self._pumps.values() if pump.run.status == "queued"]
         for session_id in dict.fromkeys([*queued, *await self._store.waiting_sessions()]):
-            self._shared.work.start(self.start_next(session_id))
+            if session_id not in self._starting:
+                self._starting.add(session_id)
+                self._shared.work.start(self._start_once(session_id))
         if self._shared.others:
             self.wake("")
+
+    async def _start_once(self, session_id: str) -> None:
+        """Start the next run of a session. While this waits for the store, further looks start nothing more."""
+        try:
+            await self.start_next(session_id)
+        finally:
+            self._starting.discard(session_id)

@@ -10,8 +10,10 @@ import asyncio
 import contextlib
 import hmac
 import logging
+import math
 import os
 import struct
+import time
 
 import msgspec
 
@@ -23,6 +25,9 @@ logger = logging.getLogger("holdfast")
 
 SIGN_OF_LIFE = 0.5
 """Seconds after which a node that has nothing to send says that it lives."""
+MOST_UNPROVEN = 100
+"""Maximum number of connections that have not proven yet that they have the cluster's key."""
+_SECONDS_BETWEEN_WARNINGS = 60.0
 _PROOF = 32  # bytes of a nonce, and of an HMAC
 _LONGEST_REQUEST = 4096
 _FRAME = struct.Struct("!QI")  # the number of the first event, and the bytes that follow
@@ -75,6 +80,9 @@ class PeerServer:
         self._key = key.encode()
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
+        self._unproven = 0
+        """Connections that have not proven yet that they have the cluster's key."""
+        self._logged_at = -math.inf
 
     async def start(self, host: str, port: int) -> None:
         """Listen for other nodes."""
@@ -93,10 +101,17 @@ class PeerServer:
             writer.close()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._unproven >= MOST_UNPROVEN:
+            writer.close()
+            return
         self._open.add(writer)
         try:
-            async with asyncio.timeout(SILENCE):
-                request = await self._request(reader, writer)
+            self._unproven += 1
+            try:
+                async with asyncio.timeout(SILENCE):
+                    request = await self._request(reader, writer)
+            finally:
+                self._unproven -= 1
             run = None if request is None else self._engine.here(request.run_id)
             if run is not None and request is not None:
                 await self._serve(run, request, reader, writer)
@@ -114,10 +129,16 @@ class PeerServer:
         size = int.from_bytes(await reader.readexactly(4), "big")
         body = await reader.readexactly(size) if size <= _LONGEST_REQUEST else b""
         if not hmac.compare_digest(_proof(self._key, b"ask", nonce, own, body), proof):
-            logger.warning("a connection to the port for other nodes has another cluster key, and was refused")
+            self._log_refusal()
             return None
         writer.write(_proof(self._key, b"answer", own))
         return msgspec.json.decode(body, type=_Request)
+
+    def _log_refusal(self) -> None:
+        now = time.monotonic()
+        if now - self._logged_at >= _SECONDS_BETWEEN_WARNINGS:
+            self._logged_at = now
+            logger.warning("a connection to the port for other nodes has another cluster key, and was refused")
 
     async def _serve(
         self, run: Run, request: _Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

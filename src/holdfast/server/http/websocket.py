@@ -14,6 +14,10 @@ from websockets.protocol import Protocol, Side, State
 from ...errors import BadRequest
 from .http_protocol import Protocol as HttpConnection
 
+MOST_FRAGMENTS = 1000
+"""Maximum number of fragments of a message. Each costs time, however short it is."""
+_SLICE = 4096
+"""Bytes that are parsed before what they hold is looked at: an excess ends the connection soon."""
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # of RFC 6455
 
 
@@ -61,7 +65,8 @@ class WebSocket:
         self._connection = connection
         self._framing = Protocol(Side.SERVER, max_size=limit)
         self._take = take
-        self._pieces: list[bytes] = []
+        self._message = bytearray()
+        self._fragments = 0
         self._is_incomplete = False
 
     @property
@@ -71,23 +76,30 @@ class WebSocket:
 
     def received(self, data: bytes) -> bool:
         """Handle received bytes. True if a message is incomplete."""
-        self._framing.receive_data(data)
-        frames = [event for event in self._framing.events_received() if isinstance(event, Frame)]
-        self._flush()
-        for frame in frames:
-            self._add(frame)
-        return self.is_open and (self._is_incomplete or not frames)
+        has_frame = False
+        for at in range(0, len(data), _SLICE):
+            self._framing.receive_data(data[at : at + _SLICE])
+            frames = [event for event in self._framing.events_received() if isinstance(event, Frame)]
+            has_frame = has_frame or bool(frames)
+            self._flush()
+            for frame in frames:
+                self._add(frame)
+            if not self.is_open:
+                return False
+        return self._is_incomplete or not has_frame
 
     def _add(self, frame: Frame) -> None:
         if frame.opcode is Opcode.BINARY:
             self.close(CloseCode.UNSUPPORTED_DATA, "Messages are text.")
         elif frame.opcode in (Opcode.TEXT, Opcode.CONT) and self.is_open:
             self._is_incomplete = not frame.fin
-            self._pieces += [bytes(frame.data)] if frame.data else []
+            self._message += frame.data
+            self._fragments += 1
             if frame.fin:
-                message = b"".join(self._pieces)
-                self._pieces.clear()
+                message, self._message, self._fragments = bytes(self._message), bytearray(), 0
                 self._take(message)
+            elif self._fragments >= MOST_FRAGMENTS:
+                self.close(CloseCode.POLICY_VIOLATION, f"A message has at most {MOST_FRAGMENTS} fragments.")
 
     def too_slow(self) -> None:
         """End the connection: a message does not arrive in time."""

@@ -56,18 +56,26 @@ def unreachable(error: BaseException) -> StoreUnavailable:
     )
 
 
+_BAD_URL = "The URL of the PostgreSQL store is not valid. In a password write / as %2F, ? as %3F, # as %23, @ as %40."
+
+
 async def connect_to_postgres(url: str, *, statement_seconds: float = _STATEMENT_SECONDS) -> Connection:
     """Open a connection. Commits are flushed, even if the server's default is another."""
-    connection = await asyncpg.connect(
-        url,
-        timeout=_CONNECT_SECONDS,
-        statement_cache_size=_STATEMENTS,
-        server_settings={
-            "application_name": "holdfast",
-            "statement_timeout": str(int(statement_seconds * 1000)),
-            "idle_in_transaction_session_timeout": "15000",
-        },
-    )
+    try:
+        connection = await asyncpg.connect(
+            url,
+            timeout=_CONNECT_SECONDS,
+            statement_cache_size=_STATEMENTS,
+            server_settings={
+                "application_name": "holdfast",
+                "statement_timeout": str(int(statement_seconds * 1000)),
+                "idle_in_transaction_session_timeout": "15000",
+            },
+        )
+    except asyncpg.InterfaceError:
+        raise  # some of these are ValueErrors too
+    except ValueError:
+        raise StoreUnavailable(_BAD_URL) from None  # its message has a part of the URL, and perhaps of the password
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):
             await connection.execute(_FLUSH_COMMITS)

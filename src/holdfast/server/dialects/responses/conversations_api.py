@@ -29,6 +29,7 @@ from .stored_conversations import (
     ConversationLocked,
     ConversationNotFound,
     StoredConversation,
+    check_size,
     stored_conversations,
 )
 
@@ -36,8 +37,6 @@ Change = Callable[[StoredConversation], Awaitable[StoredConversation]]
 
 MOST_AT_ONCE = 20
 """Maximum number of items that one request adds."""
-LARGEST = 8 * 1024 * 1024
-"""Maximum size of a conversation's items as JSON, in bytes: a request reads and writes all of them."""
 
 
 class ConversationItems(msgspec.Struct, frozen=True):
@@ -66,15 +65,6 @@ class ItemNotFound(NotFound):
 
     def __init__(self, item_id: str) -> None:
         super().__init__(f"Item with id {item_id!r} not found in this conversation.")
-
-
-class ConversationFull(BadRequest):
-    """A conversation would become too large."""
-
-    code = "conversation_full"
-
-    def __init__(self) -> None:
-        super().__init__(f"A conversation has at most {LARGEST} bytes of items. Begin another one.", status=413)
 
 
 async def create_conversation(parts: Parts, request: Request) -> ASGIApp:
@@ -193,8 +183,7 @@ async def _new_items(parts: Parts, request: Request, given: list[dict[str, Any]]
 
 
 def _checked(conversation: StoredConversation) -> StoredConversation:
-    if len(msgspec.json.encode(conversation.items)) > LARGEST:
-        raise ConversationFull
+    check_size(conversation.items)
     return conversation
 
 

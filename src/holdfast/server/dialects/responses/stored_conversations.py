@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
-from ....errors import Conflict, NotFound
+from ....errors import BadRequest, Conflict, NotFound
 from ....store import Store
 from ....store.documents import Documents
 from ....wires.openai.responses_request import Item
 
 CONVERSATION_ID = "conv"
 """The prefix of a conversation's id."""
+LARGEST = 8 * 1024 * 1024
+"""Maximum size of a conversation's items as JSON, in bytes: a request reads and writes all of them."""
 
 
 class StoredConversation(msgspec.Struct, frozen=True):
@@ -41,6 +45,21 @@ class ConversationLocked(Conflict):
 
     def __init__(self) -> None:
         super().__init__("A response is being added to this conversation. Wait for it or cancel it, then try again.")
+
+
+class ConversationFull(BadRequest):
+    """A conversation would become too large."""
+
+    code = "conversation_full"
+
+    def __init__(self) -> None:
+        super().__init__(f"A conversation has at most {LARGEST} bytes of items. Begin another one.", status=413)
+
+
+def check_size(items: Sequence[Item]) -> None:
+    """Refuse items that are larger than a conversation may be."""
+    if len(msgspec.json.encode(items)) > LARGEST:
+        raise ConversationFull
 
 
 def stored_conversations(store: Store) -> Documents[StoredConversation]:

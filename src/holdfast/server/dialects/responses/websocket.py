@@ -119,7 +119,7 @@ class ResponsesSocket:
         self._lanes: dict[str | None, _Lane] = {}
         self._tasks = OwnedTasks("a WebSocket")
         self._inbox: deque[bytes] = deque()
-        self._unanswered = 0
+        self._unanswered = self._refusals = 0
         self._wake = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -178,12 +178,26 @@ class ResponsesSocket:
         self._wake.set()
         waiting = sum(map(len, self._inbox)) + sum(size for lane in self._lanes.values() for _, size in lane.waiting)
         if self._unanswered >= MOST_UNANSWERED:
-            self._tasks.start(self._refuse(TooManyUnanswered().info(), None))
+            self._refuse_unread(TooManyUnanswered())
         elif waiting and waiting + len(message) > self._parts.settings.body_limit:
-            self._tasks.start(self._refuse(BodyTooLarge(self._parts.settings.body_limit).info(), None))
+            self._refuse_unread(BodyTooLarge(self._parts.settings.body_limit))
         else:
             self._unanswered += 1
             self._inbox.append(message)
+
+    def _refuse_unread(self, error: HoldfastError) -> None:
+        """Refuse a message without a look at it. A client that sends many of them at once is cut off."""
+        if self._refusals >= MOST_UNANSWERED:
+            self._socket.close(CloseCode.POLICY_VIOLATION, "Too many messages.")
+            return
+        self._refusals += 1
+        self._tasks.start(self._refused(error))
+
+    async def _refused(self, error: HoldfastError) -> None:
+        try:
+            await self._refuse(error.info(), None)
+        finally:
+            self._refusals -= 1
 
     async def _hand_out(self, message: bytes) -> None:
         """Append a request to its lane."""
