@@ -23,10 +23,8 @@ class Committer:
 
     def __init__(self, shared: Shared, lose: Callable[[Pump], None], renew: Callable[[], Awaitable[None]]) -> None:
         # for the life of the engine
-        self._shared = shared
-        self._lose, self._renew = lose, renew
-        self._is_started = False
-        self._has_failed = False
+        self._shared, self._lose, self._renew = shared, lose, renew
+        self._is_started = self._has_failed = False
         # while there is something to save
         self._unsaved: dict[Pump, None] = {}
         self._more = asyncio.Event()
@@ -50,8 +48,7 @@ class Committer:
 
     async def commit(self) -> None:
         """Save what is new, and publish it. An unexpected error fails the runs that cannot be saved, and is raised."""
-        pumps, self._unsaved = self._unsaved, {}
-        at = self._shared.clock()
+        pumps, self._unsaved, at = self._unsaved, {}, self._shared.clock()
         parts = [
             (pump, Append(pump.run.id, pump.run.record.epoch, pump.log.seq + 1, segment, at))
             for pump in pumps
@@ -76,13 +73,11 @@ class Committer:
     async def _publish_whole(self, pump: Pump, entry: Append, end: LogEnd) -> None:
         """Publish what is saved, once the store has all of it. If it cannot have it, this run alone fails."""
         try:
-            if isinstance(end, int) and end < entry.first - 1:
-                end = await self.send_again(pump, end)
+            is_behind = isinstance(end, int) and end < entry.first - 1
+            self.publish(pump, entry, await self.send_again(pump, end) if is_behind else end)
         except Exception:
             logger.exception("run %s: could not save events again", pump.run.id)
             pump.fail(StoreFailed())
-        else:
-            self.publish(pump, entry, end)
 
     async def send_again(self, pump: Pump, end: LogEnd) -> LogEnd:
         """Save what a log has after `end`, which the store had before it was rolled back."""
@@ -121,15 +116,11 @@ class Committer:
 
     async def _save_apart(self, parts: list[tuple[Pump, Append]]) -> None:
         """Save entries one by one, so that one which cannot be saved fails only its own run."""
-        failed: set[Pump] = set()
         for pump, entry in parts:
-            if pump in failed:
-                continue
             try:
                 (end,) = await self._append([entry])
             except Exception:
                 logger.exception("run %s: could not save events", pump.run.id)
                 pump.fail(StoreFailed())
-                failed.add(pump)
             else:
                 await self._publish_whole(pump, entry, end)

@@ -61,9 +61,10 @@ function take(frames: FeedFrame[]): void {
 
 /** Take in what is known of a session from elsewhere: a feed, or an answer to a change. */
 export function noteSession(changes: Partial<ListedSession> & { id: string }): void {
-  newer.set(changes.id, { ...newer.get(changes.id), ...changes });
   const list = sessions.peek();
   const before = list.find(({ id }) => id === changes.id);
+  if (before && changes.updated_at && changes.updated_at < before.updated_at) return; // it was overtaken on its way
+  newer.set(changes.id, { ...newer.get(changes.id), ...changes });
   const isKnown =
     before && Object.entries(changes).every(([name, value]) => before[name as keyof ListedSession] === value);
   const isNew = !before && changes.created_at && !query.peek() && !leaving.has(changes.id);

@@ -29,7 +29,7 @@ from .stored_conversations import (
     ConversationLocked,
     ConversationNotFound,
     StoredConversation,
-    check_size,
+    check_fits,
     stored_conversations,
 )
 
@@ -183,7 +183,7 @@ async def _new_items(parts: Parts, request: Request, given: list[dict[str, Any]]
 
 
 def _checked(conversation: StoredConversation) -> StoredConversation:
-    check_size(conversation.items)
+    check_fits(conversation.items)
     return conversation
 
 

@@ -31,7 +31,7 @@ from ..openai_chat import failure
 from ..run_responses import WholeAnswer, answer_headers, gathered, stream, whole
 from .conversation_turns import start_in_conversation, up_to_date
 from .response_chains import BEFORE, CONVERSATION, RESPONSE, ResponseNotFound, conversation, is_stored, resolved
-from .stored_conversations import check_size
+from .stored_conversations import check_fits
 
 LOOKED_AT = 1000
 """Maximum number of runs that one call of the list reads: most of an owner's may not be responses."""
@@ -148,7 +148,7 @@ async def prepared(
         record.request[RESPONSE][BEFORE] = before
     if body.conversation_id is not None:
         known = await up_to_date(parts, owner, body.conversation_id, CONVERSATION)
-        check_size([*known.body.items, *items])
+        check_fits([*known.body.items, *items])
     await parts.agents.check(record)
     await conversation(parts.store, record)  # refuses an invalid request
     return body, record

@@ -56,7 +56,7 @@ class ConversationFull(BadRequest):
         super().__init__(f"A conversation has at most {LARGEST} bytes of items. Begin another one.", status=413)
 
 
-def check_size(items: Sequence[Item]) -> None:
+def check_fits(items: Sequence[Item]) -> None:
     """Refuse items that are larger than a conversation may be."""
     if len(msgspec.json.encode(items)) > LARGEST:
         raise ConversationFull
