@@ -44,7 +44,7 @@ test("a session that changes moves to its place, and one that a search does not 
 
 test("an answer that was overtaken by the feed does not undo it", () => {
   sessions.value = [listed({ title: "Of tides", updated_at: "2026-01-02T00:00:00.000Z" })];
-  noteSession(listed({ title: null, updated_at: "2026-01-01T00:00:00.000Z" }));
+  noteSession(listed({ title: "", updated_at: "2026-01-01T00:00:00.000Z" }));
 
   expect(sessions.value[0]?.title).toBe("Of tides");
 });
