@@ -87,6 +87,25 @@ async def test_a_run_of_one_server_is_read_and_stopped_through_another(postgres,
     assert "half " in str(said)
 
 
+@requirement("nodes.takeover")
+async def test_a_run_whose_server_was_killed_is_settled_by_another_for_its_reader(postgres, tmp_path):
+    """The reader sits at the server that lives: it waits, and misses neither a word nor the end."""
+    env = {"HOLDFAST_STORE": postgres.url(await postgres.new_database()), "HOLDFAST_CLUSTER_KEY": "k" * 32}
+    addresses = [{"HOLDFAST_NODE_ADDRESS": f"127.0.0.1:{free_port()}"} for _ in range(2)]
+    async with Upstream([Headers(), Role(), Delta("half "), Gate("never"), Done()]) as up:
+        one = Server(tmp_path / "one", [provider(up.base_url)], env=env | addresses[0])
+        two = Server(tmp_path / "two", [provider(up.base_url)], env=env | addresses[1])
+        async with one, two, one.client() as first, two.client() as second:
+            run = await Native(first).start(await Native(first).new_session(), "hello", "up/m")
+            reader = await Native(second).shown(run, "half ")
+            await one.kill9()
+            rest = await reader.all_events()
+            settled = (await Native(second).run(run))["settlement"]
+
+    assert ["run.settled"] == [frame.event for frame in rest if frame.event]
+    assert ("interrupted", "half ") == (settled["outcome"], settled["text"])
+
+
 @requirement("safe.store-password")
 def test_the_address_of_the_store_is_shown_without_its_password(tmp_path):
     """In the list of settings, and in the error of a server that cannot be reached."""
