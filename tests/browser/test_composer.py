@@ -256,6 +256,50 @@ async def test_instructions_and_parameters_reach_the_model(tab, up, when):
 
 
 @requirement("ui.browser-composer")
+async def test_a_message_does_not_overtake_the_change_before_it(tab, up, api):
+    """A model is chosen and a message is sent at once. The message goes to that model, even if the change is slow."""
+    up.enqueue(answer("One."))
+    confirm = asyncio.Event()
+
+    async def hold(route):
+        if "PATCH" == route.request.method:
+            await confirm.wait()
+        await route.continue_()
+
+    await tab.open(f"/s/{await api.new_session(model='up/m')}")
+    await tab.page.route("**/api/sessions/*", hold)
+    await choose_model(tab, "up/other")
+    await tab.say("Go")
+    await expect(tab.page.get_by_role("log", name="Messages").get_by_text("Go", exact=True)).to_be_visible()
+    confirm.set()
+    await tab.sees_ending("completed", "One.")
+
+    assert "other" == up.requests[-1].body["model"]
+
+
+@requirement("ui.browser-composer")
+async def test_settings_that_the_server_refuses_stay_in_the_dialog(tab, api):
+    """They are not lost, and the reason stands beside them."""
+    refusal = {"error": {"message": "Not these.", "type": "invalid_request_error", "code": "invalid", "param": None}}
+
+    async def refuse(route):
+        if "PATCH" == route.request.method:
+            await route.fulfill(status=400, content_type="application/json", body=json.dumps(refusal))
+        else:
+            await route.continue_()
+
+    await tab.open(f"/s/{await api.new_session(model='up/m')}")
+    await tab.page.route("**/api/sessions/*", refuse)
+    await tab.press("Chat settings")
+    dialog = tab.page.get_by_role("dialog")
+    await dialog.get_by_label("System prompt").fill("Be brief.")
+    await dialog.get_by_role("button", name="Save").click()
+
+    await expect(dialog.get_by_role("alert")).to_have_text("Not these.")
+    await expect(dialog.get_by_label("System prompt")).to_have_value("Be brief.")
+
+
+@requirement("ui.browser-composer")
 async def test_parameters_that_are_no_json_are_not_saved_and_say_so(tab, up):
     """What was typed is still there to be mended."""
     up.enqueue(answer("One."))

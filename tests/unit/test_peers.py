@@ -52,7 +52,7 @@ async def two_nodes(store: MemoryStore, key: str = KEY) -> AsyncIterator[tuple[E
         other = Engine(store, follow=Peers(key).follow)
         for engine in (owner, other):
             await stack.enter_async_context(engine)
-        server = PeerServer(owner, KEY)
+        server = PeerServer(owner, KEY, seconds_to_ask=LONG)
         await server.start("127.0.0.1", port)
         stack.push_async_callback(server.close)
         await other.look()
@@ -193,10 +193,10 @@ async def test_connections_without_the_key_are_few_and_logged_once(caplog):
         refused, writer = await asyncio.open_connection(host, port)
         nothing = await refused.read()
         writer.close()
-        for _, writer in silent[:3]:
+        for reader, writer in silent[:3]:
             writer.write(bytes(68))
-        for reader, writer in silent:
             await reader.read()
+        for _, writer in silent:
             writer.close()
 
     assert b"" == nothing

@@ -75,9 +75,10 @@ class Peers:
 class PeerServer:
     """Sends the logs of an engine's runs to other nodes."""
 
-    def __init__(self, engine: Engine, key: str) -> None:
+    def __init__(self, engine: Engine, key: str, *, seconds_to_ask: float = SILENCE) -> None:
         self._engine = engine
         self._key = key.encode()
+        self._seconds_to_ask = seconds_to_ask
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
         self._unproven = 0
@@ -108,7 +109,7 @@ class PeerServer:
         try:
             self._unproven += 1
             try:
-                async with asyncio.timeout(SILENCE):
+                async with asyncio.timeout(self._seconds_to_ask):
                     request = await self._request(reader, writer)
             finally:
                 self._unproven -= 1

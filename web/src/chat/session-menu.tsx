@@ -25,6 +25,7 @@ export function SessionMenu() {
         class="quiet icon-button"
         aria-label={t().chatSettings}
         title={t().chatSettings}
+        disabled={transcript !== null && !transcript.session.value}
         onClick={() => setOpen(true)}
       >
         <Icon node={SlidersHorizontal} />

@@ -1,4 +1,5 @@
 /** A session's instructions (its system prompt) and the parameters that go to the model with every run. */
+import type { TargetedSubmitEvent } from "preact";
 import { useState } from "preact/hooks";
 import { changeSetup, current, setupForNew } from "../state/current";
 import { Dialog } from "../ui/dialog";
@@ -20,12 +21,13 @@ export function SetupDialog({ onClose }: { onClose: () => void }) {
   );
   const [more, setMore] = useState(() => written(setup.params));
   const [problem, setProblem] = useState("");
-  const save = (event: Event) => {
+  const save = async (event: TargetedSubmitEvent<HTMLFormElement>) => {
     event.preventDefault();
+    const dialog = event.currentTarget.closest("dialog");
     try {
       const params = { ...objectFrom(more, t().additionalParameters), ...filledIn(numbers) };
-      changeSetup({ system: system.trim() || null, params });
-      (event.currentTarget as HTMLElement).closest("dialog")?.close();
+      await changeSetup({ system: system.trim() || null, params });
+      dialog?.close();
     } catch (error) {
       setProblem((error as Error).message);
     }

@@ -12,6 +12,8 @@ import { Transcript } from "./transcript";
 export type Setup = Pick<Session, "model" | "system" | "params">;
 
 export const current = signal<Transcript | null>(null);
+/** Changes of a session that the server has not confirmed yet. What is sent after them must not overtake them. */
+let changes: Promise<unknown> = Promise.resolve();
 /** What the next new session will have. */
 export const setupForNew = signal<Setup>({ model: null, system: null, params: {} });
 
@@ -54,6 +56,7 @@ export async function sendMessage(input: Content, ifBusy: IfBusy = "reject"): Pr
     place = transcript.id;
     transcript.send(input);
     try {
+      await changes;
       transcript.noteSent(await api.start(transcript.id, input, { if_busy: ifBusy }));
     } catch (error) {
       transcript.send(null);
@@ -108,12 +111,22 @@ export const stopCurrent = () =>
   });
 
 export const regenerate = (messageId: string, model?: string) =>
-  act((it) => api.regenerate(it.id, { message_id: messageId, ...(model && { model }) }));
+  act(async (it) => {
+    await changes;
+    await api.regenerate(it.id, { message_id: messageId, ...(model && { model }) });
+  });
 
-export const continueAnswer = (messageId: string) => act((it) => api.continue(it.id, { message_id: messageId }));
+export const continueAnswer = (messageId: string) =>
+  act(async (it) => {
+    await changes;
+    await api.continue(it.id, { message_id: messageId });
+  });
 
 export const editMessage = (messageId: string, input: Content) =>
-  act((it) => api.edit(it.id, input, { message_id: messageId, if_busy: it.isRunning.value ? "interrupt" : "reject" }));
+  act(async (it) => {
+    await changes;
+    await api.edit(it.id, input, { message_id: messageId, if_busy: it.isRunning.value ? "interrupt" : "reject" });
+  });
 
 export const showBranch = (messageId: string) =>
   act(async (it) => {
@@ -131,16 +144,20 @@ export const forkAt = (messageId: string) =>
 /** Choose the model of the session that is shown, or of the next one. */
 export async function chooseModel(model: string): Promise<void> {
   rememberModel(model);
-  if (current.value) await act(async (it) => noteChanges(it, await api.changeSession(it.id, { model })));
+  if (current.value) await act((it) => change(it, { model }));
   else setupForNew.value = { ...setupForNew.value, model };
 }
 
-export async function changeSetup(changes: Partial<Pick<Session, "title" | "system" | "params">>): Promise<void> {
-  if (current.value) await act(async (it) => noteChanges(it, await api.changeSession(it.id, changes)));
-  else setupForNew.value = { ...setupForNew.value, ...changes };
+/** Change the settings of the session that is shown, or of the next one. */
+export async function changeSetup(setup: Pick<Session, "system" | "params">): Promise<void> {
+  if (current.value) await change(current.value, setup);
+  else setupForNew.value = { ...setupForNew.value, ...setup };
 }
 
-function noteChanges(transcript: Transcript, session: Session): void {
+async function change(transcript: Transcript, what: Partial<Setup>): Promise<void> {
+  const answer = changes.then(() => api.changeSession(transcript.id, what));
+  changes = answer.catch(() => {});
+  const session = await answer;
   transcript.session.value = session;
   noteSession(session);
 }
