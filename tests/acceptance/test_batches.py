@@ -155,7 +155,7 @@ async def test_what_failed_is_counted_as_failed_and_can_be_asked_again(world):
 async def test_a_cell_that_takes_too_long_has_failed_and_its_words_are_kept(world):
     """Its upstream is closed, and it is never fast."""
     world.up.models["b"] = [Headers(), Role(), Delta("So "), Hang()]
-    batch = await world.create(1, timeout=3.0)
+    batch = await world.create(1, timeout=6.0)
     await world.settled(batch)
 
     [cell] = [cell for cell in await world.cells(batch) if cell["model"] == "up/b"]

@@ -17,6 +17,7 @@ from tests.requirements import requirement
 from tests.support.native import Native
 from tests.support.served import NO_HOME, Served
 from tests.support.upstream import Chunk, Done, Finish, Headers, Role, Status, Upstream, answer
+from tests.support.waiting import LONG
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -82,7 +83,7 @@ async def here(tmp_path_factory):
         async with (
             Served(create_app(settings, MemoryStore(), NO_HOME)) as served,
             served.client() as raw,
-            AsyncOpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0, timeout=20) as client,
+            AsyncOpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0, timeout=LONG) as client,
         ):
             yield Here(up, served, raw, client)
 

@@ -11,6 +11,7 @@ from tests.e2e.clients import KEY, setting
 from tests.requirements import requirement
 from tests.support.http import Client
 from tests.support.upstream import REASONING, TEXT, answer
+from tests.support.waiting import LONG
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -31,7 +32,7 @@ async def here(tmp_path_factory):
 @pytest_asyncio.fixture(loop_scope="module")
 async def client(here):
     """As people make it: with a key of its own header, and its own two retries."""
-    async with AsyncAnthropic(base_url=here.server.url, api_key=KEY, timeout=20) as client:
+    async with AsyncAnthropic(base_url=here.server.url, api_key=KEY, timeout=LONG) as client:
         yield client
 
 

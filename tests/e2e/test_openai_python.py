@@ -12,7 +12,7 @@ from tests.e2e.clients import KEY, setting
 from tests.requirements import requirement
 from tests.support.http import Client
 from tests.support.upstream import REASONING, TEXT, answer
-from tests.support.waiting import SOON
+from tests.support.waiting import LONG, SOON
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -36,7 +36,7 @@ async def here(tmp_path_factory):
 @pytest_asyncio.fixture(loop_scope="module")
 async def client(here):
     """As people make it: with its own two retries."""
-    async with AsyncOpenAI(base_url=here.base_url, api_key=KEY, timeout=20) as client:
+    async with AsyncOpenAI(base_url=here.base_url, api_key=KEY, timeout=LONG) as client:
         yield client
 
 
@@ -318,7 +318,7 @@ async def test_giving_up_on_an_answer_that_does_not_stream_closes_the_upstream(h
     """No server cancels a handler whose client left; the model would run on for nobody."""
     model = f"gives up by {way}"
     here.up.models[model] = here.up.models["hanging"]
-    impatient = client.with_options(max_retries=0, timeout=3.0 if way == "timeout" else 20)
+    impatient = client.with_options(max_retries=0, timeout=6.0 if way == "timeout" else LONG)
     asking = asyncio.create_task(impatient.chat.completions.create(model=f"up/{model}", messages=ASKED))
     while not here.calls(model):
         await here.up.next_request()

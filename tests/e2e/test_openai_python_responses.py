@@ -34,7 +34,7 @@ async def here(tmp_path_factory):
 @pytest_asyncio.fixture(loop_scope="module")
 async def client(here):
     """As people make it: with its own two retries."""
-    async with AsyncOpenAI(base_url=here.base_url, api_key=KEY, timeout=20) as client:
+    async with AsyncOpenAI(base_url=here.base_url, api_key=KEY, timeout=LONG) as client:
         yield client
 
 

@@ -21,6 +21,7 @@ from holdfast.server.app import ENDPOINTS
 from holdfast.server.config.settings import AgentSettings, KeySettings, ProviderSettings, WebhookSettings
 from scripts import docs_settings
 from tests.requirements import LATER, REQUIREMENTS
+from tests.support.waiting import LONG
 
 ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src" / "holdfast"
@@ -411,7 +412,7 @@ def test_a_snippet_that_is_taken_from_a_file_is_in_it(document, snippet):
 def test_a_snippet_that_runs_does_run(document, snippet, tmp_path):
     """A reader copies it, and it works: its assertions hold, without a warning."""
     command = [sys.executable, "-W", "error", "-c", snippet["code"]]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=30)
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LONG)
 
     assert (0, "") == (ran.returncode, ran.stderr)
 
