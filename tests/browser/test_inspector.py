@@ -4,7 +4,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.requirements import requirement
-from tests.support.upstream import Delta, Hang, Headers, ReasoningDelta, Role, answer
+from tests.support.upstream import Delta, Hang, Headers, ReasoningDelta, Role, Status, answer
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -52,3 +52,15 @@ async def test_the_link_under_an_answer_leads_to_its_run(new_tab, up, api):
     await tab.open("/runs/run_nothing")
 
     await expect(tab.page.locator(".empty")).to_contain_text("could not be loaded")
+
+
+@requirement("ui.browser-inspector")
+async def test_the_list_shows_why_a_run_without_output_failed(new_tab, up, api):
+    """Without the reason, "No output" alone would send people into each run to find out."""
+    up.enqueue([Status(400, {"error": {"message": "Not this prompt."}})])
+    session = await api.new_session(model="up/m")
+    run = await api.start(session, "Go", "up/m")
+    await api.settled(run)
+    tab = await new_tab("/runs")
+
+    await expect(tab.page.locator(f"a[href='/runs/{run}']")).to_contain_text("Not this prompt.")

@@ -67,8 +67,8 @@ export function RunList() {
   );
 }
 
-/** The beginning of a run's text, without the marks of Markdown. */
+/** The beginning of a run's text, without the marks of Markdown; or why there is none. */
 function preview({ text, settlement }: Run): string {
   const plain = text.slice(0, 300).replace(/\*\*|`|^#{1,6} /gm, "");
-  return plain.slice(0, 200) || (settlement ? t().noOutput : t().noOutputYet);
+  return plain.slice(0, 200) || (settlement ? (settlement.error?.message ?? t().noOutput) : t().noOutputYet);
 }
