@@ -371,8 +371,8 @@ REQUIREMENTS: dict[str, str] = {
         "and no model is asked."
     ),
     "wire.no-useless-retry": (
-        "Every 4xx but 408 and 429 tells the SDKs not to retry, on every wire; an upstream that refuses our key is a "
-        "status that no client retries."
+        "Every 4xx but 408 and 429 tells the SDKs not to retry, on every wire; an upstream that refuses our key, and "
+        "an answer that failed after output without streaming, is a status that no client retries."
     ),
     # settings
     "set.change": "What is set while the server runs counts for the next run, as a whole, and cuts off no run.",

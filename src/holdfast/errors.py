@@ -294,9 +294,12 @@ class ProviderError(SourceFailed):
     code = "upstream_error"
 
 
-FAILED_DEPENDENCY = 424
-"""HTTP status if the upstream refused our key, or failed after output. The request is not at fault, and clients do
-not retry this status."""
+NOT_RETRIED = 406
+"""HTTP status if the upstream failed after output, or refused our key: a second request would cost twice, or fail too.
+
+The request is not at fault. No client retries 400 to 407 and 413. Of these, 406 is the one that clients do not
+interpret: they show the code and the message of the error.
+"""
 
 
 class ProviderRefused(ProviderError):
@@ -306,7 +309,7 @@ class ProviderRefused(ProviderError):
         super().__init__(message, code=code)
         self.status = status
         self.retry_after = retry_after
-        if status < 500 and status != FAILED_DEPENDENCY:
+        if status < 500 and status != NOT_RETRIED:
             self.type = "rate_limit_error" if status == 429 else "invalid_request_error"
 
 

@@ -126,7 +126,7 @@ async def test_a_background_completion_is_streamed_on_from_the_frames_that_were_
         rest[-1].data,
     )
     assert "server_died" == last["error"]["code"]
-    assert 424 == finished.status
+    assert 406 == finished.status
     assert "Half an answer" == (await finished.json())["choices"][0]["message"]["content"]
 
 

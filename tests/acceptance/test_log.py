@@ -26,7 +26,7 @@ async def test_a_name_that_a_client_chose_forges_no_entry(tmp_path):
             model = f"scripted/fail:x{end}{FORGED} \x1b]0;owned\x07 \u202e"
             said = [{"role": "user", "content": "Hi"}]
             response = await client.post("/v1/chat/completions", {"model": model, "messages": said})
-            assert 424 == response.status
+            assert 406 == response.status
         log = server.log_text()
 
     assert 7 == log.count("forged") == len([entry for entry in entries(log) if "scripted/fail" in entry])

@@ -133,7 +133,7 @@ async def test_in_the_background_a_message_is_polled_and_its_stream_resumed(clie
 
 @requirement("wire.anthropic", "wire.truth")
 async def test_a_whole_message_that_was_stopped_is_no_success_and_is_not_tried_again(client):
-    """424, in words, with the partial beside it; the SDKs' own retries are told to keep still."""
+    """406, in words, with the partial beside it; the SDKs' own retries are told to keep still."""
     started = await (await ask(client, "up/hanging", background=True)).json()
     run_id = started["id"].removeprefix("msg_")
     await Native(client).shown(run_id, "so far")
@@ -141,7 +141,7 @@ async def test_a_whole_message_that_was_stopped_is_no_success_and_is_not_tried_a
     response = await client.get(f"/v1/messages/{started['id']}")
     body = await response.json()
 
-    assert (424, "false") == (response.status, response.headers["x-should-retry"])
+    assert (406, "false") == (response.status, response.headers["x-should-retry"])
     assert ("error", "stopped", "stopped_by_user") == (body["type"], body["error"]["type"], body["error"]["code"])
     assert ("so far", None) == (body["partial"]["content"][0]["text"], body["partial"]["stop_reason"])
 

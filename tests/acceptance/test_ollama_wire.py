@@ -137,7 +137,7 @@ async def test_an_answer_that_breaks_off_is_an_error_and_never_done(client, path
 
     assert ("upstream_error", None) == (told[-1]["holdfast"]["code"], told[-1].get("done"))
     assert isinstance(told[-1]["error"], str)
-    assert (424, "upstream_error") == (whole.status, (await whole.json())["holdfast"]["code"])
+    assert (406, "upstream_error") == (whole.status, (await whole.json())["holdfast"]["code"])
 
 
 @requirement("wire.truth")

@@ -350,7 +350,7 @@ async def test_how_an_agent_ended_is_told_without_a_stream(tmp_path, end):
         response = await api.client.post(CHAT, said())
         body = await response.json()
 
-    assert (reason == "error") == (response.status == 424)  # which no client retries
+    assert (reason == "error") == (response.status == 406)  # which no client retries
     assert (reason, reason == "error") == (body["choices"][0]["finish_reason"], "error" in body)
     assert (WHOLE if end == "ok" else "Hello ") == body["choices"][0]["message"]["content"]
 

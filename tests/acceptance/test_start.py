@@ -354,8 +354,8 @@ async def test_headers_come_with_the_first_word_and_not_before(world):
 
 EARLY = {
     "400": (400, "upstream_rejected", None, "false"),
-    "401": (424, "upstream_auth", None, "false"),
-    "403": (424, "upstream_auth", None, "false"),
+    "401": (406, "upstream_auth", None, "false"),
+    "403": (406, "upstream_auth", None, "false"),
     "404": (404, "upstream_not_found", None, "false"),
     "429": (429, "upstream_rate_limited", "7", "true"),
     "429-date": (429, "upstream_rate_limited", "3600", "true"),

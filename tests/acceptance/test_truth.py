@@ -91,7 +91,7 @@ class Row:
 
     @property
     def object_status(self) -> int:
-        return self.status if self.is_bare or self.status == 200 else 424
+        return self.status if self.is_bare or self.status == 200 else 406
 
 
 def end(name: str, outcome: str, finish: str, *, said: str | None = None, **more: object) -> Row:
@@ -162,8 +162,8 @@ ROWS: list[tuple[Row, Sequence[pytest.MarkDecorator]]] = [
     (script("deadline", "deadline_exceeded", 504, patience="deadline"), [DEADLINE]),
     (script("deadline-in-silence", "deadline_exceeded", 504, text="", patience="deadline"), [DEADLINE]),
     (bare("400", "upstream_rejected", 400), []),
-    (bare("401", "upstream_auth", 424), []),
-    (bare("403", "upstream_auth", 424), []),
+    (bare("401", "upstream_auth", 406), []),
+    (bare("403", "upstream_auth", 406), []),
     (bare("404", "upstream_not_found", 404), []),
     (bare("429", "upstream_rate_limited", 429, retry_after="7"), []),
     (bare("500", "upstream_error"), []),

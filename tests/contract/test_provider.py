@@ -409,8 +409,8 @@ def test_tokens_are_estimated_from_text_and_not_from_images():
 FAILURES = {
     # name: the error, its code and status, and whether TEXT came before it
     "400": (ProviderRefused, "upstream_rejected", 400, False),
-    "401": (ProviderRefused, "upstream_auth", 424, False),
-    "403": (ProviderRefused, "upstream_auth", 424, False),
+    "401": (ProviderRefused, "upstream_auth", 406, False),
+    "403": (ProviderRefused, "upstream_auth", 406, False),
     "404": (ProviderRefused, "upstream_not_found", 404, False),
     "429": (ProviderRefused, "upstream_rate_limited", 429, False),
     "500": (ProviderRefused, "upstream_error", 502, False),

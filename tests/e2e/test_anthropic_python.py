@@ -200,7 +200,7 @@ async def test_an_early_failure_raises_its_own_type_and_the_model_is_asked_once(
 
 
 @requirement("wire.no-useless-retry")
-@pytest.mark.parametrize(("key", "model", "status"), [("hf-wrong", "up/m", 401), (KEY, "up/end:403", 424)])
+@pytest.mark.parametrize(("key", "model", "status"), [("hf-wrong", "up/m", 401), (KEY, "up/end:403", 406)])
 async def test_a_key_that_is_refused_is_sent_once(here, key, model, status):
     """Ours or the upstream's: programs on this SDK waited for minutes, because they repeat what may heal."""
     sent: list[int] = []
@@ -227,7 +227,7 @@ async def test_a_run_that_fails_in_mid_stream_raises_after_its_text_and_is_not_r
     with pytest.raises(anthropic.APIStatusError) as whole:
         await client.messages.create(**ask(f"up/{model}"))
 
-    assert 424 == whole.value.status_code
+    assert 406 == whole.value.status_code
     assert (TEXT, code, code) == (
         "".join(seen),
         streamed.value.body["error"]["code"],

@@ -177,7 +177,7 @@ def cells() -> list:
     return params
 
 
-@requirement("truth.clients-see-failure")
+@requirement("truth.clients-see-failure", "wire.no-useless-retry")
 @pytest.mark.parametrize(("client", "cell"), cells())
 async def test_cell(here, drivers, client: Client, cell: str) -> None:
     """See the check of that name above."""

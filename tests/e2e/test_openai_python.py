@@ -264,14 +264,14 @@ async def test_a_run_that_fails_in_mid_stream_raises_after_its_text(here, client
 @requirement("truth.in-band-error", "truth.eof", "truth.cut")
 @pytest.mark.parametrize("model", ["end:in-band-error", "end:eof", "late-cut"])
 async def test_a_run_that_fails_after_text_is_not_run_again(here, client, model):
-    """Not streaming it is a 424 with the partial in it; the client's two retries would pay for three runs."""
+    """Not streaming it is a 406 with the partial in it; the client's two retries would pay for three runs."""
     before = here.calls(model)
 
     with pytest.raises(openai.APIStatusError) as raised:
         await client.chat.completions.create(model=f"up/{model}", messages=ASKED)
 
     body = raised.value.response.json()
-    assert (424, TEXT) == (raised.value.status_code, body["choices"][0]["message"]["content"])
+    assert (406, TEXT) == (raised.value.status_code, body["choices"][0]["message"]["content"])
     assert ("error", "failed") == (body["choices"][0]["finish_reason"], body["holdfast"]["outcome"])
     assert 1 == here.calls(model) - before
 

@@ -195,7 +195,7 @@ async def test_what_fails_in_its_middle_has_failed(here, client, model, code):
     kept = await client.responses.retrieve(f"resp_{raised.value.response.headers['x-run-id'].removeprefix('run_')}")
 
     assert (code, TEXT) == (streamed.value.code, "".join(said))
-    assert (424, code, "failed", TEXT) == (raised.value.status_code, raised.value.code, kept.status, kept.output_text)
+    assert (406, code, "failed", TEXT) == (raised.value.status_code, raised.value.code, kept.status, kept.output_text)
     assert 2 == here.calls(model) - before
 
 

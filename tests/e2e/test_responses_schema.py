@@ -134,7 +134,7 @@ async def test_half_a_summary_and_one_of_somebody_else_are_refused(here, client)
     foreign = [{"type": "compaction", "encrypted_content": "gAAAA"}, {"role": "user", "content": "And?"}]
     other = await client.post("/v1/responses", {"model": "up/echo:no", "input": foreign})
 
-    assert (424, "compaction_failed") == (half.status, (await half.json())["error"]["code"])
+    assert (406, "compaction_failed") == (half.status, (await half.json())["error"]["code"])
     assert (400, "input[0].encrypted_content") == (other.status, (await other.json())["error"]["param"])
 
 

@@ -102,7 +102,7 @@ test("anthropic: what fails throws, streaming or not, after its text, and is not
 
   assert.equal(text, TEXT);
   assert.ok(streamed instanceof Anthropic.APIError);
-  assert.deepEqual([whole.status, whole.error.error.code], [424, "upstream_broke"]);
+  assert.deepEqual([whole.status, whole.error.error.code], [406, "upstream_broke"]);
   assert.ok(early instanceof Anthropic.BadRequestError);
   assert.equal((await records("end:eof")).length, 2);
 });

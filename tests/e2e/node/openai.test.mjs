@@ -180,7 +180,7 @@ test("a run that fails in mid-stream throws after its text, and is not run again
 
     assert.ok(error instanceof OpenAI.APIError);
     assert.deepEqual([text, error.code], [TEXT, code]);
-    assert.deepEqual([whole.constructor, whole.status, whole.code], [OpenAI.APIError, 424, code]);
+    assert.deepEqual([whole.constructor, whole.status, whole.code], [OpenAI.APIError, 406, code]);
     assert.equal((await records(model)).length, 2); // one run for each of the two requests
   }
 });

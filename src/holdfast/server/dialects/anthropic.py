@@ -9,7 +9,7 @@ from starlette.types import ASGIApp
 
 from ...asgi.event_stream import EventStream
 from ...engine.run import Run
-from ...errors import RunNotFound
+from ...errors import NOT_RETRIED, RunNotFound
 from ...events import AnySettlement, Failed, Interrupted, Stopped
 from ...history import estimate_tokens
 from ...wires.anthropic import messages as anthropic_messages
@@ -74,7 +74,7 @@ async def whole_message(run: Run) -> ASGIApp:
     """Return a settled run as the finished message, with a status that is an error unless it completed."""
     settled = await run.settled()
     if isinstance(settled, Stopped):
-        return json_of(await _object(run, settled), status_code=anthropic_messages.STOPPED, headers=not_again(run))
+        return json_of(await _object(run, settled), status_code=NOT_RETRIED, headers=not_again(run))
     return await whole(run, _object, anthropic_refusal)
 
 
@@ -108,8 +108,8 @@ async def _poll(run: Run, status: int = 200) -> ASGIApp:
 
 
 _FAILURES = {
-    409: "the session is busy, or the run was stopped",
-    424: "the upstream refused our key",
+    406: "the upstream refused our key or failed after output, or the run was stopped",
+    409: "the session is busy",
     429: "too many runs",
     502: "the upstream failed",
     503: "the server is ending",

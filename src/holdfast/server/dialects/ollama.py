@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ...engine.run import Run
-from ...errors import FAILED_DEPENDENCY, BadRequest, HoldfastError
+from ...errors import NOT_RETRIED, BadRequest, HoldfastError
 from ...events import Event, Failed, Interrupted, Stopped
 from ...fields import Table, check_fields
 from ...wires.ollama import (
@@ -121,7 +121,7 @@ async def _whole(lines: OllamaLines, run: Run) -> ASGIApp:
         events += some
     told = lines.whole(events)
     is_failed = isinstance(settled, (Failed, Interrupted, Stopped))
-    status, headers = (FAILED_DEPENDENCY, not_again(run)) if is_failed else (200, answer_headers(run))
+    status, headers = (NOT_RETRIED, not_again(run)) if is_failed else (200, answer_headers(run))
     return json_of(told, status_code=status, headers=headers)
 
 
@@ -187,8 +187,8 @@ ENDPOINTS = [
             200: "an answer, or its lines",
             400: "bad input",
             404: "no such model",
+            406: "the upstream refused our key, or failed after output",
             413: "too large",
-            424: "the upstream refused our key, or failed after output",
             429: "too many runs",
             502: "the upstream failed",
             503: "the server is ending",

@@ -17,7 +17,7 @@ from ...asgi.cursor import RunFrames
 from ...asgi.delayed_response import DelayedResponse
 from ...asgi.event_stream import EventStream
 from ...engine.run import Run
-from ...errors import FAILED_DEPENDENCY, BadRequest, ResumeGap
+from ...errors import NOT_RETRIED, BadRequest, ResumeGap
 from ...events import (
     AnySettlement,
     ErrorInfo,
@@ -265,7 +265,7 @@ async def whole(run: Run, show: Show, refuse: Refuse) -> ASGIApp:
     if await is_bare(run):
         return refuse(run, settled)
     told = await show(run, settled)
-    return json_of(told, settled.text, status_code=FAILED_DEPENDENCY, headers=not_again(run))
+    return json_of(told, settled.text, status_code=NOT_RETRIED, headers=not_again(run))
 
 
 class WholeAnswer(DelayedResponse):

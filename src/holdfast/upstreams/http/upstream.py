@@ -28,7 +28,7 @@ import msgspec
 
 from ...concurrency.retry import Backoff
 from ...concurrency.tasks import OwnedTasks
-from ...errors import FAILED_DEPENDENCY, ProviderBroke, ProviderError, ProviderRefused, ProviderUnreachable
+from ...errors import NOT_RETRIED, ProviderBroke, ProviderError, ProviderRefused, ProviderUnreachable
 from ...events import Notice, Outlet, Usage, Yielded, put
 from ...history import estimate_tokens
 from ...http_client.connection import Reply
@@ -199,7 +199,7 @@ class HTTPUpstream:
         except NotThere as error:
             message = f"{self.name} could not be reached: {error}.{_advice(error)}"
             if isinstance(error, ProxyFailed) and error.is_final:
-                raise ProviderRefused(message, code="proxy_refused", status=FAILED_DEPENDENCY) from error
+                raise ProviderRefused(message, code="proxy_refused", status=NOT_RETRIED) from error
             raise ProviderUnreachable(message) from error
 
     def _head(self, method: Method, path: str, query: str, headers: Mapping[str, str] | None, length: int) -> bytes:
@@ -366,8 +366,8 @@ class Refused(ProviderRefused):
         413: (413, "upstream_rejected"),
         422: (422, "upstream_rejected"),
         404: (404, "upstream_not_found"),
-        401: (424, "upstream_auth"),
-        403: (424, "upstream_auth"),
+        401: (406, "upstream_auth"),
+        403: (406, "upstream_auth"),
         429: (429, "upstream_rate_limited"),
         529: (529, "upstream_overloaded"),
     }

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from ...errors import NOT_RETRIED
 from ...events import (
     AnySettlement,
     Completed,
@@ -49,10 +50,10 @@ ERROR_TYPES = {
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
+    NOT_RETRIED: "api_error",
     409: "invalid_request_error",
     410: "not_found_error",
     413: "request_too_large",
-    424: "api_error",
     429: "rate_limit_error",
     503: "overloaded_error",
     504: "timeout_error",
@@ -62,9 +63,6 @@ ERROR_TYPES = {
 
 ERROR_CODES = frozenset({"thread_unsupported_request", "thread_not_found", "thread_continue_in_flight"})
 """Error codes that Anthropic's SDKs read from the details of an error."""
-
-STOPPED = 424
-"""The status of a stopped response: neither a success nor a failure of the server, and clients do not retry it."""
 
 
 def message_id(run_id: str) -> str:

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 
 from ....asgi.event_stream import EventStream
 from ....engine.run import Run
-from ....errors import FAILED_DEPENDENCY, BadRequest, Conflict, HoldfastError, RunNotFound
+from ....errors import NOT_RETRIED, BadRequest, Conflict, HoldfastError, RunNotFound
 from ....events import Completed, Failed, Interrupted, StoppedBy
 from ....history import alternating
 from ....ids import new_id
@@ -279,7 +279,7 @@ class CompactionFailed(HoldfastError):
     """The summary is incomplete: it would lose parts of the conversation."""
 
     code = "compaction_failed"
-    status = FAILED_DEPENDENCY
+    status = NOT_RETRIED
 
     def __init__(self, outcome: str) -> None:
         super().__init__(f"The summary of the conversation was {outcome}. Nothing was compacted.")
@@ -441,9 +441,9 @@ ENDPOINTS = [
             200: "a response, or its events",
             400: "bad input",
             404: "no such model, or no such response to follow",
+            406: "the upstream refused our key, or failed after output",
             409: "the response to follow has not ended",
             413: "too large",
-            424: "the upstream refused our key",
             429: "too many runs",
             502: "the upstream failed",
             503: "the server is ending",
@@ -460,9 +460,9 @@ ENDPOINTS = [
             200: "the conversation as one item",
             400: "bad input",
             404: "no such model, or no such response to follow",
+            406: "the summary is incomplete, or the upstream refused our key",
             409: "the response to follow has not ended",
             413: "too large",
-            424: "the summary is incomplete, or the upstream refused our key",
             429: "too many runs",
             502: "the upstream failed",
             503: "the server is ending",
