@@ -327,8 +327,8 @@ REQUIREMENTS: dict[str, str] = {
         "and a connection continues what is not stored."
     ),
     "resp.conversations": (
-        "A conversation has items of its owner's; a response in it is shown them, and adds its own once, one response "
-        "at a time, over a crash too."
+        "A conversation has items of its owner's, who can list all of them; a response in it is shown them, and adds "
+        "its own once, one response at a time, over a crash too."
     ),
     "resp.open-responses": "What each of the 17 checks of Open Responses' suite asks for is there.",
     "safe.websocket": (
@@ -462,7 +462,10 @@ REQUIREMENTS: dict[str, str] = {
         "The patterns of a batch have a limited length, and a limited time to be compiled; work that a client asks for "
         "delays no stop, and no answer to others."
     ),
-    "safe.retention": "Ended runs outside of sessions are deleted after `retention_days`; 0 means at once, not never.",
+    "safe.retention": (
+        "Ended runs outside of sessions are deleted after `retention_days`, and conversations of responses that were "
+        "not changed for so long; 0 means at once, not never."
+    ),
     "safe.answer-limit": "U's answer may have 64 MB of text, and an event of it 8 MB: more is a failure that says so.",
     "safe.upstream-headers": "U's headers, trailers and chunk extensions have a limit; a trailer is no header.",
     "safe.proxy-secret": "The user and password of a proxy reach the proxy alone: no log, error, answer or page.",

@@ -223,10 +223,13 @@ async def test_old_runs_outside_of_sessions_are_deleted_after_the_retention_time
             await api.settled(run_id)
             kept = await api.start(await api.new_session(model="up/m"), "hello", "up/m")
             await api.settled(kept)
+            said = {"type": "message", "role": "user", "content": "hello"}
+            conversation = (await (await client.post("/v1/conversations", {"items": [said]})).json())["id"]
     async with Server(tmp_path, [provider(up.base_url, models=["m"])], config=config) as server:
         async with server.client() as client:
             async with asyncio.timeout(LONG):
-                while left != (await client.get(f"/api/runs/{run_id}")).status:
-                    pass  # the start deletes in the background
+                for path in (f"/api/runs/{run_id}", f"/v1/conversations/{conversation}"):
+                    while left != (await client.get(path)).status:
+                        pass  # the start deletes in the background
 
             assert 200 == (await client.get(f"/api/runs/{kept}")).status

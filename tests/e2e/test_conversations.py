@@ -77,6 +77,20 @@ async def test_a_conversation_is_created_changed_and_deleted(client):
     assert (True, "conversation_not_found") == (deleted.deleted, gone.value.code)
 
 
+@requirement("resp.conversations", "safe.owner-404")
+async def test_an_owner_lists_all_conversations_page_by_page(here):
+    """OpenAI has no such call: without it, a conversation whose id was lost could never be exported or deleted."""
+    other_key = await key_of_another(here, "lister")
+    async with AsyncOpenAI(base_url=here.base_url, api_key=other_key, max_retries=0) as other:
+        made = [await other.conversations.create(metadata={"number": f"{number}"}) for number in range(3)]
+    async with here.server.client(authorization=f"Bearer {other_key}") as http:
+        first = await (await http.get("/v1/conversations?limit=2")).json()
+        rest = await (await http.get(f"/v1/conversations?limit=2&after={first['last_id']}")).json()
+
+    assert [each.to_dict() for each in made[::-1]] == first["data"] + rest["data"]
+    assert ("list", True, False) == (first["object"], first["has_more"], rest["has_more"])
+
+
 @requirement("resp.conversations")
 async def test_a_response_that_would_not_fit_is_refused_before_it_starts(client, here):
     """The limit held for items that are added, and not for those of a response."""
@@ -219,9 +233,9 @@ async def test_another_owner_has_no_way_to_a_conversation(here, client):
     assert ["Hello."] == await texts(client, made.id)
 
 
-async def key_of_another(here: Any) -> str:
+async def key_of_another(here: Any, name: str = "another") -> str:
     """Make the key of another owner, and wait until the server knows it."""
-    made = new_key("another")
+    made = new_key(name)
     await asyncio.to_thread(lambda: SqliteKeys(here.server.data).add(made.record))
     async with here.server.client(authorization=f"Bearer {made.key}") as client:
         async with asyncio.timeout(LONG):

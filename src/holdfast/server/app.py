@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -43,6 +44,7 @@ from .dialects import openai_chat as completions
 from .dialects.responses import conversations_api
 from .dialects.responses import openai_responses as responses
 from .dialects.responses import websocket as responses_websocket
+from .dialects.responses.conversation_turns import delete_unused
 from .errors import Json
 from .routing import Endpoint, Router
 from .services import Parts, costs_of
@@ -219,10 +221,12 @@ def _begin_background(parts: Parts) -> None:
 
 
 async def _trim_logs(parts: Parts) -> None:
-    """Delete old events, and old runs outside of sessions."""
+    """Delete old events, old runs outside of sessions, and conversations of the Responses API that are not used."""
     settings, now, day = parts.settings, parts.engine.now(), 86400
     await parts.store.trim_logs(now - settings.log_days * day)
     await parts.store.delete_runs(now - settings.retention_days * day)
+    if math.isfinite(settings.retention_days):
+        await delete_unused(parts.store, now - settings.retention_days * day)
 
 
 async def end(parts: Parts, drain: float) -> None:

@@ -32,6 +32,7 @@ class Stored(msgspec.Struct, Generic[T], frozen=True):
     owner: str
     version: int
     created_at: float
+    updated_at: float
     body: T
 
 
@@ -119,7 +120,7 @@ class Documents(Generic[T]):
 
     def _stored(self, document: Document) -> Stored[T]:
         body = msgspec.convert(document.body, self._body)
-        return Stored(document.id, document.owner, document.version, document.created_at, body)
+        return Stored(document.id, document.owner, document.version, document.created_at, document.updated_at, body)
 
 
 async def _asked(ask: Callable[[], Awaitable[T]], retry: Retry | None) -> T:

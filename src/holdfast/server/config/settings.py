@@ -271,7 +271,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     log_days: Annotated[float, msgspec.Meta(ge=0)] = 30.0
     """Days after which the events of an ended run are deleted; its text stays. `inf` keeps them."""
     retention_days: Annotated[float, msgspec.Meta(ge=0)] = math.inf
-    """Days after which an ended run outside of a session, such as a stored response, is deleted. `inf` keeps it."""
+    """Days after which an ended run outside of a session, such as a stored response, is deleted, and a conversation of
+    `/v1/conversations` that is not used. `inf` keeps them."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The log level: `debug`, `info`, `warning` or `error`."""
     currency: Annotated[str, msgspec.Meta(pattern="^[A-Z]{3}$")] = "USD"

@@ -48,6 +48,23 @@ async def _with_last_response(parts: Parts, known: StoredConversation) -> Stored
     return replace(known, items=[*known.items, *await _said(parts.store, record)], run_id=None)
 
 
+async def delete_unused(store: Store, before: float) -> None:
+    """Delete the conversations that have not changed since then (Unix seconds), unless a response is being added."""
+    conversations = stored_conversations(store)
+    unused = [
+        stored.id
+        async for stored in conversations.all()
+        if stored.updated_at < before and not await _is_growing(store, stored.body)
+    ]
+    for id in unused:  # not while they are listed: a page begins after the last one of the page before
+        await conversations.delete(id)
+
+
+async def _is_growing(store: Store, known: StoredConversation) -> bool:
+    record = None if known.run_id is None else await store.get_run(known.run_id)
+    return record is not None and record.settlement is None
+
+
 async def _said(store: Store, record: RunRecord) -> list[Item]:
     """Return the items of a response's request and answer. One that failed before any output leaves nothing."""
     output = await output_of(store, record)

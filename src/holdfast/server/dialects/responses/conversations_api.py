@@ -18,11 +18,11 @@ from ....wires.openai.fields import CONVERSATIONS, NOT_OF_A_CONVERSATION
 from ....wires.openai.responses_request import Item, items_of, listed
 from ...caller import owner_of
 from ...errors import Json, json_of
-from ...request import convert, decode_object, read_body
+from ...request import convert, decode_object, read_body, whole_number
 from ...routing import Endpoint
 from ...services import Parts
 from .conversation_turns import up_to_date
-from .openai_responses import check_metadata, page_of_items
+from .openai_responses import check_metadata, page_of, page_of_items
 from .response_chains import resolved
 from .stored_conversations import (
     CONVERSATION_ID,
@@ -78,6 +78,19 @@ async def create_conversation(parts: Parts, request: Request) -> ASGIApp:
     return _answer(await stored_conversations(parts.store).put(id, new, owner=owner_of(request)))
 
 
+async def list_conversations(parts: Parts, request: Request) -> ASGIApp:
+    """List the caller's conversations, the newest first."""
+    limit = whole_number(request, "limit", 20, 100)
+    documents, after = stored_conversations(parts.store), request.query_params.get("after")
+    found: list[dict[str, Any]] = []
+    while len(found) <= limit and (
+        page := await documents.page(owner=owner_of(request), before=after, limit=limit + 1)
+    ):
+        found += map(_told, page)
+        after = page[-1].id
+    return Json(page_of(found[:limit], has_more=len(found) > limit))
+
+
 async def get_conversation(parts: Parts, request: Request) -> ASGIApp:
     """Return a conversation."""
     return _answer(await _own(parts, request))
@@ -113,7 +126,7 @@ async def create_items(parts: Parts, request: Request) -> ASGIApp:
         return _checked(replace(known, items=[*known.items, *items]))
 
     await _changed(parts, request, change)
-    return json_of(_list(items))
+    return json_of(page_of([_shown(item) for item in items], has_more=False))
 
 
 async def list_items(parts: Parts, request: Request) -> ASGIApp:
@@ -188,19 +201,13 @@ def _checked(conversation: StoredConversation) -> StoredConversation:
 
 
 def _answer(stored: Stored[StoredConversation]) -> ASGIApp:
+    return Json(_told(stored))
+
+
+def _told(stored: Stored[StoredConversation]) -> dict[str, Any]:
+    """Return a conversation without its items."""
     told = {"id": stored.id, "object": "conversation", "created_at": int(stored.created_at)}
-    return Json({**told, "metadata": stored.body.metadata})
-
-
-def _list(items: list[Item]) -> dict[str, Any]:
-    shown = [_shown(item) for item in items]
-    return {
-        "object": "list",
-        "data": shown,
-        "first_id": shown[0]["id"],
-        "last_id": shown[-1]["id"],
-        "has_more": False,
-    }
+    return {**told, "metadata": stored.body.metadata}
 
 
 def _shown(item: Item) -> Item:
@@ -226,6 +233,13 @@ ENDPOINTS = [
         create_conversation,
         takes=NewConversation,
         answers={200: "the conversation", 400: "bad input", 404: "no such item to refer to", 413: "too large"},
+    ),
+    Endpoint(
+        "GET",
+        "/v1/conversations",
+        list_conversations,
+        query={"limit": "1 to 100", "after": "the conversation to go on from"},
+        answers={200: "conversations, the newest first", 400: "a bad query"},
     ),
     Endpoint(
         "GET", "/v1/conversations/{conversation_id}", get_conversation, answers={200: "the conversation", **_NOT_THERE}

@@ -397,10 +397,11 @@ def page_of_items(request: Request, items: list[Item]) -> dict[str, Any]:
         places = [place for place, item in enumerate(items) if item["id"] == after]
         items = items[places[0] + 1 :] if places else []
     limit = whole_number(request, "limit", 20, 100)
-    return _page(items[:limit], has_more=len(items) > limit)
+    return page_of(items[:limit], has_more=len(items) > limit)
 
 
-def _page(data: list[dict[str, Any]], *, has_more: bool, last: str | None = None) -> dict[str, Any]:
+def page_of(data: list[dict[str, Any]], *, has_more: bool, last: str | None = None) -> dict[str, Any]:
+    """Return some objects as a page. `last` is the id to go on from, if it is not that of the last one."""
     ends = {"first_id": data[0]["id"] if data else None, "last_id": last or (data[-1]["id"] if data else None)}
     return {"object": "list", "data": data, **ends, "has_more": has_more}
 
@@ -426,8 +427,8 @@ async def _listed(parts: Parts, found: list[RunRecord], limit: int, last: str | 
     """Return a page. `last` is the last run that was read, if there may be more."""
     data = [await response_json(await parts.engine.open(record.id)) for record in found[:limit]]
     if len(found) > limit or last is None:
-        return json_of(_page(data, has_more=len(found) > limit))
-    return json_of(_page(data, has_more=True, last=openai_responses.response_id(last)))
+        return json_of(page_of(data, has_more=len(found) > limit))
+    return json_of(page_of(data, has_more=True, last=openai_responses.response_id(last)))
 
 
 _NOT_THERE = {404: "no such response"}
