@@ -343,8 +343,8 @@ REQUIREMENTS: dict[str, str] = {
         "what is listed."
     ),
     "wire.cost": (
-        "If a model has a price, the cost of an answer is told on the wires of OpenAI and Anthropic in the usage, and "
-        "in the native API; else none is."
+        "If a model has a price, the cost of an answer is told on the wires of OpenAI and Anthropic in the usage, in "
+        "the last event of AG-UI, in the last line of Ollama's API, and in the native API; else none is."
     ),
     "wire.ollama": (
         "Programs that speak only Ollama's API chat, generate and list models here; a failure is an error to them, and "

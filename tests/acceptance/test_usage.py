@@ -1,5 +1,6 @@
 """Usage in full on every wire: what an upstream counted of cached and reasoning tokens reaches every client."""
 
+import json
 from typing import Any
 
 import pytest
@@ -21,6 +22,15 @@ COUNTED = {
 COST = (10 * 10.0 + 90 * 1.0 + 20 * 100.0) / 1_000_000
 """What the counted tokens cost: ten that were not cached, ninety that were, and the output."""
 USER = {"role": "user", "content": "Hi"}
+AG_UI = {
+    "threadId": "t",
+    "runId": "r",
+    "messages": [{"id": "u", **USER}],
+    "tools": [],
+    "context": [],
+    "state": {},
+    "forwardedProps": {"model": "up/counts"},
+}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -77,9 +87,9 @@ async def test_the_native_api_the_ai_sdk_and_ag_ui_tell_it_too(client):
     message = {"id": "u", "role": "user", "parts": [{"type": "text", "text": "Hi"}]}
     parts = await (await client.post("/api/chat", {"model": "up/counts", "messages": [message]})).all_events()
     metadata = [frame.json() for frame in parts if frame.data != "[DONE]"][-1]["messageMetadata"]
-    asked = {"threadId": "t", "runId": "r", "messages": [{"id": "u", **USER}], "tools": [], "context": [], "state": {}}
-    props = {"forwardedProps": {"model": "up/counts"}}
-    finished = (await (await client.post("/ag-ui", {**asked, **props})).all_events())[-1].json()
+    finished = (await (await client.post("/ag-ui", {**AG_UI, "threadId": "other", "runId": "other"})).all_events())[
+        -1
+    ].json()
 
     assert (90, 15) == (native["cached_tokens"], native["reasoning_tokens"])
     assert 90 == metadata["holdfast"]["usage"]["cached_tokens"]
@@ -101,7 +111,22 @@ async def test_the_cost_is_told_on_every_wire_that_has_a_place_for_it(client):
     native = await (await client.get(f"/api/runs/{run['id']}")).json()
     shown = (await (await client.get(f"/api/sessions/{session['id']}")).json())["messages"][-1]["figures"]
 
-    told = [chat, response, events[-1]["response"]["usage"], message, streamed[-2]["usage"], native, shown, text]
+    ag_ui = (await (await client.post("/ag-ui", AG_UI)).all_events())[-1].json()["metadata"]
+    ollama = await whole(client, "/api/chat", messages=[USER], stream=False)
+    lines = (await (await client.post("/api/generate", {"model": "up/counts", "prompt": "Hi"})).text()).splitlines()
+
+    others = [ag_ui, ollama, json.loads(lines[-1])]
+    told = [
+        chat,
+        response,
+        events[-1]["response"]["usage"],
+        message,
+        streamed[-2]["usage"],
+        native,
+        shown,
+        text,
+        *others,
+    ]
     assert [COST] * len(told) == [each["cost"] for each in told]
 
 
@@ -110,5 +135,10 @@ async def test_a_model_without_a_price_has_no_cost(client):
     """None is told: zero would be a claim."""
     chat = await whole(client, "/v1/chat/completions", messages=[USER], model="up/free")
     message = await whole(client, "/v1/messages", messages=[USER], max_tokens=9, model="up/free")
+    ollama = await whole(client, "/api/chat", messages=[USER], stream=False, model="up/free")
+    free = AG_UI | {"threadId": "free", "runId": "free", "forwardedProps": {"model": "up/free"}}
+    ag_ui = (await (await client.post("/ag-ui", free)).all_events())[-1].json()
 
-    assert (False, False) == ("cost" in chat["usage"], "cost" in message["usage"])
+    assert [False] * 4 == [
+        "cost" in each for each in (chat["usage"], message["usage"], ollama, ag_ui.get("metadata", {}))
+    ]

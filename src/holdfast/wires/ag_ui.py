@@ -219,7 +219,8 @@ class AgUiEvents:
             **_details(settled.usage),
         }
         told = {name: value for name, value in openai_chat.verdict(settled, self._run).items() if name == "holdfast"}
-        yield {**self._ending(settled), "usage": [used], **({"metadata": told} if told else {})}
+        known = told | openai_chat.cost_of(settled.usage)  # the protocol's usage has counts only
+        yield {**self._ending(settled), "usage": [used], **({"metadata": known} if known else {})}
 
     def _ending(self, settled: AnySettlement) -> dict[str, Any]:
         """Return the last event of a settlement: the one table."""

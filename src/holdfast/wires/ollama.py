@@ -24,7 +24,7 @@ from ..events import (
     Truncated,
 )
 from ..fields import USED, Rule, Shape, Table, harmless, refused, used
-from .openai.chat import finish_reason, verdict
+from .openai.chat import cost_of, finish_reason, verdict
 from .tool_calls import json_arguments
 
 _encode = msgspec.json.Encoder().encode
@@ -257,6 +257,7 @@ class OllamaLines:
             "prompt_eval_duration": 1,
             "eval_count": settled.usage.output_tokens,
             "eval_duration": took,
+            **cost_of(settled.usage),
         }
 
     def whole(self, events: Sequence[Event]) -> dict[str, Any]:
