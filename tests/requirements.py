@@ -330,6 +330,10 @@ REQUIREMENTS: dict[str, str] = {
         "A conversation has items of its owner's, who can list all of them; a response in it is shown them, and adds "
         "its own once, one response at a time, over a crash too."
     ),
+    "resp.steer": (
+        "Input that steers a response over the WebSocket is answered by its successor, or returned with the reason; "
+        "none is lost in silence."
+    ),
     "resp.open-responses": "What each of the 17 checks of Open Responses' suite asks for is there.",
     "safe.websocket": (
         "A connection becomes a WebSocket only if nothing but the handshake was sent; its messages have the limits of "

@@ -222,7 +222,7 @@ async def test_lanes_and_unanswered_requests_are_limited(here, client):
         ({"truncation": "auto"}, "truncation"),
         ({"tools": [{"type": "computer"}]}, "tools[0].type"),
         ({"generate": "no"}, "generate"),
-        ({"type": "response.steer"}, "type"),
+        ({"type": "response.change"}, "type"),
         ({"stream_id": "a\nb"}, "stream_id"),
     ],
     ids=str,

@@ -24,6 +24,11 @@ def refusal_message(info: ErrorInfo, lane: str | None) -> bytes:
     return _encode({"type": "error", "status": info.status, "error": {**native.error(info), **wait}, **_named(lane)})
 
 
+def steer_message(outcome: str, number: int, lane: str | None, **told: Any) -> bytes:
+    """Return what became of input that steers a response. `number` counts these messages of a connection."""
+    return _encode({"type": f"response.steer.{outcome}", **told, "sequence_number": number, **_named(lane)})
+
+
 def _named(lane: str | None) -> dict[str, Any]:
     return {} if lane is None else {"stream_id": lane}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -25,7 +26,7 @@ from ....log.segment import Segment
 from ....store import RunRecord
 from ....wires.openai import responses as openai_responses
 from ....wires.openai.fields import AS_OVER_HTTP, OVER_WEBSOCKET
-from ....wires.openai.response_messages import ResponseMessages, refusal_message
+from ....wires.openai.response_messages import ResponseMessages, refusal_message, steer_message
 from ....wires.openai.responses_request import Item
 from ...accounts.auth import HEADERS
 from ...http.connections import OFFER
@@ -37,6 +38,7 @@ from ...services import Parts
 from ..run_responses import FirstWord
 from .openai_responses import ResponseBody, begun, list_responses, prepared, response_of
 from .response_chains import BEFORE, RESPONSE
+from .steering import STEER, ActiveResponse, Steer, SteerCode, SteerRefused, steer_of
 
 logger = logging.getLogger("holdfast")
 
@@ -96,13 +98,22 @@ class _Known(msgspec.Struct, frozen=True):
     """Bytes of the messages and outputs that they came with."""
 
 
+class _Request(msgspec.Struct, frozen=True):
+    """A decoded request, and its size in bytes. That of a successor has the input that steered the response before."""
+
+    decoded: dict[str, Any]
+    size: int
+    steers: Sequence[Steer] = ()
+
+
 class _Lane:
     """Requests that are answered one after the other, and the last response that the store does not have."""
 
     def __init__(self, name: str | None) -> None:
         self.name = name
-        self.waiting: deque[tuple[dict[str, Any], int]] = deque()
-        """The decoded requests, and the size of each. The first is being answered."""
+        self.waiting: deque[_Request] = deque()
+        """The first is being answered."""
+        self.active: ActiveResponse | None = None
         self.known: _Known | None = None
 
 
@@ -119,7 +130,7 @@ class ResponsesSocket:
         self._lanes: dict[str | None, _Lane] = {}
         self._tasks = OwnedTasks("a WebSocket")
         self._inbox: deque[bytes] = deque()
-        self._unanswered = self._refusals = 0
+        self._unanswered = self._refusals = self._steered = 0
         self._wake = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -176,7 +187,7 @@ class ResponsesSocket:
     def _take(self, message: bytes) -> None:
         """Keep a message until it is its turn. A client that sends too many is refused without a look at them."""
         self._wake.set()
-        waiting = sum(map(len, self._inbox)) + sum(size for lane in self._lanes.values() for _, size in lane.waiting)
+        waiting = sum(map(len, self._inbox)) + sum(each.size for lane in self._lanes.values() for each in lane.waiting)
         if self._unanswered >= MOST_UNANSWERED:
             self._refuse_unread(TooManyUnanswered())
         elif waiting and waiting + len(message) > self._parts.settings.body_limit:
@@ -204,12 +215,16 @@ class ResponsesSocket:
         try:
             await check_body(self._parts, message)
             decoded = decode_object(message)
+            if decoded.get("type") == STEER:
+                self._unanswered -= 1
+                await self._steer(decoded, len(message))
+                return
             lane = self._lane(convert(decoded, ClientEvent).stream_id)
         except HoldfastError as error:
             self._unanswered -= 1
             await self._refuse(error.info(), None)
             return
-        lane.waiting.append((decoded, len(message)))
+        lane.waiting.append(_Request(decoded, len(message)))
         if len(lane.waiting) == 1:
             self._tasks.start(self._answer_all(lane))
 
@@ -232,37 +247,37 @@ class ResponsesSocket:
 
     async def _answer_all(self, lane: _Lane) -> None:
         while lane.waiting:
-            decoded, size = lane.waiting[0]
             if self._socket.is_open:
-                await self._answer(lane, decoded, size)
+                await self._answer(lane, lane.waiting[0])
+            await self._end_active(lane)
             lane.waiting.popleft()
             self._unanswered -= 1
         self._wake.set()
 
-    async def _answer(self, lane: _Lane, decoded: dict[str, Any], size: int) -> None:
+    async def _answer(self, lane: _Lane, request: _Request) -> None:
         """Answer one request. One that fails is forgotten together with the response that it was to continue."""
-        event = convert(decoded, ClientEvent)
+        event = convert(request.decoded, ClientEvent)
         try:
             with RequestClient(self._request.scope, self._receive) as client:
-                await self._respond(client, lane, event, decoded, size)
+                await self._respond(client, lane, event, request)
         except Exception as error:
             if not isinstance(error, HoldfastError):
                 logger.error("a request on a WebSocket failed", exc_info=error)
             self._forget(event.previous_response_id)
-            await self._refuse(info_of(error), lane.name)
+            await self._refuse_request(lane, request, info_of(error))
 
-    async def _respond(
-        self, client: RequestClient, lane: _Lane, event: ClientEvent, decoded: dict[str, Any], size: int
-    ) -> None:
+    async def _respond(self, client: RequestClient, lane: _Lane, event: ClientEvent, request: _Request) -> None:
+        decoded = request.decoded
         check_fields(decoded, OVER_WEBSOCKET, AS_OVER_HTTP)
         followed = self._find(event.previous_response_id)
         asked = {name: value for name, value in decoded.items() if name not in _ENVELOPE} | {"stream": True}
         body, record = await prepared(self._parts, self._request, asked, None if followed is None else followed.items)
-        size += followed.size if followed else 0
+        size = request.size + (followed.size if followed else 0)
         if event.generate is False:
             await self._prepare_only(lane, record, size)
             return
         run = await begun(self._parts, body, record)
+        lane.active = ActiveResponse(run, decoded)
         messages = ResponseMessages(run.id, response_of(run), lane.name)
         try:
             failed = await FirstWord(run).failure(client)
@@ -272,8 +287,15 @@ class ResponsesSocket:
             if run.settlement is None:
                 await finish(_left(run, client, messages))
         if failed is not None:
-            await self._refuse(failed.error, lane.name)
+            await self._refuse_request(lane, request, failed.error)
         self._remember(lane, body, run, messages, event, size)
+
+    async def _refuse_request(self, lane: _Lane, request: _Request, info: ErrorInfo) -> None:
+        """Say why a request has no response. A successor was not requested: its input is returned."""
+        if request.steers:
+            await self._return_input(lane, request.steers, "successor_creation_failed", info.message)
+        else:
+            await self._refuse(info, lane.name)
 
     async def _copy(self, client: RequestClient, run: Run, messages: ResponseMessages) -> None:
         """Send the messages of a run, until its end or while the client stays."""
@@ -300,6 +322,47 @@ class ResponsesSocket:
                     await grew.wait()
         finally:
             unwatch()
+
+    # Steering.
+
+    async def _steer(self, decoded: dict[str, Any], size: int) -> None:
+        """Accept input for the successor of a response that is being answered, or return it."""
+        target = decoded.get("previous_response_id")
+        active = {lane.active.id: lane for lane in self._lanes.values() if lane.active is not None}
+        lane = active.get(target) if isinstance(target, str) else None
+        try:
+            event = steer_of(decoded)
+            if lane is None or lane.active is None:
+                raise SteerRefused("response_not_found", f"{target} is not being answered on this connection.")
+            steer = lane.active.accept(event, size, self._parts.settings.body_limit)
+        except SteerRefused as error:
+            given = {name: decoded.get(name) for name in ("input", "previous_response_id")}
+            await self._tell_input("failed", lane, steer=given, error=_steer_error(error.code, str(error)))
+        else:
+            told = {"id": steer.id, "previous_response_id": steer.previous_response_id}
+            await self._tell_input("accepted", lane, steer=told)
+
+    async def _end_active(self, lane: _Lane) -> None:
+        """Answer the successor of a response next, if input waits for it. If there can be none, return the input."""
+        active, lane.active = lane.active, None
+        if active is None or not active.accepted or not self._socket.is_open:
+            return
+        if active.can_go_on():
+            size = sum(steer.size for steer in active.accepted)
+            lane.waiting.insert(1, _Request(active.successor(), size, active.accepted))
+            self._unanswered += 1
+            return
+        reason = "The response did not complete, or waits for results of tools. Send the input with the next request."
+        await self._return_input(lane, active.accepted, "response_not_active", reason)
+
+    async def _return_input(self, lane: _Lane, steers: Sequence[Steer], code: SteerCode, message: str) -> None:
+        for steer in steers:
+            given = {"id": steer.id, "input": steer.input, "previous_response_id": steer.previous_response_id}
+            await self._tell_input("failed", lane, steer=given, error=_steer_error(code, message))
+
+    async def _tell_input(self, outcome: str, lane: _Lane | None, **told: Any) -> None:
+        number, self._steered = self._steered, self._steered + 1
+        await self._send(text_frame(steer_message(outcome, number, None if lane is None else lane.name, **told)))
 
     # Responses that are not stored.
 
@@ -337,6 +400,10 @@ class ResponsesSocket:
         for lane in self._lanes.values():
             if lane.known is not None and lane.known.response_id == response_id:
                 lane.known = None
+
+
+def _steer_error(code: SteerCode, message: str) -> dict[str, str]:
+    return {"type": "invalid_request_error", "code": code, "message": message}
 
 
 _ENVELOPE = ("type", "stream_id", "generate", "stream", "background")
