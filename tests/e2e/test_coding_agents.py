@@ -20,6 +20,7 @@ import pytest_asyncio
 
 from tests.e2e.matrix.installs import PLACE
 from tests.requirements import requirement
+from tests.support.proxies import Tap
 from tests.support.server import Server, provider
 from tests.support.upstream import (
     Delta,
@@ -58,6 +59,10 @@ class Agent:
     folder: Path = PROGRAMS
     code_tells: bool = True
     """A failure is in its exit code, not only in what it prints."""
+    page: str = ""
+    """Its page in docs/clients, if that has another name."""
+    option: str = ""
+    """A line of its page that is off by default, behind `# `."""
 
     def is_work(self, body: dict[str, Any]) -> bool:
         """Tell a request of the conversation from one for its title, which has no tools."""
@@ -71,6 +76,13 @@ AGENTS = {
             "codex",
             ("codex", "exec", "--skip-git-repo-check", "--sandbox", "danger-full-access"),
             lambda file: ("exec_command", {"cmd": f"cat {file}"}),
+        ),
+        Agent(
+            "codex over a WebSocket",
+            ("codex", "exec", "--skip-git-repo-check", "--sandbox", "danger-full-access"),
+            lambda file: ("exec_command", {"cmd": f"cat {file}"}),
+            page="codex",
+            option="supports_websockets = true",
         ),
         Agent(
             "claude-code",
@@ -106,6 +118,7 @@ class Desk:
         self.repository.mkdir()
         self.file = self.repository / "README.md"
         self.file.write_text(f"# Tide\n\n{FACT}\n")
+        self.address = server.url
         self.server = server
         self.up = up
 
@@ -132,8 +145,11 @@ class Desk:
 
     def page(self, agent: Agent, key: str) -> str:
         """The agent's page with this server, this key and the upstream's model."""
-        page = (PAGES / f"{agent.name}.md").read_text(encoding="utf-8").replace("sk-any", key)
-        return page.replace("http://127.0.0.1:8787", self.server.url).replace("openai/gpt-5-mini", "up/m")
+        page = (PAGES / f"{agent.page or agent.name}.md").read_text(encoding="utf-8").replace("sk-any", key)
+        if agent.option:
+            assert f"# {agent.option}" in page
+            page = page.replace(f"# {agent.option}", agent.option)
+        return page.replace("http://127.0.0.1:8787", self.address).replace("openai/gpt-5-mini", "up/m")
 
     def set_up(self, page: str) -> dict[str, str]:
         """Do what the agent's page says: write its files, and return its variables."""
@@ -257,6 +273,20 @@ async def test_aider_edits_a_file_as_the_model_says(desk):
 
     assert 0 == code, printed
     assert edited == desk.file.read_text(), printed
+
+
+@requirement("resp.websocket")
+async def test_codex_uses_its_websocket_for_every_turn(desk):
+    """The option of its page is in effect: no turn is a request of its own."""
+    desk.up.models["m"] = answer(FACT)
+    async with Tap(int(desk.server.url.rpartition(":")[2])).listening() as tap:
+        desk.address = f"http://127.0.0.1:{tap.port}"
+        code, printed = await desk.ended(await desk.start(AGENTS["codex over a WebSocket"], "Say hello."))
+    asked = [bytes(sent[: sent.find(b"\r\n\r\n")]).lower() for sent in tap.connections if b"/v1/responses" in sent]
+
+    assert (0, True) == (code, FACT in printed), printed
+    assert [True] * len(asked) == [b"upgrade: websocket" in head for head in asked]
+    assert asked
 
 
 def claude_says(*blocks: dict[str, Any]) -> Script:
