@@ -1,6 +1,7 @@
 """The server inside another program: `create_app()` has what it is given, and nothing of the user's."""
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from contextlib import asynccontextmanager
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
 
 from holdfast import ProviderSettings, Settings, create_app
 from tests.requirements import requirement
@@ -181,3 +184,14 @@ async def test_an_app_without_keys_answers_on_this_machine_alone(settings, addre
         answer = await client.get("/api/models", headers={"authorization": f"Bearer {KEY}"})
 
     assert status == answer.status
+
+
+@requirement("resp.websocket")
+async def test_a_websocket_in_another_server_is_declined_and_says_why():
+    """A bare 403 looks like a wrong key. 426 is the status at which Codex goes on over HTTP."""
+    async with Served(create_app(Settings(providers=(SCRIPTED,))), ws="websockets-sansio") as served:
+        with pytest.raises(InvalidStatus) as declined:
+            await connect(served.url.replace("http", "ws") + "/v1/responses", proxy=None)
+    body = json.loads(declined.value.response.body)
+
+    assert (426, "websocket_unavailable") == (declined.value.response.status_code, body["error"]["code"])

@@ -38,7 +38,7 @@ class Served:
         self._socket.bind(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         served = app if spec_version is None else announcing(app, spec_version)
-        self._server = _Server(uvicorn.Config(served, lifespan=lifespan, log_config=None, ws="none", **config))
+        self._server = _Server(uvicorn.Config(served, lifespan=lifespan, log_config=None, **{"ws": "none", **config}))
         self._serving: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:

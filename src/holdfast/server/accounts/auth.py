@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket
 
 from ...access import ACCESS, Access
+from ...errors import HoldfastError
 from ...events import ErrorInfo
 from ..config.settings import Settings, SettingsError
 from ..errors import error_answer, in_words_of
@@ -65,6 +67,17 @@ def check_bind(settings: Settings, keys: Keys, environ: Mapping[str, str]) -> No
         )
 
 
+class WebSocketUnavailable(HoldfastError):
+    """The app runs in another server, whose WebSockets lack our limits. At this status Codex goes on over HTTP."""
+
+    code = "websocket_unavailable"
+    status = 426
+    type = "invalid_request_error"
+
+    def __init__(self) -> None:
+        super().__init__("This server has no WebSockets: they need `holdfast serve`. Use HTTP.")
+
+
 class Gate:
     """Passes a request on, or answers it with an error: Host and Origin are checked first, then the key.
 
@@ -84,6 +97,9 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check one request."""
+        if scope["type"] == "websocket":
+            await _decline(scope, receive, send)
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -177,6 +193,16 @@ class Gate:
 def _refused(scope: Scope, headers: dict[bytes, bytes], refusal: ErrorInfo) -> ASGIApp:
     words = in_words_of(scope["path"], refusal, by_anthropic=b"anthropic-version" in headers)
     return error_answer(refusal, extra=words)
+
+
+async def _decline(scope: Scope, receive: Receive, send: Send) -> None:
+    """Decline a WebSocket that another ASGI server has taken. `holdfast serve` passes the request on as HTTP."""
+    socket = WebSocket(scope, receive, send)
+    await socket.receive()
+    if "websocket.http.response" in scope.get("extensions", {}):
+        await socket.send_denial_response(error_answer(WebSocketUnavailable().info()))
+    else:
+        await socket.close()
 
 
 async def _share(app: ASGIApp, scope: Scope, receive: Receive, send: Send, origin: str) -> None:
