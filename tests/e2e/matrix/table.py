@@ -336,6 +336,7 @@ CLIENTS = [
         ),
     ),
     coding_agent("Codex", "@openai/codex", RESPONSES),
+    coding_agent("Codex (`supports_websockets`)", "@openai/codex", f"{RESPONSES}, WebSocket"),
     coding_agent("Claude Code", "@anthropic-ai/claude-code", MESSAGES),
     coding_agent("opencode", "opencode-ai", CHAT),
     coding_agent("cline", "cline", CHAT),
