@@ -19,8 +19,11 @@ NewId = Callable[[str], str]
 def new_id(prefix: str) -> str:
     """Return `prefix_…`: the time first, so that ids sort, then 128 random bits, so that ids cannot be guessed."""
     milliseconds = int(time.time() * 1000)
-    bits, rest = _random()
-    return f"{prefix}_{_time(milliseconds >> 2)}{_DIGITS[(milliseconds & 3) << 3 | bits]}{rest}"
+    if not _stock:
+        _fill_stock()
+    bits, rest = _stock.pop()
+    seconds, quarter, last = _time(milliseconds >> 12), _PAIRS[(milliseconds >> 2) & 1023], (milliseconds & 3) << 3
+    return f"{prefix}_{seconds}{quarter}{_DIGITS[last | bits]}{rest}"
 
 
 _stock: list[tuple[int, str]] = []
@@ -28,17 +31,15 @@ if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=_stock.clear)  # else two processes would make the same ids
 
 
-def _random() -> tuple[int, str]:
-    """Return 128 random bits: 3 as a number, and 125 as characters. The kernel is asked for many at once."""
-    if not _stock:
-        size = _RANDOM + 1
-        fresh = os.urandom(size * _AT_ONCE)
-        text = fresh.translate(_ANY_DIGIT).decode()
-        _stock.extend((fresh[at] & 7, text[at + 1 : at + size]) for at in range(0, len(fresh), size))
-    return _stock.pop()
+def _fill_stock() -> None:
+    """Add 128 random bits for each of many ids: 3 as a number, and 125 as characters."""
+    size = _RANDOM + 1
+    fresh = os.urandom(size * _AT_ONCE)
+    text = fresh.translate(_ANY_DIGIT).decode()
+    _stock.extend((fresh[at] & 7, text[at + 1 : at + size]) for at in range(0, len(fresh), size))
 
 
 @lru_cache(1)
-def _time(quarter: int) -> str:
-    """Write the upper 46 of 48 bits of a time in milliseconds: it is the same for four of them."""
-    return "".join([_PAIRS[(quarter >> shift) & 1023] for shift in (40, 30, 20, 10, 0)])
+def _time(upper: int) -> str:
+    """Write the upper 36 of 48 bits of a time in milliseconds: they are the same for four seconds."""
+    return "".join([_PAIRS[(upper >> shift) & 1023] for shift in (30, 20, 10, 0)])

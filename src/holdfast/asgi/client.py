@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -128,18 +129,17 @@ class RequestClient:
         if is_so() or self.has_left:
             return is_so()
         loop = asyncio.get_running_loop()
-        over = loop.create_future()
+        over: asyncio.Future[bool] = loop.create_future()
 
-        def end() -> None:
-            if not over.done():
-                over.set_result(None)
+        def check(ends: bool = False) -> None:
+            if not over.done() and ((is_true := is_so()) or ends):
+                over.set_result(is_true)
 
-        self.on_leaving(end)
-        unwatch = watch(lambda: end() if is_so() else None)
-        timer = None if timeout is None else loop.call_later(timeout, end)
+        self.on_leaving(partial(check, True))
+        unwatch = watch(check)
+        timer = None if timeout is None else loop.call_later(timeout, check, True)
         try:
-            await over
-            return is_so()
+            return await over
         finally:
             unwatch()
             if timer is not None:

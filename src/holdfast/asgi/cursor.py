@@ -9,11 +9,9 @@ from collections.abc import Callable, Iterator
 from itertools import accumulate
 from weakref import ref
 
-import msgspec
-
 from ..engine.run import Render, Run, StoredLog
 from ..errors import ResumeGap
-from ..events import Event, Settled
+from ..events import Event, Settled, encode_event
 from ..log.log import Log
 from ..log.segment import NOTHING, Segment
 from ..wires import native
@@ -133,9 +131,7 @@ def long_ending(segment: Segment) -> Settled | None:
 
 
 def _length(event: Event) -> int:
-    if type(event) is Settled:
-        return len(event.settlement.text)
-    return sum([len(field) for field in msgspec.structs.astuple(event) if isinstance(field, str)])
+    return len(event.settlement.text) if type(event) is Settled else len(encode_event(event))
 
 
 def shared_rendering(run: Run) -> Render:

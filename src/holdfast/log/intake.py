@@ -137,7 +137,7 @@ def heard(yielded: Sequence[Yielded]) -> Said:
             said.goes_on = False
             said.open = said.open - {item.choice} if item.choice else frozenset()
         elif kind is Usage and item.source == "estimated" and not item.output_tokens:
-            said.input_tokens = _checked(item).input_tokens
+            said.input_tokens = item.input_tokens if type(item.input_tokens) is int else _converted(item).input_tokens
         elif kind is Usage:
             events.append(_checked(item))
         elif kind is AnswerBegins:

@@ -189,11 +189,14 @@ class Log:
 
     def close(self, settled: Settled) -> None:
         """Add and publish the last event. Nothing comes after it."""
-        self._segments.append(Segment(None, (), (settled,)))
+        if self.seq < self.appended:
+            self.publish(self.appended)
+        last = Segment(None, (), (settled,))
+        self._segments.append(last)
         self._starts.append(self.appended)
         self.appended += 1
         self.sealed = self.closed = True
-        self.publish(self.appended)
+        self._show(last, self.appended)
         if self._folded == self.seq - 1:
             self._folded = self.seq  # a settlement has no text of its own
         if len(self._segments) > _A_FEW:

@@ -93,10 +93,6 @@ class ThinkSplitter:
             return [(False, delta)] if delta else []
         if self._reasoning and self._is_uneventful(delta):
             return [(True, delta)] if delta else []
-        is_first = not (self._reasoning or self._thought or self._open or self._held)
-        if is_first and delta.lstrip(" \t\r\n")[:1] not in ("", "<"):
-            self._plain = True
-            return [(False, delta)]
         return self._split(self._held + delta, last=False)
 
     def finish(self, *, complete: bool = True) -> list[Piece]:
@@ -210,13 +206,17 @@ class AnswerSplitter:
     of one is given before the event that ends it. Costs one test for each event once an answer is visible text.
     """
 
-    __slots__ = ("_splitters", "_think", "is_plain")
+    __slots__ = ("_splitters", "_think")
 
     def __init__(self, think: bool = True) -> None:
         self._think = think
         self._splitters: dict[int, ThinkSplitter | None] = {}
-        self.is_plain = not think
+        """By choice, from its first text on; None once visible text has begun."""
+
+    @property
+    def is_plain(self) -> bool:
         """Whether text of the first choice is visible text from here on."""
+        return not self._think or self._splitters.get(0, self) is None
 
     def feed(self, items: Sequence[Yielded]) -> list[Any]:
         """Return what was yielded, with reasoning apart from text; what cannot be judged yet is held back."""
@@ -247,7 +247,8 @@ class AnswerSplitter:
             told.append(said)
             return
         if said.choice not in self._splitters:
-            self._splitters[said.choice] = ThinkSplitter()
+            is_visible = said.text.lstrip(" \t\r\n")[:1] not in ("", "<")
+            self._splitters[said.choice] = None if is_visible else ThinkSplitter()
         splitter = self._splitters[said.choice]
         if splitter is None:
             told.append(said)
@@ -270,7 +271,7 @@ class AnswerSplitter:
     def _next_answer(self, think: bool, told: list[Any]) -> None:
         told += self.end()
         self._splitters.clear()
-        self._think, self.is_plain = think, not think
+        self._think = think
 
     def _give_held(self, choice: int, told: list[Any], *, complete: bool) -> None:
         if (splitter := self._splitters.get(choice)) is not None:
@@ -282,7 +283,6 @@ class AnswerSplitter:
                 told.append(Reasoning(text, choice))
                 continue
             self._splitters[choice] = None  # visible text has begun: whatever follows is text
-            self.is_plain = self.is_plain or not choice
             told.append(Text(text, choice, logprobs))
             logprobs = None
 

@@ -9,11 +9,12 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from starlette.requests import Request
 
+from ..access import ACCESS
 from ..errors import BadRequest, KeyRevoked
 from ..store import Idempotency
 from .accounts.auth import HEADERS
 from .accounts.made_keys import digest
-from .caller import access_of, owner_of
+from .caller import owner_of
 from .http.json_size import MOST_VALUES, SMALL, TooManyValues, check_values
 from .services import Parts
 
@@ -87,21 +88,19 @@ async def _received(request: Request, limit: int) -> bytes:
     announced = headers.get(b"content-length", b"")
     if announced.isdigit() and int(announced) > limit:
         raise BodyTooLarge(limit)
-    pieces: list[bytes] = []
-    size = 0
-    is_all = False
-    while not is_all:
+    body = bytearray()
+    more = True
+    while more:
         message = await request.receive()
         if message["type"] == "http.disconnect":
             raise BadRequest("The client disconnected before it had sent its whole request.")
-        pieces.append(message.get("body", b""))
-        size += len(pieces[-1])
-        if size > limit:
+        body += message.get("body", b"")
+        if len(body) > limit:
             raise BodyTooLarge(limit)
-        is_all = not message.get("more_body", False)
-    if access_of(request).is_revoked:  # a slow sender must not begin anything later than that
+        more = message.get("more_body", False)
+    if request.scope[ACCESS].is_revoked:  # a slow sender must not begin anything later than that
         raise KeyRevoked
-    return b"".join(pieces)
+    return bytes(body)
 
 
 def decode(body: bytes, kind: type[T]) -> T:

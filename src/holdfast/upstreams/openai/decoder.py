@@ -342,9 +342,10 @@ class AnswerDecoder:
 
     def _finish(self, answer: _Answer, reason: str, events: list[Yielded]) -> None:
         """Record the finish reason of a choice. Its calls are complete now, unless it was cut off."""
-        is_whole = reason not in TRUNCATED
-        self._plain.forget()
-        self._flush(answer, events)
+        if self._plain.opening:
+            self._plain.forget()
+        if self._halves is not None:
+            self._flush(answer, self._halves, events)
         if answer.left_out and not answer.has_content:
             what = f"{self._name} answered with {answer.left_out} alone, which cannot be passed on. Ask for text."
             self._fail(ProviderError(what, code="unsupported_content"), events)
@@ -353,17 +354,16 @@ class AnswerDecoder:
             what = f"{self._name} sent {answer.left_out} too, which cannot be passed on."
             events.append(Notice("content_left_out", what))
         answer.reason = reason
-        if is_whole:
+        if len(answer.calls) and reason not in TRUNCATED:
             events += answer.calls.whole(answer.index)
         if len(self._answers) >= self._expected:
             self._give_reasons(events)
 
-    def _flush(self, answer: _Answer, events: list[Yielded]) -> None:
+    def _flush(self, answer: _Answer, halves: Halves, events: list[Yielded]) -> None:
         """Emit a lone surrogate that was held back, as U+FFFD."""
-        if self._halves is not None:
-            self._think(answer, self._halves.give_up((answer.index, "reasoning")), events)
-            self._take_text(answer, self._halves.give_up((answer.index, "content")), NO_RAW, events)
-            self._take_refusal(answer, self._halves.give_up((answer.index, "refusal")), events)
+        self._think(answer, halves.give_up((answer.index, "reasoning")), events)
+        self._take_text(answer, halves.give_up((answer.index, "content")), NO_RAW, events)
+        self._take_refusal(answer, halves.give_up((answer.index, "refusal")), events)
 
     def _give_reasons(self, events: list[Yielded]) -> None:
         """Emit the finishes, once all choices that have begun have ended."""
@@ -399,10 +399,11 @@ class AnswerDecoder:
             self._fail(self._broke("ended its stream without an answer in it"), events)
             return
         self.over = True
-        for answer in self._answers.values():
-            if answer.reason is None:
-                self._finish(answer, answer.calls.finish_reason() or "stop", events)
-        self._give_reasons(events)
+        without_reason = [answer for answer in self._answers.values() if answer.reason is None]
+        for answer in without_reason:
+            self._finish(answer, answer.calls.finish_reason() or "stop", events)
+        if without_reason or not self.finished:
+            self._give_reasons(events)
         self._show_usage(events)
 
     def _end_stream(self, cut: bool, events: list[Yielded]) -> None:
@@ -434,8 +435,8 @@ class AnswerDecoder:
     def _fail(self, error: ProviderError, events: list[Yielded]) -> None:
         """End with an error, after the text that was held back."""
         for answer in self._answers.values():
-            if answer.reason is None:
-                self._flush(answer, events)
+            if answer.reason is None and self._halves is not None:
+                self._flush(answer, self._halves, events)
         self._show_usage(events)
         self.error = error
         self.over = True

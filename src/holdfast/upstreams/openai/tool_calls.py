@@ -19,6 +19,9 @@ class WrittenCalls:
         self._calls: list[WrittenCall] = []
         self._by_index: dict[int, int] = {}
 
+    def __len__(self) -> int:
+        return len(self._calls)
+
     def finish_reason(self) -> str | None:
         """Return OpenAI's finish reason of an answer with these calls; None if there are none."""
         if not self._calls:
