@@ -225,6 +225,11 @@ class EventStream(Response):
             self._wake.set()
 
     async def _say(self, send: Send, body: bytes) -> None:
+        connection = self._connection
+        if connection is not None and connection.takes_more and 0 < len(body) <= _SENT_IN_A_ROW:
+            self._spoke_at = self._time()
+            connection.go_on(body)
+            return
         for start in range(0, len(body), _SENT_AT_ONCE):
             if start:
                 await asyncio.sleep(0)  # a long write takes time in the kernel

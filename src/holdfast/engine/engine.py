@@ -188,7 +188,7 @@ class Engine:
         if source is None and not self._has_sources:
             raise TypeError(_NO_SOURCE)
         now, owner = self._shared.clock(), record.owner
-        record = msgspec.structs.replace(record, keeper=self.keeper, created_at=now, started_at=now)
+        record = msgspec.structs.replace(record, keeper=self._shared.node, created_at=now, started_at=now)
         pump = self._make(record, kept=keep, source=source, interrupt=interrupt, think=think)
         run = pump.run
         run.idempotency = idempotency

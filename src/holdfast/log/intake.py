@@ -26,6 +26,7 @@ from .reasoning import AnswerSplitter
 from .segment import NOTHING, Segment, segment_of
 from .storable import encodable, storable
 
+_NONE: frozenset[int] = frozenset()
 _FIRST = frozenset({0})
 _MAY_YIELD = frozenset((*get_args(Event), Finish)) - {RunStarted, Snapshot, Settled}
 
@@ -38,7 +39,7 @@ class Said(msgspec.Struct):
     input_tokens: int | None = None
     goes_on: bool = False
     """Part of the answer follows the last `finish`, or there is no `finish` and something of the answer."""
-    open: frozenset[int] = frozenset()
+    open: frozenset[int] = _NONE
     """The choices that have spoken since their own `finish`. The one of the first choice is for all of them."""
 
 
@@ -58,9 +59,7 @@ class Intake:
         self.is_plain = False
         """The answer has begun, and text of its first choice needs no look: it may go to the log as it is."""
         self.finish: dict[int, Finish] = {}
-        self._open: frozenset[int] = (
-            frozenset()
-        )  # the choices that have spoken since their `Finish`; that of 0 ends all
+        self._open = _NONE  # the choices that have spoken since their `Finish`; that of 0 ends all
         self.is_open = True
         """More of the answer may come: nothing was said of its end, or something has followed."""
         self.error: BaseException | None = None
@@ -76,14 +75,13 @@ class Intake:
             self.input_tokens = said.input_tokens
         if not said.events and not said.finish:
             return NOTHING
-        events = self._splitter.feed([*said.events, *said.finish] if said.finish else said.events)
-        if said.finish:
-            events = [event for event in events if type(event) is not Finish]
+        events = self._splitter.feed(said.events)
         for finish in said.finish:
+            events += self._splitter.feed((finish,))[:-1]  # what was held back of that choice
             if (before := self.finish.get(finish.choice)) is None or not is_failure(before):
                 self.finish[finish.choice] = finish
-        ended = {finish.choice for finish in said.finish}
-        self._open = said.open if 0 in ended else (self._open - ended) | said.open
+            self._open = self._open - {finish.choice} if finish.choice else _NONE
+        self._open |= said.open
         self.is_open = bool(self._open) or 0 not in self.finish
         self.is_plain = said.goes_on and 0 in self._open and self._splitter.is_plain
         return segment_of(events)
@@ -135,7 +133,7 @@ def heard(yielded: Sequence[Yielded]) -> Said:
         elif kind is Finish:
             said.finish.append(_checked(item))
             said.goes_on = False
-            said.open = said.open - {item.choice} if item.choice else frozenset()
+            said.open = said.open - {item.choice} if item.choice else _NONE
         elif kind is Usage and item.source == "estimated" and not item.output_tokens:
             said.input_tokens = item.input_tokens if type(item.input_tokens) is int else _converted(item).input_tokens
         elif kind is Usage:

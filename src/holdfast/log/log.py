@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, takewhile
 
 from ..errors import ResumeGap, RunSettled
 from ..events import (
@@ -28,7 +28,7 @@ _SLICE = 512  # events handed to a reader at once, so that a long replay never h
 _TOGETHER = 128  # events whose texts are put together, and which are packed, at once
 _A_FEW = 16  # events that cost little one by one, and segments of an ended log that are not worth packing
 _SHORT = frozenset({RunStarted, Usage, Settled})
-"""Events of every run that hold no text of their own: nobody has to look for it."""
+"""Events of every run that hold no text of their own."""
 
 
 class Log:
@@ -225,8 +225,8 @@ class Log:
                 self.usage = event
             elif type(event) is ToolCall:
                 self.tool_calls.append(event)
-            elif type(event) is Notice and event.model:
-                self.answered_by = event.model
+            elif type(event) is Notice:
+                self.answered_by = event.model or self.answered_by
             elif self.steps is None and type(event) in (StepStarted, Steered):
                 self.steps = Steps()
             if self.steps is not None:
@@ -241,12 +241,14 @@ class Log:
             if segment.kind is not None:
                 (texts if segment.kind is Text else thoughts).append(joined_texts(segment))
             for event in segment.others:
+                if type(event) in _SHORT:
+                    continue
                 if type(event) is Text and not event.choice:
                     texts.append(event.text)
                     self._size += 0 if event.logprobs is None else characters(event.logprobs)
                 elif type(event) is Reasoning and not event.choice:
                     thoughts.append(event.text)
-                elif type(event) not in _SHORT:
+                else:
                     self._size += characters(event)
         for gathered, fresh in ((self._text, texts), (self._reasoning, thoughts)):
             if fresh:
@@ -298,9 +300,8 @@ class Log:
             return NOTHING
         stop = min(self.seq, after + _SLICE)
         segments = self._parts(after, stop)
-        others = [place for place, segment in enumerate(segments) if segment.kind is not segments[0].kind]
-        if others and stop - after > _A_FEW:
-            segments = segments[: others[0]]
+        if stop - after > _A_FEW:
+            segments = [*takewhile(lambda segment: segment.kind is segments[0].kind, segments)]
         return joined(segments)
 
     def between(self, start: int, stop: int) -> Segment:

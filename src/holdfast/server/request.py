@@ -46,15 +46,15 @@ async def read_body(parts: Parts, request: Request) -> bytes:
     requests are served in between.
     """
     body = await _received(request, parts.settings.body_limit)
-    await check_body(parts, body)
+    if len(body) > SMALL:
+        await check_body(parts, body)
     return body
 
 
 async def check_body(parts: Parts, body: bytes) -> None:
-    """Refuse JSON with too many values."""
-    if len(body) > SMALL:
-        async with parts.large_bodies:
-            await _check_values(body)
+    """Refuse JSON with too many values. A body of up to `SMALL` bytes cannot have them."""
+    async with parts.large_bodies:
+        await _check_values(body)
 
 
 async def read_bytes(parts: Parts, request: Request) -> bytes:

@@ -118,7 +118,10 @@ _OF_OLLAMA = (
 
 
 class Router:
-    """Finds the handler of a request, calls it, and responds to what it raises. `other` serves what is not HTTP."""
+    """Finds the handler of a request, calls it, and responds to what it raises. `other` serves what is not HTTP.
+
+    The gate before it has removed the prefix of a mounted application from the path.
+    """
 
     def __init__(self, parts: Parts, endpoints: Sequence[Endpoint], other: ASGIApp) -> None:
         self.endpoints = endpoints
@@ -147,7 +150,7 @@ class Router:
 
     def _find(self, scope: Scope) -> Endpoint:
         """Return the endpoint of a request, and set the parameters of its path."""
-        path = _path(scope)
+        path = scope["path"]
         if (tree := self._trees.get(scope["method"])) is not None:
             if (endpoint := tree.whole.get(path)) is not None:
                 return endpoint
@@ -192,12 +195,5 @@ def _is_worth_compressing(response: ASGIApp) -> TypeGuard[Json | LongJson]:
 
 def _coding(scope: Scope, request: Request) -> Coding | None:
     """Return how the response is compressed: None outside of our API, and for a client that accepts no coding."""
-    is_of_the_api = _path(scope).startswith(("/api/", "/openapi.json"))
+    is_of_the_api = scope["path"].startswith(("/api/", "/openapi.json"))
     return coding_for(request.headers.get("accept-encoding", "")) if is_of_the_api else None
-
-
-def _path(scope: Scope) -> str:
-    """Return the path below the one at which the application is mounted."""
-    path: str = scope["path"]
-    root: str = scope.get("root_path", "")
-    return path[len(root) :] if root and path.startswith(f"{root}/") else path

@@ -13,6 +13,7 @@ Cost: linear in the bytes, however they are cut. Memory: the unfinished event, a
 from __future__ import annotations
 
 from itertools import repeat
+from typing import NoReturn
 
 __all__ = ["EventTooLarge", "SSEDecoder", "ServerSentEvent"]
 
@@ -47,7 +48,8 @@ class SSEDecoder:
 
     def feed(self, data: bytes) -> list[ServerSentEvent]:
         """Decode one more read into the events that it completes."""
-        self._refuse_if_broken()
+        if self._broken:
+            self._refuse()
         if not self._begun:
             data = self._skip_bom(data)
         if self._after_cr or b"\r" in data:
@@ -56,8 +58,8 @@ class SSEDecoder:
         events = self._decode(blocks) if blocks else []
         if self._too_large(self._tail):
             self._broken = True
-        if not events:
-            self._refuse_if_broken()
+        if self._broken and not events:
+            self._refuse()
         return events
 
     def take_back(self) -> bytes | None:
@@ -75,7 +77,8 @@ class SSEDecoder:
         Whether the last line is whole cannot be seen here: JSON that was cut off fails in its parser. An event
         without data is dropped, as it may be the first half of a line.
         """
-        self._refuse_if_broken()
+        if self._broken:
+            self._refuse()
         event = _decode_block(bytes(self._tail))
         self._tail = bytearray()
         return [event] if event and event[1] else []
@@ -126,10 +129,9 @@ class SSEDecoder:
         # Whether the line end of a blank line lies inside the block depends on how the reads were cut: do not count it.
         return len(block) > self._max_event and len(block.strip(b"\n")) > self._max_event
 
-    def _refuse_if_broken(self) -> None:
-        if self._broken:
-            self._tail = bytearray()
-            raise EventTooLarge(f"an upstream event is larger than {self._max_event} bytes")
+    def _refuse(self) -> NoReturn:
+        self._tail = bytearray()
+        raise EventTooLarge(f"an upstream event is larger than {self._max_event} bytes")
 
     def _skip_bom(self, data: bytes) -> bytes:
         data = self._start + data

@@ -89,7 +89,10 @@ class ChatSources:
             while True:
                 if not provider.think or request.goes_on or len(asked) > 1:  # else it is set already
                     out.emit([AnswerBegins(think=provider.think)])
-                why = await self._tried(provider, request, out, asked, alone=alone)
+                if alone or asked[-1] not in self._fallbacks():
+                    await provider.answer(request, out)
+                    return
+                why = await self._tried(provider, request, out, asked)
                 if why is None:
                     return
                 provider, model, words = why
@@ -102,14 +105,14 @@ class ChatSources:
             self._providers.let_go(used)
 
     async def _tried(
-        self, provider: Provider, request: ChatRequest, out: Outlet, asked: Sequence[str], *, alone: bool
+        self, provider: Provider, request: ChatRequest, out: Outlet, asked: Sequence[str]
     ) -> tuple[Provider, str, str] | None:
         """Let a provider answer. If it fails before its first output, return the fallback and the error."""
         attempt = _Attempt(out, has_spoken=request.goes_on)
         try:
             await provider.answer(request, attempt)
         except ProviderError as error:
-            is_final = alone or attempt.has_spoken or _blames_the_request(error)
+            is_final = attempt.has_spoken or _blames_the_request(error)
             stand_in = None if is_final else await self._stand_in(asked)
             if stand_in is None:
                 raise
