@@ -24,6 +24,10 @@ _SENT_AT_ONCE = 1024 * 1024
 _SENT_IN_A_ROW = 16 * 1024  # bytes after which the event loop turns, although the client reads and there is more
 
 
+_USUAL = frozenset(dict(sse.HEADERS))
+"""The headers of every stream, unless others are given."""
+
+
 class Frames(Protocol):
     """The frames of a stream: bytes that are ready, and a callback for more."""
 
@@ -88,8 +92,9 @@ class EventStream(Response):
         self._frames = frames
         self._closing = closing or Closing()
         given = [*headers]
-        named = dict(given)
-        self._sent_headers = [*[each for each in sse.HEADERS if each[0] not in named], *given]
+        named = dict(given).keys()
+        usual = sse.HEADERS if named.isdisjoint(_USUAL) else [each for each in sse.HEADERS if each[0] not in named]
+        self._sent_headers = [*usual, *given]
         self._opening = opening
         self._farewell = farewell
         self._broken = broken

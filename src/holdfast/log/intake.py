@@ -77,7 +77,7 @@ class Intake:
             return NOTHING
         events = self._splitter.feed(said.events)
         for finish in said.finish:
-            events += self._splitter.feed((finish,))[:-1]  # what was held back of that choice
+            events += self._splitter.ended(finish)
             if (before := self.finish.get(finish.choice)) is None or not is_failure(before):
                 self.finish[finish.choice] = finish
             self._open = self._open - {finish.choice} if finish.choice else _NONE

@@ -315,6 +315,8 @@ class Log:
         if start >= stop:
             return []
         starts = self._starts
+        if start == starts[0] and stop == self.appended:
+            return self._segments[:]  # all of it: most runs are short, and are read at their end
         first, last = bisect_right(starts, start) - 1, bisect_right(starts, stop - 1) - 1
         segments = self._segments[first : last + 1]
         if stop < self.appended and stop < self._end(last):

@@ -233,6 +233,13 @@ class AnswerSplitter:
                 self._take_mark(item, told)
         return told
 
+    def ended(self, finish: Finish) -> list[Any]:
+        """Return what was held back of the choice that a `Finish` ends."""
+        told: list[Any] = []
+        if self._splitters.get(finish.choice) is not None:
+            self._give_held(finish.choice, told, complete=_is_whole(finish))
+        return told
+
     def end(self, *, complete: bool = True) -> list[Any]:
         """Return what was held back of every choice. `complete` says that the source ended of its own accord."""
         told: list[Any] = []
@@ -261,7 +268,7 @@ class AnswerSplitter:
             self._next_answer(item.think, told)
             return
         if isinstance(item, Finish):
-            self._give_held(item.choice, told, complete=_is_whole(item))
+            told += self.ended(item)
         elif isinstance(item, ToolCall):
             self._give_held(item.choice, told, complete=False)
         elif isinstance(item, _NEXT_ANSWER):

@@ -32,6 +32,9 @@ MOST_AHEAD = 100
 LINGER = 2.0
 """Seconds for which a refused client may continue to send. A close with unread bytes resets the connection."""
 
+_line_of = b"%b: %b\r\n".__mod__
+"""Returns the line of a header."""
+
 
 class InvalidHttp(BadRequest):
     """The received bytes are not an HTTP request that this server accepts."""
@@ -293,7 +296,7 @@ class Protocol(HttpToolsProtocol):
     def _refusal(self, error: HoldfastError) -> bytes:
         response = error_answer(error.info())
         headers = (*self.server_state.default_headers, *response.raw_headers, (b"connection", b"close"))
-        lines = [b"%b: %b\r\n" % header for header in headers]
+        lines = map(_line_of, headers)
         return b"".join([STATUS_LINE[response.status_code], *lines, b"\r\n", bytes(response.body)])
 
     # After an upgrade.
@@ -383,7 +386,7 @@ class Protocol(HttpToolsProtocol):
         cycle = self.cycle
         if send != cycle.send or cycle.response_started or self.flow.write_paused:
             return None  # middleware wraps `send`, another request has begun, or the client does not read
-        lines = [b"%b: %b\r\n" % header for header in (*cycle.default_headers, *headers)]
+        lines = [*map(_line_of, (*cycle.default_headers, *headers))]
         head = STATUS_LINE[status] + b"".join(lines)
         if head.count(b"\n") != len(lines) + 1 or cycle.scope["method"] == "HEAD":
             return None  # uvicorn refuses it, or sends no body

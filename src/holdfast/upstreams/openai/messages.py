@@ -40,6 +40,8 @@ def _own(message: Shown, reasoning: bool) -> Shown:
 
 def pictures_after_results(messages: Sequence[Shown]) -> list[Shown]:
     """Move images of tool results into a user's message after them: OpenAI accepts only text in a result."""
+    if not [True for message in messages if message.get("role") == "tool"]:
+        return [*messages]
     moved: list[Shown] = []
     pictures: list[Any] = []
     for message in messages:
