@@ -150,7 +150,8 @@ class _LastRendering:
         self._frames = b""
 
     def __call__(self, first: int, segment: Segment) -> bytes:
-        if self._last != (first, len(segment)):
+        place = first, len(segment.texts or segment.others)
+        if self._last != place:
             self._frames = self._render(first, segment)
-            self._last = first, len(segment)
+            self._last = place
         return self._frames

@@ -17,15 +17,15 @@ ONLY_OPENAIS: Table = {
     "prompt_cache_key": _CHEAPER,
     "prompt_cache_options": _CHEAPER,
     "prompt_cache_retention": _CHEAPER,
-    "safety_identifier": harmless("It tells OpenAI who asks."),
-    "store": harmless("It is about what OpenAI keeps."),
+    "safety_identifier": harmless("It identifies the user to OpenAI."),
+    "store": harmless("It controls what OpenAI stores."),
     "stream_options": harmless("The answer is always streamed with its usage."),
 }
 """Parameters without which the answer of another service is the same."""
 
 _OURS = {**dict.fromkeys(("thoughts", "reasoned", "placed"), USED), "cache_control": _CHEAPER}
-_ORDER = harmless("The order of the calls tells it.")
-_DETAIL = harmless("It is about how many tokens a picture costs.")
+_ORDER = harmless("The order of the calls determines it.")
+_DETAIL = harmless("It only affects how many tokens an image costs.")
 _OF_A_PART: Table = {"type": USED, "cache_control": _CHEAPER, "prompt_cache_breakpoint": _CHEAPER}
 
 
@@ -41,7 +41,7 @@ def part_rules(who: str, *, detail: Rule = _DETAIL, sound: bool = False, files: 
         "text": part(text=USED),
         "refusal": part(refusal=USED),
         "image_url": part(image_url=used(picture)),
-        "input_audio": refused(f"{who} does not listen."),
+        "input_audio": refused(f"{who} accepts no audio."),
         "file": refused(f"{who} takes no files."),
     }
     if sound:
@@ -78,7 +78,7 @@ def asked_of(
 
 def _messages(who: str, parts: Kinds, calls: Kinds) -> Kinds:
     unknown = refused(f"{who} does not have it.")
-    named, thought = harmless("The role tells who speaks."), harmless("What was thought is not sent back.")
+    named, thought = harmless("The role is enough."), harmless("Earlier reasoning is not sent back.")
     said: dict[str, Rule] = {"role": USED, "content": used(parts), **_OURS}
     system = Shape({**said, "name": named}, unknown)
     assistant: dict[str, Rule] = {
@@ -86,9 +86,9 @@ def _messages(who: str, parts: Kinds, calls: Kinds) -> Kinds:
         "name": named,
         "refusal": USED,
         "tool_calls": used(calls),
-        "audio": refused(f"{who} does not speak.", {}),
+        "audio": refused(f"{who} produces no audio.", {}),
         "function_call": refused(f"{who} takes no function_call. Send it in tool_calls."),
-        "annotations": harmless("They tell where a text is from."),
+        "annotations": harmless("They name the sources of a text."),
         **dict.fromkeys(("reasoning", "reasoning_content", "reasoning_details"), thought),
     }
     roles: dict[str, Shape | Rule] = {
@@ -96,7 +96,7 @@ def _messages(who: str, parts: Kinds, calls: Kinds) -> Kinds:
         "developer": system,
         "user": Shape({**said, "name": USED}, unknown),
         "assistant": Shape(assistant, unknown),
-        "tool": Shape({**said, "tool_call_id": USED, "name": harmless("The call has the name.")}, unknown),
+        "tool": Shape({**said, "tool_call_id": USED, "name": harmless("The call contains the name.")}, unknown),
         "function": refused(f"{who} takes no role function. Send the role tool."),
     }
     return Kinds("role", roles, unknown)

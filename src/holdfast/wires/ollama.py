@@ -31,7 +31,7 @@ _encode = msgspec.json.Encoder().encode
 
 # What is asked.
 
-_LOADED = harmless("It is about how a model is loaded, which its upstream decides.")
+_LOADED = harmless("It controls how a model is loaded, which is up to the upstream.")
 _OPTIONS: Table = {
     **dict.fromkeys(("temperature", "top_p", "seed", "stop", "num_predict"), USED),
     **dict.fromkeys(("presence_penalty", "frequency_penalty", "top_k", "min_p", "repeat_penalty"), USED),
@@ -52,7 +52,7 @@ OLLAMA_CHAT: Table = {
             {
                 **dict.fromkeys(("role", "content", "images", "tool_calls", "tool_name", "tool_call_id"), USED),
                 "name": USED,
-                "thinking": harmless("No model is shown what it thought before."),
+                "thinking": harmless("Earlier reasoning is not sent to the model."),
             },
             UNKNOWN_OF_OLLAMA,
         )
@@ -64,8 +64,8 @@ OLLAMA_CHAT: Table = {
     "options": used(Shape(_OPTIONS, UNKNOWN_OF_OLLAMA)),
     "think": USED,
     "keep_alive": _LOADED,
-    "truncate": harmless("What is too long is refused by the model's upstream."),
-    "shift": harmless("What is too long is refused by the model's upstream."),
+    "truncate": harmless("The model's upstream refuses input that is too long."),
+    "shift": harmless("The model's upstream refuses input that is too long."),
     "logprobs": refused("Ask /v1/chat/completions for them.", False),
     "top_logprobs": refused("Ask /v1/chat/completions for them.", 0),
 }

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ..fields import USED, Kinds, Shape, Table, harmless, refused, used
 
-THE_PAGE = harmless("It is the page's own.")
+THE_PAGE = harmless("Only the page uses it.")
 """The rule of unknown fields of the AI SDK: its `body` may add any."""
 NOT_KNOWN = refused("This server does not know it.")
 """The rule of unknown fields of AG-UI."""
 
-_NOT_SHOWN = harmless("No model is shown what it thought before.")
+_NOT_SHOWN = harmless("Earlier reasoning is not sent to the model.")
 _FOR_THE_PAGE = harmless("It is shown to people, not to the model.")
 _TOOL_PART = Shape(
     {
@@ -38,7 +38,7 @@ _UI_PARTS = Kinds(
         "custom": _FOR_THE_PAGE,
         "data-*": _FOR_THE_PAGE,
     },
-    refused("text, file, tool, reasoning, source and data are."),
+    refused("Supported: text, file, tool, reasoning, source and data."),
 )
 
 AI_SDK: Table = {
@@ -53,14 +53,14 @@ AI_SDK: Table = {
 }
 """The AI SDK's transport, and what its `body` may add for us."""
 
-_ABOUT = harmless("It is about the message, and not part of it.")
+_ABOUT = harmless("It is metadata of the message.")
 _SOURCE = Kinds(
     "type",
     {
         "data": Shape({"type": USED, "value": USED, "mimeType": USED}, NOT_KNOWN),
-        "url": Shape({"type": USED, "value": USED, "mimeType": harmless("The URL tells.")}, NOT_KNOWN),
+        "url": Shape({"type": USED, "value": USED, "mimeType": harmless("The URL determines it.")}, NOT_KNOWN),
     },
-    refused("Send the picture itself, or its URL."),
+    refused("Send the image itself, or its URL."),
 )
 _AG_UI_PARTS = Kinds(
     "type",
@@ -68,7 +68,7 @@ _AG_UI_PARTS = Kinds(
         "text": Shape({"type": USED, "text": USED, "id": _ABOUT, "metadata": _ABOUT}, NOT_KNOWN),
         "image": Shape({"type": USED, "source": used(_SOURCE), "id": _ABOUT, "metadata": _ABOUT}, NOT_KNOWN),
     },
-    refused("Text and images are."),
+    refused("Supported: text and images."),
 )
 _SAID: Table = {
     "id": USED,

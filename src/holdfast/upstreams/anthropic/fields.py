@@ -24,7 +24,7 @@ PARAMS: Table = {
     "anthropic_beta": USED,
     # left out
     **ONLY_OPENAIS,
-    "seed": harmless("OpenAI promises no more than to try."),
+    "seed": harmless("OpenAI promises best effort only."),
     # features that Anthropic's models lack
     "audio": refused("Anthropic's models do not speak."),
     "modalities": refused("Anthropic's models answer in text.", ["text"]),
@@ -35,7 +35,7 @@ PARAMS: Table = {
     "top_logprobs": _NO_LOGPROBS,
     "functions": refused("Send tools instead.", []),
     "function_call": refused("Send tool_choice instead.", "auto", "none"),
-    "moderation": refused("Only OpenAI moderates."),
+    "moderation": refused("Only OpenAI has moderation."),
     "n": refused("Anthropic's models give one answer to a request.", 1),
     "verbosity": refused("Anthropic's models have no such setting.", "medium"),
     "web_search_options": refused("Send Anthropic's own web search tool in tools."),
@@ -45,7 +45,7 @@ PARAMS: Table = {
 # Inside messages and tools.
 
 _CHEAPER = harmless("It only makes a later request cheaper.")
-_THE_ROLE = harmless("The role tells who speaks.")
+_THE_ROLE = harmless("The role is enough.")
 _OF_A_PART: Table = {"type": USED, "cache_control": USED, "prompt_cache_breakpoint": _CHEAPER}
 _PARTS = Kinds(
     "type",
@@ -56,7 +56,9 @@ _PARTS = Kinds(
             {
                 **_OF_A_PART,
                 "image_url": used(
-                    Shape({"url": USED, "detail": harmless("It is about how many tokens a picture costs.")}, PASSED_ON)
+                    Shape(
+                        {"url": USED, "detail": harmless("It only affects how many tokens an image costs.")}, PASSED_ON
+                    )
                 ),
             },
             PASSED_ON,

@@ -29,7 +29,7 @@ __all__ = ["ASKED", "PARAMS", "UNKNOWN", "body_with"]
 Block = dict[str, Any]
 
 _WHO = "Bedrock"
-_NO_LOGPROBS = refused("Bedrock does not tell how likely its words were.", 0)
+_NO_LOGPROBS = refused("Bedrock has no log probabilities.", 0)
 _BY_MODEL = "It is a matter of the model: send it in additionalModelRequestFields."
 
 _CONFIG = {
@@ -51,12 +51,12 @@ PARAMS: Table = {
     "requestMetadata": PASSED_ON,
     # left out
     **ONLY_OPENAIS,
-    "metadata": harmless("It is about what OpenAI keeps."),
-    "seed": harmless("OpenAI promises no more than to try."),
-    "service_tier": harmless("It is about OpenAI's speed and price."),
-    "user": harmless("It tells OpenAI who asks."),
+    "metadata": harmless("It controls what OpenAI stores."),
+    "seed": harmless("OpenAI promises best effort only."),
+    "service_tier": harmless("It only affects OpenAI's speed and price."),
+    "user": harmless("It identifies the user to OpenAI."),
     # what Bedrock does not have, or only some of its models
-    "audio": refused("Bedrock's models do not speak here."),
+    "audio": refused("Bedrock's models produce no audio here."),
     "modalities": refused("Bedrock's models answer in text.", ["text"]),
     "frequency_penalty": refused(_BY_MODEL, 0),
     "presence_penalty": refused(_BY_MODEL, 0),
@@ -69,7 +69,7 @@ PARAMS: Table = {
     "function_call": refused("Send tool_choice instead.", "auto", "none"),
     "moderation": refused("Send guardrailConfig instead."),
     "n": refused("Bedrock gives one answer to a request.", 1),
-    "parallel_tool_calls": refused("Bedrock cannot be told to call one tool at a time.", True),
+    "parallel_tool_calls": refused("Bedrock cannot be limited to one tool call at a time.", True),
     "verbosity": refused("Bedrock has no such setting.", "medium"),
     "web_search_options": refused("Bedrock does not search the web."),
 }
@@ -77,7 +77,7 @@ PARAMS: Table = {
 
 UNKNOWN: Rule = refused("Bedrock does not know it. A model's own settings go into additionalModelRequestFields.")
 
-ASKED: Table = asked_of(_WHO, part_rules(_WHO, files=True), strict=harmless("The schema is sent all the same."))
+ASKED: Table = asked_of(_WHO, part_rules(_WHO, files=True), strict=harmless("The schema is sent anyway."))
 """What becomes of the fields of messages and tools."""
 
 

@@ -62,9 +62,9 @@ PARAMS: Table = {
     "generationConfig": USED,
     # left out
     **ONLY_OPENAIS,
-    "metadata": harmless("It is about what OpenAI keeps."),
-    "service_tier": harmless("It is about OpenAI's speed and price."),
-    "user": harmless("It tells OpenAI who asks."),
+    "metadata": harmless("It controls what OpenAI stores."),
+    "service_tier": harmless("It only affects OpenAI's speed and price."),
+    "user": harmless("It identifies the user to OpenAI."),
     # what cannot be asked of Gemini, or not passed on
     "audio": refused("Only text can be passed on."),
     "modalities": refused("Only text can be passed on.", ["text"]),
@@ -73,9 +73,9 @@ PARAMS: Table = {
     "top_logprobs": _NO_LOGPROBS,
     "functions": refused("Send tools instead.", []),
     "function_call": refused("Send tool_choice instead.", "auto", "none"),
-    "moderation": refused("Only OpenAI moderates."),
+    "moderation": refused("Only OpenAI has moderation."),
     "n": refused("One answer to a request is passed on.", 1),
-    "parallel_tool_calls": refused("Gemini cannot be told to call one tool at a time.", True),
+    "parallel_tool_calls": refused("Gemini cannot be limited to one tool call at a time.", True),
     "verbosity": refused("Gemini has no such setting.", "medium"),
     "web_search_options": refused('Send {"googleSearch": {}} in tools.'),
 }
@@ -85,7 +85,7 @@ _WHO = "Gemini"
 ASKED: Table = asked_of(
     _WHO,
     part_rules(_WHO, sound=True, files=True),
-    strict=harmless("The schema is sent all the same."),
+    strict=harmless("The schema is sent anyway."),
     call={"extra_content": USED},
 )
 """What becomes of the fields of messages and tools."""

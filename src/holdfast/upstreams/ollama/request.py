@@ -62,26 +62,26 @@ PARAMS: Table = {
     "format": PASSED_ON,
     # left out
     **ONLY_OPENAIS,
-    "metadata": harmless("It is about what OpenAI keeps."),
-    "service_tier": harmless("It is about OpenAI's speed and price."),
-    "user": harmless("It tells OpenAI who asks."),
+    "metadata": harmless("It controls what OpenAI stores."),
+    "service_tier": harmless("It only affects OpenAI's speed and price."),
+    "user": harmless("It identifies the user to OpenAI."),
     # what Ollama does not have
-    "audio": refused("Ollama's models do not speak."),
+    "audio": refused("Ollama's models produce no audio."),
     "modalities": refused("Ollama's models answer in text.", ["text"]),
     "logit_bias": refused("Ollama takes no bias.", {}),
     "logprobs": _NO_LOGPROBS,
     "top_logprobs": _NO_LOGPROBS,
     "functions": refused("Send tools instead.", []),
     "function_call": refused("Send tool_choice instead.", "auto", "none"),
-    "moderation": refused("Only OpenAI moderates."),
+    "moderation": refused("Only OpenAI has moderation."),
     "n": refused("Ollama gives one answer to a request.", 1),
-    "parallel_tool_calls": refused("Ollama cannot be told to call one tool at a time.", True),
+    "parallel_tool_calls": refused("Ollama cannot be limited to one tool call at a time.", True),
     "verbosity": refused("Ollama has no such setting.", "medium"),
     "web_search_options": refused("Ollama does not search the web in a chat."),
 }
 """What becomes of OpenAI's parameters, and of Ollama's own."""
 
-ASKED: Table = asked_of("Ollama", part_rules("Ollama"), strict=harmless("The schema is sent all the same."))
+ASKED: Table = asked_of("Ollama", part_rules("Ollama"), strict=harmless("The schema is sent anyway."))
 """What becomes of the fields of messages and tools."""
 
 UNKNOWN_PARAM: Rule = refused("Ollama does not know it. Its own settings go into options.")

@@ -226,10 +226,11 @@ class AnswerDecoder:
         if not chunk.choices or len(chunk.choices) > 1 or chunk.usage is not None or chunk.error:
             return False
         choice = chunk.choices[0]
-        answer, delta = self._answers.get(choice.index or 0), choice.delta
-        if answer is None or answer.reason is not None or choice.finish_reason:
+        delta = choice.delta
+        if choice.finish_reason or delta is None or not delta.is_text_alone():
             return False
-        if delta is None or not delta.is_text_alone():
+        answer = self._answers.get(choice.index or 0)
+        if answer is None or answer.reason is not None:
             return False
         text, logprobs = delta.content, logprobs_of(choice.logprobs)
         if not isinstance(text, str) or not text or self._halves is not None:

@@ -48,7 +48,7 @@ PARAMS: Table = {
     "user": PASSED_ON,
     # left out
     "prediction": harmless("It only makes an answer quicker."),
-    "seed": harmless("OpenAI promises no more than to try."),
+    "seed": harmless("OpenAI promises best effort only."),
     "stream_options": harmless("The answer is always streamed with its usage."),
     # what Responses does not have, or cannot be passed on
     "audio": refused("Only text can be passed on."),

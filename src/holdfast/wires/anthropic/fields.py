@@ -37,7 +37,9 @@ FOR_ANTHROPIC: Table = {
     "diagnostics": PASSED_ON,
     "fallback_credit_token": PASSED_ON,
     "compaction": refused("A message of this server has no compaction block. Send the whole conversation."),
-    "fallbacks": refused("It would not be told which model has answered. Name fallbacks in the server's settings."),
+    "fallbacks": refused(
+        "The response could not name the model that answered. Name fallbacks in the server's settings."
+    ),
 }
 """For an upstream that speaks this dialect itself. A field that is not known here is passed on."""
 
@@ -45,7 +47,7 @@ UNKNOWN = refused("This server does not know it, and the model's upstream is not
 """The rule of unknown fields, for every other upstream."""
 
 _CHEAPER = harmless("It makes a later request cheaper.")
-_NOT_SHOWN = harmless("No model is shown what it thought before.")
+_NOT_SHOWN = harmless("Earlier reasoning is not sent to the model.")
 _ONLY_THEIRS = "Only Anthropic's own models have it."
 _CALLED_FROM_CODE = refused("Only Anthropic's own models call tools from code.", {"type": "direct"})
 _CITES = used(Shape({"enabled": refused("An answer of this server has no place for citations.", False)}, UNKNOWN))
@@ -55,7 +57,7 @@ _TEXT = Shape(
         "type": USED,
         "text": USED,
         "cache_control": _CHEAPER,
-        "citations": harmless("They say on what an earlier answer was based."),
+        "citations": harmless("They name the sources of an earlier answer."),
     },
     UNKNOWN,
 )
@@ -69,11 +71,11 @@ _IMAGE = Shape(
                     "base64": Shape({"type": USED, "media_type": USED, "data": USED}, UNKNOWN),
                     "url": Shape({"type": USED, "url": USED}, UNKNOWN),
                 },
-                refused("Send the picture itself, or its URL."),
+                refused("Send the image itself, or its URL."),
             )
         ),
         "cache_control": _CHEAPER,
-        "transformations": harmless("It is about pictures that are too large for Anthropic."),
+        "transformations": harmless("It only concerns images that are too large for Anthropic."),
     },
     UNKNOWN,
 )
@@ -154,8 +156,8 @@ _CLIENT_TOOL: Table = {
     "input_examples": USED,
     "strict": USED,
     "cache_control": _CHEAPER,
-    "eager_input_streaming": harmless("It is about how soon the input of a call is seen."),
-    "defer_loading": harmless("The model is shown the tool from the start."),
+    "eager_input_streaming": harmless("It only affects how soon the input of a call arrives."),
+    "defer_loading": harmless("The model gets the tool from the start."),
     "allowed_callers": refused("Only Anthropic's own models call tools from code.", [], ["direct"]),
 }
 _THEIR_TOOL = refused("A tool that Anthropic has defined needs one of its own models.")
@@ -206,14 +208,14 @@ FOR_OTHERS: Table = {
         )
     ),
     "cache_control": _CHEAPER,
-    "thinking": harmless("It is a budget; other models think as they are set up to."),
-    "service_tier": harmless("It is about speed and price."),
-    "speed": harmless("It is about speed and price."),
-    "diagnostics": harmless("It asks about the cache."),
-    "fallback_credit_token": harmless("It is about the price."),
+    "thinking": harmless("It is a budget. Other models reason as their settings say."),
+    "service_tier": harmless("It only affects speed and price."),
+    "speed": harmless("It only affects speed and price."),
+    "diagnostics": harmless("It asks for diagnostics of the cache."),
+    "fallback_credit_token": harmless("It only affects the price."),
     "mcp_servers": refused("Only Anthropic's own models connect to MCP servers by themselves.", []),
     "container": refused("Only Anthropic's own models have containers."),
-    "inference_geo": refused("Where other upstreams run a model cannot be chosen."),
+    "inference_geo": refused("The region of other upstreams cannot be chosen."),
 }
 """For every other upstream. A field that is not known here is refused."""
 

@@ -267,13 +267,16 @@ class _Choice:
         said["refusal"] = "".join(self._refusal) or None
         if self._reasoning:
             said["reasoning"] = said["reasoning_content"] = "".join(self._reasoning)
+        return {**said, **self._called()} if self._calls else said
+
+    def _called(self) -> dict[str, Any]:
         calls = [call.whole() for _, call in sorted(self._calls.items())]
-        if tools := [called(call) for call in calls if call.kind != "function_call"]:
-            said["tool_calls"] = tools
+        tools = [called(call) for call in calls if call.kind != "function_call"]
+        told: dict[str, Any] = {"tool_calls": tools} if tools else {}
         for call in calls:
             if call.kind == "function_call":
-                said["function_call"] = {"name": call.name, "arguments": call.arguments}
-        return said
+                told["function_call"] = {"name": call.name, "arguments": call.arguments}
+        return told
 
     def logprobs(self) -> dict[str, Any] | None:
         return {"content": self._logprobs, "refusal": None} if self._logprobs else None

@@ -21,7 +21,7 @@ COMPLETION: Table = {
     "n": PASSED_ON,
     "stream": USED,
     "stream_options": used(
-        Shape({"include_usage": USED, "include_obfuscation": harmless("It is about padding.")}, PASSED_ON)
+        Shape({"include_usage": USED, "include_obfuscation": harmless("It only controls padding.")}, PASSED_ON)
     ),
     **dict.fromkeys(
         (

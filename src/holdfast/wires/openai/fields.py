@@ -10,7 +10,7 @@ CHAT: Table = {
     "messages": USED,
     "stream": USED,
     "stream_options": used(
-        Shape({"include_usage": USED, "include_obfuscation": harmless("It is about padding.")}, PASSED_ON)
+        Shape({"include_usage": USED, "include_obfuscation": harmless("It only controls padding.")}, PASSED_ON)
     ),
     # ours
     "session_id": USED,
@@ -63,9 +63,9 @@ CHAT: Table = {
 _ON_THEIR_MACHINES = "OpenAI does it on its own machines."
 _ELSEWHERE = "A conversation is a chain of responses here: send previous_response_id, or a conversation."
 _CHEAPER = harmless("It makes a later request cheaper.")
-_NOT_SHOWN = harmless("No model is shown what it thought before.")
-_TOLD = harmless("It tells how an earlier answer ended, or what it was based on.")
-_ASYNC = refused("Every call is answered in its turn.", False)
+_NOT_SHOWN = harmless("Earlier reasoning is not sent to the model.")
+_TOLD = harmless("It describes how an earlier answer ended, or its sources.")
+_ASYNC = refused("Calls are answered in order.", False)
 _CALLER = refused("No model here calls tools from code.", {"type": "direct"})
 _CALLERS = refused("No model here calls tools from code.", [], ["direct"])
 _UPLOADED = refused("There are no uploaded files. Send the file itself.")
@@ -95,7 +95,7 @@ _PARTS = Kinds(
                 "filename": USED,
                 "file_id": _UPLOADED,
                 "file_url": refused("Files are not fetched. Send the file itself."),
-                "detail": harmless("It is about how many tokens a file costs."),
+                "detail": harmless("It only affects how many tokens a file costs."),
                 "prompt_cache_breakpoint": _CHEAPER,
             },
             _NOT_KNOWN,
@@ -120,8 +120,8 @@ _CALL_OUTPUT: Table = {
     "call_id": USED,
     "output": used(_PARTS),
     "status": _TOLD,
-    "name": harmless("The call has it."),
-    "namespace": harmless("The call has it."),
+    "name": harmless("The call contains it."),
+    "namespace": harmless("The call contains it."),
     "caller": _CALLER,
 }
 _ITEMS = Kinds(
@@ -156,7 +156,7 @@ _OWN_TOOL: Table = {
     "description": USED,
     "async": _ASYNC,
     "allowed_callers": _CALLERS,
-    "defer_loading": harmless("The model is shown the tool from the start."),
+    "defer_loading": harmless("The model gets the tool from the start."),
 }
 _FUNCTION = Shape(
     {
@@ -203,7 +203,7 @@ _TOOLS: dict[str, Shape | Rule] = {
     "custom": _CUSTOM,
     **dict.fromkeys(RUN_BY_OPENAI, _LEFT_OUT),
 }
-_TOOL_NOT_KNOWN = refused("Tools of type function and custom are.")
+_TOOL_NOT_KNOWN = refused("Supported: tools of type function and custom.")
 _IN_A_NAMESPACE = Kinds("type", _TOOLS, _TOOL_NOT_KNOWN)
 _NAMESPACE = Shape(
     {
@@ -254,7 +254,7 @@ RESPONSES: Table = {
                                 _NOT_KNOWN,
                             ),
                         },
-                        refused("text, json_object and json_schema are."),
+                        refused("Supported: text, json_object and json_schema."),
                         default="text",
                     )
                 ),
@@ -277,9 +277,9 @@ RESPONSES: Table = {
     "top_p": PASSED_ON,
     "user": PASSED_ON,
     # left out
-    "client_metadata": harmless("It tells OpenAI which program asks."),
+    "client_metadata": harmless("It identifies the client program to OpenAI."),
     "max_tool_calls": harmless("It counts calls of tools that OpenAI runs, and there are none."),
-    "stream_options": harmless("It is about padding against eavesdroppers."),
+    "stream_options": harmless("It only controls padding."),
     # what is done elsewhere
     "access_programs": refused(_ON_THEIR_MACHINES),
     "context_management": refused(_ON_THEIR_MACHINES, []),
@@ -288,7 +288,7 @@ RESPONSES: Table = {
     "moderation": refused(_ON_THEIR_MACHINES),
     "prompt": refused(_ON_THEIR_MACHINES),
     "session_id": refused(_ELSEWHERE, ""),
-    "truncation": refused("What is too long is refused by the model's upstream.", "disabled"),
+    "truncation": refused("The model's upstream refuses input that is too long.", "disabled"),
 }
 """Responses. A field that is not known is passed on, as it may be the upstream's. One inside a field is refused."""
 OVER_WEBSOCKET: Table = {

@@ -327,7 +327,9 @@ def known_tools(tools: Any, param: str = "tools", namespace: str | None = None) 
         elif kind in RUN_BY_OPENAI:
             known.append(KnownTool(kind, kind))
         else:
-            raise unsupported(f"A tool of type {kind!r}", f"{where}.type", "Tools of type function and custom are.")
+            raise unsupported(
+                f"A tool of type {kind!r}", f"{where}.type", "Supported: tools of type function and custom."
+            )
     return known
 
 
