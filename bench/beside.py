@@ -131,7 +131,7 @@ class Standing:
         self._targets: dict[str, Target] = {}
 
     def measured(self, scenario: Scenario, kind: type[Target], upstream: Upstream, seconds: float) -> Figures:
-        """One measurement; who fails in it, or goes on asking the upstream after it, is started again for the next."""
+        """One measurement. A target that fails, or still asks the upstream after it, is started again for the next."""
         if scenario.name in FRESH:
             self._end(kind)
         target = self._awake(kind, upstream)
@@ -209,7 +209,7 @@ def idle(target: Target, upstream: Upstream, seconds: float) -> Figures:
     before = machine.memory(target.pid)
     with target.background(streams=IDLE_STREAMS, model=HEARTBEAT, ramp=5, timeout=60, for_=120):
         upstream.wait_active(IDLE_STREAMS, 25)
-        time.sleep(6)  # each stream has said something
+        time.sleep(6)  # each stream has sent something
         return machine.memory(target.pid).figures(before, IDLE_STREAMS)
 
 

@@ -102,7 +102,7 @@ def errors_are_counted(upstream: Upstream) -> None:
 
 
 def leaving_is_seen(upstream: Upstream) -> None:
-    """Whoever leaves is seen to go by the marker, mid-stream, in silence and before the headers."""
+    """A client that leaves is found by its marker: mid-stream, in silence and before the headers."""
     ways: list[tuple[str, dict[str, Any]]] = [
         ("mid", {"model": "paced:10000:50", "leave_after": 3}),
         ("silent", {"model": "silent", "leave_ms": 50}),
@@ -118,7 +118,7 @@ def leaving_is_seen(upstream: Upstream) -> None:
 
 
 def closes_of_an_earlier_load_are_not_mistaken_for_new_ones(upstream: Upstream) -> None:
-    """After a reset nobody has left, and a marker that is used again is seen to go again, later."""
+    """After a reset no client has left, and a marker that is used again is found again, later."""
     for _ in range(2):
         upstream.reset()
         assert upstream.closes() == {}

@@ -1,4 +1,4 @@
-"""How soon an upstream is closed once nobody wants its answer: stopped by name, or left by its client."""
+"""How soon an upstream is closed after its run was stopped by name, or its client has left."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def figures_of(upstream: Upstream, ended: dict[str, int], opened: int | None = N
     A busy target may not have asked the upstream yet when the client leaves: only so many were `opened`.
     """
     if not ended:
-        raise Failed("nobody left")
+        raise Failed("no client left")
     seen = upstream.wait_closes(set(ended))
     delays = [(at - ended[marker]) / 1e6 for marker, at in seen.items()]
     if any(delay < 0 for delay in delays):

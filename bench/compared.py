@@ -23,7 +23,7 @@ def table(results: Results) -> str:
 
 
 def _targets(results: Results) -> list[str]:
-    """Everybody who was measured at least once, ours first, then the peers as they are listed."""
+    """All targets that were measured at least once: ours first, then the peers in the order of their list."""
     seen = {target for scenario in results["scenarios"].values() for target in scenario["median"]}
     known = ["direct", "nginx", "holdfast", *results["peers"]]
     return [target for target in known if target in seen]

@@ -1,7 +1,7 @@
 """Grows a data folder to a size that takes people years: sessions, their messages, feeds, search words and last runs.
 
 SQLite makes the rows itself, so that ten million messages take minutes. They are the rows that the server would have
-written, with one difference: only the last answer of each session has its run, since older runs are read by nobody.
+written, with one difference: only the last answer of each session has its run, since older runs are never read.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class Upstream:
             time.sleep(0.05)
 
     def still_active(self, seconds: float = 2) -> int:
-        """How many streams are being played although nobody listens any more: 0 as soon as it is 0."""
+        """How many streams are still played although their clients have left: 0 as soon as it is 0."""
         until = time.monotonic() + seconds
         while (active := int(self.stats()["active"])) and time.monotonic() < until:
             time.sleep(0.02)

@@ -56,7 +56,7 @@ class Results(msgspec.Struct):
 
 
 class Patient(Target):
-    """A router that goes on asking an upstream that fails, as the lab's does all the time."""
+    """A router that keeps asking an upstream that fails, as the lab's does all the time."""
 
     def command(self) -> list[str]:
         return [*super().command(), "--disable-circuit-breaker"]
@@ -255,7 +255,7 @@ def main() -> int:
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
     results = read(newest())
     if not options.draw:
-        machine.share_cores()  # nobody's speed is judged here
+        machine.share_cores()  # speed is not judged here
         results.machine = Machine(**machine.facts())
         asyncio.run(run(options.names or NAMES, results))
     PAGE.write_text(with_table(PAGE.read_text(), results))

@@ -29,7 +29,7 @@ def share_cores() -> None:
 
 
 def become_target() -> None:
-    """For a fresh process: a group of its own, so that all of it can be ended, and an end with whoever measures it."""
+    """For a fresh process: its own group, so that all of it can be ended, and an end together with its parent."""
     os.setsid()
     os.sched_setaffinity(0, PLACES["target"])
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

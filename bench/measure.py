@@ -79,7 +79,7 @@ def metered(
 ) -> Figures:
     """What a load saw and cost. CPU is counted from its start to its end, and so are the chunks it is divided by.
 
-    `end` ends what goes on when the clients have left, before anybody looks for streams that were left open.
+    `end` ends what still runs when the clients have left, before streams that were left open are counted.
     """
     upstream.reset()
     meter = Meter(target, upstream)

@@ -43,7 +43,7 @@ def paths(lines: list[str]) -> Iterator[str]:
 
 
 def durable(target: Target, upstream: Upstream, seconds: float) -> Figures:
-    """Runs that are saved before they are seen, beside the same load on runs that nobody keeps."""
+    """Runs that are saved before they are shown, next to the same load on runs that are not stored."""
     stateless = run_client(target.port, **FLAT, for_=seconds)
     with in_sessions(target.port, 800) as where:
         flat = run_client(target.port, **where, **FLAT, ends=SETTLED, for_=seconds)

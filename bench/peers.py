@@ -67,7 +67,7 @@ class Peer(Target):
         return json.dumps(body | self.extra).replace('"%STREAM%"', "%STREAM%")
 
     def environment(self) -> dict[str, str]:
-        """A home of its own, and nothing said to anybody on the way."""
+        """Its own home folder, and no telemetry."""
         home = {"HOME": str(self.folder), "XDG_CONFIG_HOME": str(self.folder), "XDG_DATA_HOME": str(self.folder)}
         return home | {"NO_PROXY": "127.0.0.1,localhost", "DO_NOT_TRACK": "1", "PYTHONUNBUFFERED": "1"}
 
@@ -162,7 +162,7 @@ OPEN = {"dangerously_permit_weak_or_unset_master_key": True}
 
 
 class OpenWebUI(Peer):
-    """A chat application; its API takes a token of the user who is made when nobody has to sign in."""
+    """A chat application; its API takes a token of the user that is created if no sign-in is needed."""
 
     name = "open-webui"
     version = "0.12.4"

@@ -30,8 +30,8 @@ REPEATS = 15
 def chunks(size: int, upstream: Upstream, asked: argparse.Namespace) -> Point:
     """Runs of so many chunks in stored sessions, one after the other, until there were enough.
 
-    What is stored waits for its store. A run that nobody keeps waits for nobody, and its reader, who shares a core with
-    the upstream here, would fall behind what is held of it.
+    A stored run waits for its store. A detached run that is not stored waits for no reader: here the reader shares a
+    core with the upstream, and would fall behind the events in memory.
     """
     target = Holdfast(upstream.port, MODELS)
     requests = max(1, CHUNKS_IN_ALL // size)

@@ -76,7 +76,7 @@ def idle(target: Target, upstream: Upstream, seconds: float) -> Figures:
     before = machine.memory(target.pid)
     with target.background(streams=IDLE_STREAMS, model=HEARTBEAT, ramp=10, for_=300) as load:
         upstream.wait_active(IDLE_STREAMS, 90)
-        time.sleep(6)  # each stream has said something
+        time.sleep(6)  # each stream has sent something
         cpu_before, start = target.cpu_seconds(), time.monotonic()
         time.sleep(max(5.0, seconds))
         busy = (target.cpu_seconds() - cpu_before) / (time.monotonic() - start)

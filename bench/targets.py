@@ -113,7 +113,7 @@ class Target:
         return sum(map(machine.cpu_seconds, self.pids))
 
     def pause(self) -> None:
-        """Lets it stand still, so that it takes nothing from whoever is measured."""
+        """Suspend it, so that it takes no time from the target that is measured."""
         self._signal(signal.SIGSTOP)
 
     def wake(self) -> None:
