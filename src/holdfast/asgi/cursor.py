@@ -68,9 +68,11 @@ class RunFrames:
             self._waits.make_room()
         if piece := next(self._rest, b""):
             return piece
-        while segment := as_many_as_fit(await self._log.batch(self.after)):
+        live, after = self.live, self.after
+        while segment := as_many_as_fit(live.slice(after) if live is not None else await self._log.batch(after)):
             if frames := self._rendered(segment):
                 return frames
+            after = self.after
         self.is_over = self._log.closed
         return b""
 

@@ -243,7 +243,7 @@ class AnswerSplitter:
     def end(self, *, complete: bool = True) -> list[Any]:
         """Return what was held back of every choice. `complete` says that the source ended of its own accord."""
         told: list[Any] = []
-        for choice in tuple(self._splitters):
+        for choice in [choice for choice, splitter in self._splitters.items() if splitter is not None]:
             self._give_held(choice, told, complete=complete)
         return told
 

@@ -89,11 +89,12 @@ def usage_so_far(log: Log, input_tokens: int = 0) -> Usage:
 
 def _as_said(finish: Mapping[int, Finish], said: dict[str, Any]) -> AnySettlement:
     """Return the settlement that the source's own words amount to. One failed choice is a failed run."""
-    decisive = next(filter(is_failure, finish.values()), finish[0])
+    failure = next(filter(is_failure, finish.values()), None)
+    decisive = failure or finish[0]
     said["finish_reason"], said["stop_sequence"] = decisive.reason, decisive.stop_sequence
     if len(finish) > 1:
         said["finish_reasons"] = tuple(finish[choice].reason for choice in sorted(finish))
-    if is_failure(decisive):
+    if failure is not None:
         error = decisive.error or ErrorInfo("source_failed", f"The source ended with {decisive.reason!r}.", status=502)
         return Failed(**said, error=error)
     return Truncated(**said) if decisive.reason in TRUNCATED else Completed(**said)

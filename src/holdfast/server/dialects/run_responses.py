@@ -166,16 +166,13 @@ class FirstWord:
 
     async def failure(self, client: RequestClient) -> Failed | Interrupted | None:
         """Wait for the first output. Return the settlement of a run that failed without any."""
-        await self._first_word(client)
-        settled = self._run.settlement
-        return settled if isinstance(settled, (Failed, Interrupted)) and await is_bare(self._run) else None
-
-    async def _first_word(self, client: RequestClient) -> None:
         log = self._run.log
         if isinstance(log, Log):
             await client.wait_until(self._has_spoken, log.watch, timeout=HOLD)
         else:
             await client.wait_for(self._read_first_word(), timeout=HOLD)
+        settled = self._run.settlement
+        return settled if isinstance(settled, (Failed, Interrupted)) and await is_bare(self._run) else None
 
     def _has_spoken(self) -> bool:
         log = self._run.log
