@@ -11,7 +11,7 @@ from weakref import ref
 
 from ..engine.run import Render, Run, StoredLog
 from ..errors import ResumeGap
-from ..events import Event, Settled, encode_event
+from ..events import Event, Settled, Text, encode_event
 from ..log.log import Log
 from ..log.segment import NOTHING, Segment
 from ..wires import native
@@ -133,7 +133,9 @@ def long_ending(segment: Segment) -> Settled | None:
 
 
 def _length(event: Event) -> int:
-    return len(event.settlement.text) if type(event) is Settled else len(encode_event(event))
+    if type(event) is Settled:
+        return len(event.settlement.text)
+    return len(event.text) if type(event) is Text else len(encode_event(event))
 
 
 def shared_rendering(run: Run) -> Render:

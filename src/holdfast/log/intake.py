@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, TypeGuard, get_args
 
 import msgspec
@@ -27,7 +28,6 @@ from .segment import NOTHING, Segment, segment_of
 from .storable import encodable, storable
 
 _NONE: frozenset[int] = frozenset()
-_FIRST = frozenset({0})
 _MAY_YIELD = frozenset((*get_args(Event), Finish)) - {RunStarted, Snapshot, Settled}
 
 
@@ -36,10 +36,10 @@ class Said(msgspec.Struct):
 
     events: Sequence[Event | AnswerBegins]
     finish: list[Finish]
-    input_tokens: int | None = None
-    goes_on: bool = False
+    input_tokens: int | None
+    goes_on: bool
     """Part of the answer follows the last `finish`, or there is no `finish` and something of the answer."""
-    open: frozenset[int] = _NONE
+    open: AbstractSet[int]
     """The choices that have spoken since their own `finish`. The one of the first choice is for all of them."""
 
 
@@ -123,19 +123,21 @@ _STRINGS = {str}
 def heard(yielded: Sequence[Yielded]) -> Said:
     """Return what a source yielded, or raise where any of it is not what a source may say."""
     events: list[Event | AnswerBegins] = []
-    said = Said(events, [])
+    finish: list[Finish] = []
+    input_tokens, goes_on = None, False
+    open_choices: set[int] = set()
     for item in yielded if isinstance(yielded, (list, tuple)) else (yielded,):
         kind = type(item)
         if kind is Text and type(item.text) is str and item.text.isascii() and item.text and _is_text_alone(item):
             events.append(item)
-            said.goes_on = True
-            said.open |= _FIRST
+            goes_on = True
+            open_choices.add(item.choice)
         elif kind is Finish:
-            said.finish.append(_checked(item))
-            said.goes_on = False
-            said.open = said.open - {item.choice} if item.choice else _NONE
+            finish.append(_checked(item))
+            goes_on = False
+            open_choices -= {item.choice} if item.choice else open_choices
         elif kind is Usage and item.source == "estimated" and not item.output_tokens:
-            said.input_tokens = item.input_tokens if type(item.input_tokens) is int else _converted(item).input_tokens
+            input_tokens = item.input_tokens if type(item.input_tokens) is int else _converted(item).input_tokens
         elif kind is Usage:
             events.append(_checked(item))
         elif kind is AnswerBegins:
@@ -143,9 +145,9 @@ def heard(yielded: Sequence[Yielded]) -> Said:
         elif (event := _event(item)) is not None:
             events.append(event)
             if type(event) in SPOKEN:
-                said.goes_on = True
-                said.open |= {event.choice}  # type: ignore[union-attr]
-    return said
+                goes_on = True
+                open_choices.add(event.choice)  # type: ignore[union-attr]
+    return Said(events, finish, input_tokens, goes_on, open_choices)
 
 
 def _event(item: Any) -> Event | None:
