@@ -20,9 +20,9 @@ BUDGET = {
     "a chunk that comes alone": 12,
     "a chunk of a hundred that come together": 0.23,
     "a chunk of a stored session that comes alone": 41,
-    "a chunk of a whole answer that comes at once": 1.82,
-    "a streaming request": 368,
-    "a request without a stream": 319,
+    "a chunk of a whole answer that comes at once": 1.79,
+    "a streaming request": 361,
+    "a request without a stream": 317,
 }
 """Calls in the event loop's thread, as they are now."""
 

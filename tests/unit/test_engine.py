@@ -1079,3 +1079,23 @@ async def test_the_end_of_another_choice_ends_no_answer_that_goes_on(engine, kee
     settled = (await run.stop()).settlement
 
     assert (Stopped, "One two ") == (type(settled), settled.text)
+
+
+@requirement("truth.last-word")
+async def test_a_further_choice_that_has_ended_leaves_the_answer_ended(engine, keep):
+    """Its text belongs to its own choice: both have finished, so a stop after that does not change the outcome."""
+    has_spoken = asyncio.Event()
+
+    async def two_choices():
+        yield "One"
+        yield Finish("stop")
+        yield Text("Two", choice=1)
+        yield Finish("stop", choice=1)
+        has_spoken.set()
+        await asyncio.Event().wait()
+
+    run = await engine.start(two_choices(), keep=keep)
+    await has_spoken.wait()
+    settled = (await run.stop()).settlement
+
+    assert (Completed, "One") == (type(settled), settled.text)
