@@ -19,7 +19,7 @@ __all__ = ["Judged", "NotStarted"]
 
 
 class NotStarted(HoldfastError):
-    """The server that the lab was told to start did not come to listen."""
+    """The server that the lab started does not listen."""
 
 
 class Judged:

@@ -1,4 +1,4 @@
-"""What a client is told, whatever the wire: the text, how it ended, and in which words."""
+"""What a client receives on any wire: the text, the kind of its end, and the words for it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Reader:
         self._decoder = SSEDecoder()
 
     def broke(self, why: str) -> None:
-        """Note that the connection broke: a client sees that, unless it was told the end before."""
+        """Note that the connection broke: a client sees that, unless the end came before."""
         if self.ending == "unsaid":
             self.end("failure", why)
 

@@ -1,4 +1,4 @@
-"""The endings that a server is judged by: the script of each, and what its client may be told.
+"""The endings that a server is judged by: the script of each, and what its client may receive.
 
 The script of a request is named by a tag in the prompt (`tagged`), not by the model's name: servers rewrite names of
 models, and none rewrites the prompt.
@@ -49,13 +49,13 @@ _CALL: Script = [
 ]
 
 
-# Endings: what each script is, and what a client may be told of it.
+# Endings: each script, and what a client may receive of it.
 
 TextRule = Literal["all", "some", "none"]
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """One way to end, and what may be told of it. `text`: all of what was said, a beginning of it, or none."""
+    """One way to end, and what a client may receive. `text`: all of the text, a beginning of it, or none."""
 
     what: str
     script: Script

@@ -1,4 +1,4 @@
-"""The servers that the lab knows: how each is told to use the lab's upstream, and what each does not promise.
+"""The servers that the lab knows: how each is configured for the lab's upstream, and what each does not promise.
 
 Something is promised where the wire has a word for it, unless this table says why not. `--not-promised` adds to it.
 """
@@ -17,13 +17,13 @@ class ServerFacts(msgspec.Struct, frozen=True):
 
     name: str
     set_up: str
-    """How it is told to use the upstream at `{base_url}`, with the model `{model}`."""
+    """Its configuration for the upstream at `{base_url}`, with the model `{model}`."""
     not_promised: dict[str, str] = {}
     session: str = ""
     """The field by which a chat completion is kept apart from others, where the server would else put them together."""
 
     def how(self, base_url: str, model: str) -> str:
-        """Return how the server is told to use an upstream."""
+        """Return the server's configuration for an upstream."""
         return self.set_up.format(base_url=base_url, root=base_url.removesuffix("/v1"), model=model)
 
     def why_not(self, check: str) -> str | None:

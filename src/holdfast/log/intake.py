@@ -121,7 +121,7 @@ _STRINGS = {str}
 
 
 def heard(yielded: Sequence[Yielded]) -> Said:
-    """Return what a source yielded, or raise where any of it is not what a source may say."""
+    """Return what a source yielded, or raise if it yielded anything else than events and strings."""
     events: list[Event | AnswerBegins] = []
     finish: list[Finish] = []
     input_tokens, goes_on = None, False

@@ -82,8 +82,8 @@ Asked: TypeAlias = Reply | ProviderError
 class HTTPUpstream:
     """One upstream, its headers and its secrets.
 
-    `key` is the header that holds the API key. `linger` is how long is waited for the rest when the main thing has been
-    said: what follows the finish reason, the body after an error's status.
+    `key` is the header that holds the API key. `linger` is the time in seconds for the rest of a response: what follows
+    the finish reason, the body after an error's status.
 
     Costs one connection for each stream.
     """

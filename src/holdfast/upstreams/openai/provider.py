@@ -41,15 +41,14 @@ class OpenAICompatible(HTTPProvider):
 
     `base_url` is what comes before `path`, in which `{model}` is replaced by the model's name. `key_header` is the
     header that holds the API key. `think` takes a leading `<think>` block for reasoning.
-    `alternate` is for models that insist on one system message and on turns: neighbouring messages of one role are
-    joined. Without `developer` that role is sent as `system`. `prefills` says that it goes
-    on with an assistant's message that comes last, where `prefill_params` stand in the request and `prefill_mark` in
-    that message. `wants_reasoning` gives back with each call what was thought before it, for models that insist on
-    that. `usage` asks for a count of the tokens. `attaches` says that it writes an answer with a name to its
-    end, whoever reads it, as llama-server does: a successor of this process can go on with such an answer, and it has
-    to be dropped if nobody wants it any more, as closing the connection does not stop it. `linger` is how long is
-    waited for the rest when the main thing has been said: usage and `[DONE]` after the finish reason, the body after an
-    error's status. Idle limit and deadline are the engine's. `route` says how the upstream is reached: see
+    `alternate` is for models that require one system message and alternating turns: neighbouring messages of one role
+    are joined. Without `developer` that role is sent as `system`. With `prefills` the upstream continues an assistant's
+    message that comes last; `prefill_params` are then added to the request, and `prefill_mark` to that message.
+    `wants_reasoning` sends the reasoning before each tool call back, for models that require it. `usage` asks for the
+    number of tokens. `attaches` is for upstreams that finish a named answer without a reader, as llama-server does: the
+    next process can continue to read it, and it has to be dropped by a request, since closing the connection does not
+    stop it. `linger` is the time in seconds for the rest of a response: usage and `[DONE]` after the finish reason, the
+    body after an error's status. Idle limit and deadline are the engine's. `route` is the way to the upstream, see
     `route_to`; without it the environment names the proxy.
 
     Costs one HTTP session, and for each stream one connection.
@@ -194,7 +193,7 @@ class OpenAICompatible(HTTPProvider):
         return encode_body(body)
 
     def _messages(self, request: ChatRequest) -> dict[str, Any]:
-        """Return the messages, and what else has to be said where the last of them is to be gone on with."""
+        """Return the messages, and the additional fields if the upstream has to continue the last of them."""
         messages = messages_for(
             request.messages,
             strict=self._alternate,
