@@ -281,6 +281,7 @@ REQUIREMENTS: dict[str, str] = {
         "A reader on another node sees each event once, from the run's owner or from the store; "
         "leaving stops an attached run."
     ),
+    "nodes.list": "An admin sees every server of the store: alive or not, since when, version, address, runs, lease.",
     "nodes.rollback": "A store that was rolled back gets again what the living owner of a run has shown.",
     # compare
     "cmp.panes": "Two to eight panes run at their own pace; one stops without the others.",

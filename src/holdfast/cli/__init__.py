@@ -16,6 +16,7 @@ COMMANDS = {
     "models": ("lists.inspect:models", "List the available models."),
     "runs": ("lists.inspect:runs", "List, show, follow and stop runs."),
     "sessions": ("lists.inspect:sessions", "List, export, import and delete sessions."),
+    "nodes": ("lists.nodes:nodes", "List the servers that share the store."),
     "doctor": (
         "doctor:doctor",
         "Check settings, data folder, database, keys, port, providers, agents and MCP servers.",

@@ -31,7 +31,7 @@ from .accounts.agent_users import AgentUsers, published_users
 from .accounts.auth import Gate, check_bind
 from .accounts.keys import LOOK_EVERY, Keys
 from .accounts.made_keys import KeyFile
-from .api import feed, grants, health, models, queue, runs, session_runs, session_transfer, sessions
+from .api import feed, grants, health, models, nodes, queue, runs, session_runs, session_transfer, sessions
 from .api import settings as settings_calls
 from .cluster import details_of, lease_of, peers_served
 from .config.live_settings import Configured, SavedFile
@@ -79,6 +79,7 @@ ENDPOINTS: list[Endpoint] = [
     *models.ENDPOINTS,
     *grants.ENDPOINTS,
     *settings_calls.ENDPOINTS,
+    *nodes.ENDPOINTS,
     *health.ENDPOINTS,
 ]
 

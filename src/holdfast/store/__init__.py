@@ -106,6 +106,8 @@ class NodeRecord(NodeDetails, frozen=True, kw_only=True):
     until: float
     seconds: float
     """The length of its lease."""
+    lease_left: float = 0.0
+    """Seconds until its lease ended, when the record was read; below zero if it had ended."""
     fenced: bool = False
 
 

@@ -47,6 +47,7 @@ class MemoryNodes:
             since=known.since if known is not None and _is_in_time(known, now) else now,
             until=now + seconds,
             seconds=seconds,
+            lease_left=seconds,
             **asdict(details or NodeDetails()),
         )
         return renewed
@@ -58,7 +59,8 @@ class MemoryNodes:
 
     async def nodes(self) -> list[NodeRecord]:
         """Return the nodes that are not fenced."""
-        return [node for node in self._nodes.values() if not node.fenced]
+        now = self._clock()
+        return [replace(node, lease_left=node.until - now) for node in self._nodes.values() if not node.fenced]
 
     async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
         """Take over runs of dead nodes, and return what this node then owns."""

@@ -35,12 +35,12 @@ async def ready(parts: Parts, request: Request) -> ASGIApp:
     if parts.engine.closing:
         raise ShuttingDown
     if parts.engine.store_is_away:
-        raise StoreUnavailable("The store refuses to write. The server's log says why, and what to do.")
+        raise StoreUnavailable("The store cannot be reached, or refuses to write. The server's log says why.")
     if parts.keys.is_stale:
         raise KeysUnavailable
+    await parts.store.list_runs(status="running", limit=1)  # first: tasks fail because the store is away
     if failing := parts.background.failing | parts.engine.failing:
         raise TaskFailing(failing)
-    await parts.store.list_runs(status="running", limit=1)
     await parts.store_check.passes()
     return Json({"status": "ready", **({"runs": len(parts.engine.live())} if not parts.keys.is_needed else {})})
 

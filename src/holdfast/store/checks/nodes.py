@@ -25,8 +25,8 @@ async def a_node_has_a_record_for_as_long_as_it_is_not_fenced(case: Case) -> Non
     assert ("a:1", "7", {"runs": 2}) == (told.address, told.version, told.counts)
     assert one.number == told.number != two.number
     assert one.since == told.since <= told.until - LONG
-    assert told == listed[one.id]
-    assert two == listed[two.id]
+    assert replace(told, lease_left=0.0) == replace(listed[one.id], lease_left=0.0)
+    assert replace(two, lease_left=0.0) == replace(listed[two.id], lease_left=0.0)
     await case.store.release(one.id)
     assert one.id not in {node.id for node in await case.store.nodes()}
     assert await case.store.renew(one.id, LONG) is None
@@ -42,6 +42,17 @@ async def a_lease_that_is_renewed_late_begins_anew(case: Case) -> None:
     assert first.since == second.since <= second.until < third.until
     assert second.until <= third.since
     assert (LONG, 0.0, LONG) == (first.seconds, second.seconds, third.seconds)
+
+
+@CHECKS.add
+async def the_list_of_nodes_says_how_long_their_leases_still_last(case: Case) -> None:
+    """By the store's clock: that of the caller may be another."""
+    renewed = await case.alive("k1")
+    await case.alive("k2", 0.0)
+    left = {node.id: node.lease_left for node in await case.store.nodes()}
+
+    assert 0 < left[case.id("k1")] <= renewed.lease_left <= LONG
+    assert left[case.id("k2")] <= 0
 
 
 @CHECKS.add

@@ -21,7 +21,7 @@ class NodesReading(Reading):
 
     def nodes(self) -> Steps[list[NodeRecord]]:
         """Return the nodes that are not fenced."""
-        return [_as_node(row) for row in (yield "keepers", {})]
+        return [_as_node(row) for row in (yield "keepers", {"clock": time.time()})]
 
     def intent(self, id: str) -> Steps[Intent | None]:
         """Return a request to the owner of a run."""
@@ -45,7 +45,7 @@ class NodesWriting(NodesReading):
         """Renew the lease of a node."""
         values = asdict(details) | {"counts": encode(details.counts)}
         yield "renew", {"id": keeper, "seconds": seconds, "clock": time.time(), **values}
-        row = first((yield "keeper", {"id": keeper}))
+        row = first((yield "keeper", {"id": keeper, "clock": time.time()}))
         return None if row is None or row["fenced"] else _as_node(row)
 
     def release(self, keeper: str) -> Steps[None]:

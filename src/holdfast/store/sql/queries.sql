@@ -215,10 +215,10 @@ UPDATE api_keys SET revoked_at = :now WHERE id = :id
 -- nodes
 
 -- name: keeper
-SELECT * FROM keepers WHERE id = :id
+SELECT *, until - :clock AS lease_left FROM keepers WHERE id = :id
 
 -- name: keepers
-SELECT * FROM keepers WHERE NOT fenced ORDER BY number
+SELECT *, until - :clock AS lease_left FROM keepers WHERE NOT fenced ORDER BY number
 
 -- name: renew
 INSERT INTO keepers (id, address, version, counts, since, until, seconds)

@@ -1,0 +1,44 @@
+"""`/api/nodes`: the nodes that share the store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ...store import NodeRecord
+from ...wires import native
+from ..errors import Json
+from ..routing import Endpoint
+from ..services import Parts
+
+
+async def list_nodes(parts: Parts, request: Request) -> ASGIApp:
+    """List the nodes that share the store, in the order of their first start."""
+    return Json({"nodes": [_shown(node, parts.engine.keeper) for node in await parts.store.nodes()]})
+
+
+def _shown(node: NodeRecord, own: str) -> dict[str, Any]:
+    return {
+        "id": node.id,
+        "number": node.number,
+        "this": node.id == own,
+        "alive": node.lease_left > 0,
+        "since": native.moment(node.since),
+        "version": node.version,
+        "address": node.address or None,
+        "runs": node.counts.get("runs", 0),
+        "lease_left": round(node.lease_left, 1),
+    }
+
+
+ENDPOINTS = [
+    Endpoint(
+        "GET",
+        "/api/nodes",
+        list_nodes,
+        who="admin",
+        answers={200: "the nodes", 403: "not an admin's key", 503: "the store cannot be reached"},
+    )
+]
