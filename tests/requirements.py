@@ -282,6 +282,10 @@ REQUIREMENTS: dict[str, str] = {
         "leaving stops an attached run."
     ),
     "nodes.list": "An admin sees every server of the store: alive or not, since when, version, address, runs, lease.",
+    "nodes.doctor": (
+        "`holdfast doctor` finds what is wrong with a PostgreSQL store and the servers that share it, and names the "
+        "remedy. It changes nothing."
+    ),
     "nodes.rollback": "A store that was rolled back gets again what the living owner of a run has shown.",
     # compare
     "cmp.panes": "Two to eight panes run at their own pace; one stops without the others.",

@@ -20,9 +20,10 @@ NOBODY = 65534
 
 
 class Postgres:
-    """A server in a folder with a short path. It is ended by its process id."""
+    """A server in a folder with a short path. It is ended by its process id. `options` are settings of PostgreSQL."""
 
-    def __init__(self) -> None:
+    def __init__(self, **options: object) -> None:
+        self._options = options
         self.port = free_port()
         self._folder = Path(tempfile.mkdtemp(prefix="hfpg", dir="/tmp"))
         self._data = self._folder / "data"
@@ -44,6 +45,7 @@ class Postgres:
             "fsync": "off",
             "max_connections": 200,
             "shared_buffers": "32MB",
+            **self._options,
         }
         flags = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
         with open(self._folder / "log", "ab") as log:

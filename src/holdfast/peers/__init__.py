@@ -51,9 +51,7 @@ class Peers:
 
     async def follow(self, address: str, run_id: str, after: int, *, hold: bool, take: Take) -> None:
         """Follow a log at its owner, until it ends or the connection does."""
-        host, _, port = address.rpartition(":")
-        async with asyncio.timeout(SILENCE):
-            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+        reader, writer = await _connect(address)
         try:
             async with asyncio.timeout(SILENCE):
                 await self._ask(reader, writer, _Request(run_id, after, hold))
@@ -65,11 +63,29 @@ class Peers:
         finally:
             writer.close()
 
+    async def has_same_key(self, address: str) -> bool:
+        """Connect to a node, and return whether it has the key of this one. `OSError` if it cannot be reached."""
+        reader, writer = await _connect(address)
+        try:
+            async with asyncio.timeout(SILENCE):
+                await self._ask(reader, writer, _Request("", 0))
+        except (EOFError, ValueError):
+            return False
+        finally:
+            writer.close()
+        return True
+
     async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: _Request) -> None:
         nonce, body, own = await reader.readexactly(_PROOF), msgspec.json.encode(request), os.urandom(_PROOF)
         writer.write(_proof(self._key, b"ask", nonce, own, body) + own + len(body).to_bytes(4, "big") + body)
         if not hmac.compare_digest(_proof(self._key, b"answer", own), await reader.readexactly(_PROOF)):
             raise ValueError("The other node has another cluster key.")
+
+
+async def _connect(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host, _, port = address.rpartition(":")
+    async with asyncio.timeout(SILENCE):
+        return await asyncio.open_connection(host.strip("[]"), int(port))
 
 
 class PeerServer:

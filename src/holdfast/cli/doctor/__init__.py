@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import platform
 import sqlite3
@@ -19,6 +20,7 @@ from ...server.config.discovery import load_and_look
 from ...server.config.live_settings import SavedFile
 from ...server.config.settings import Settings, data_folder
 from ...server.config.settings_file import choose
+from ...store.opening import StoreNotInstalled
 from .. import show
 from .agents import check_agents
 from .check import Check
@@ -29,7 +31,6 @@ from .machine import (
     check_port,
     check_saved,
     check_settings_file,
-    check_shared_store,
 )
 from .upstreams import checked_provider
 
@@ -66,7 +67,7 @@ def _examine(config: str | None, data: str | None) -> Iterator[Check]:
     for check in checks:
         yield from check(folder)
     if settings.store:
-        yield check_shared_store(settings.store)
+        yield from _check_shared_store(settings)
     try:
         saved = SavedFile(folder).read()
     except HoldfastError as error:
@@ -77,6 +78,17 @@ def _examine(config: str | None, data: str | None) -> Iterator[Check]:
     added = tuple(described for described in saved.providers if described.name not in named)
     every = msgspec.structs.replace(settings, providers=(*settings.providers, *added))
     yield from asyncio.run(_check_what_runs(every))
+
+
+def _check_shared_store(settings: Settings) -> list[Check]:
+    try:
+        cluster = importlib.import_module(".cluster", __package__)  # only now: asyncpg comes with an extra
+    except ModuleNotFoundError as error:
+        if error.name != "asyncpg":
+            raise
+        return [Check("bad", str(StoreNotInstalled()))]
+    checks: list[Check] = asyncio.run(cluster.check_cluster(settings))
+    return checks
 
 
 async def _check_what_runs(settings: Settings) -> list[Check]:

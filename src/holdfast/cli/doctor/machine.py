@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import pathlib
 import shutil
@@ -16,10 +15,7 @@ from ...server.accounts.made_keys import KeyFile
 from ...server.config.live_settings import Saved, SavedFile
 from ...server.config.settings import Settings, data_folder
 from ...server.config.settings_file import Choice
-from ...store import Store
 from ...store.folder import check_file, check_folder, user_name
-from ...store.opening import open_store
-from ...store.place import without_password
 from ...store.sqlite.keys import SqliteKeys
 from ..client import answers_at, local_url, runs_on
 from ..show import plural
@@ -104,24 +100,6 @@ def check_keys(folder: pathlib.Path) -> Iterator[Check]:
     if left:
         yield Check("note", f"{plural(len(left), 'key')} in keys.json", "The next start moves them into the database.")
     yield Check("ok", plural(count, "key") if count else "no keys: only this machine can use the server")
-
-
-def check_shared_store(url: str) -> Check:
-    """Check that a store that servers share can be opened, and count its keys and servers."""
-    place = without_password(url)
-    try:
-        keys, nodes = asyncio.run(_counts(open_store(url)))
-    except HoldfastError as error:
-        return Check("bad", f"store {place}: {error}", "Look at the address, the user and the network.")
-    return Check("ok", f"store {place}: {plural(keys, 'key')}, {plural(nodes, 'server')}")
-
-
-async def _counts(store: Store) -> tuple[int, int]:
-    try:
-        keys = [key for key in await store.list_keys() if key.revoked_at is None]
-        return len(keys), len(await store.nodes())
-    finally:
-        await store.close()
 
 
 def check_saved(folder: pathlib.Path, saved: Saved) -> Iterator[Check]:

@@ -25,6 +25,7 @@ from .hints import HintListener, channel_of, payloads
 from .schema import postgres_steps, prepare_schema
 
 _CONNECTIONS = 6  # beside one for leases and one for hints
+CONNECTIONS_OF_A_NODE = _CONNECTIONS + 2
 
 T = TypeVar("T")
 

@@ -1,0 +1,133 @@
+"""What an operator has to know of a PostgreSQL server that stores for several nodes. Nothing is changed there."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+from asyncpg import Connection
+
+from .. import NodeRecord
+from .connections import DRIVER_ERRORS, connect_to_postgres, unreachable
+from .driver import READING, drive_async
+from .schema import postgres_steps
+
+_SETTINGS = """
+SELECT current_setting('server_version') AS version,
+    current_setting('server_version_num')::int / 10000 AS major,
+    pg_is_in_recovery() AS is_standby,
+    current_setting('fsync') = 'on' AS flushes,
+    (SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit') AS synchronous_commit,
+    current_setting('synchronous_standby_names') AS standby_names,
+    least(
+        current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
+            - coalesce(current_setting('reserved_connections', TRUE), '0')::int,
+        (SELECT nullif(rolconnlimit, -1) FROM pg_roles WHERE rolname = current_user),
+        (SELECT nullif(datconnlimit, -1) FROM pg_database WHERE datname = current_database())
+    ) AS connections,
+    (SELECT count(*) FROM pg_stat_replication) AS standbys,
+    (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')) AS synchronous_standbys,
+    (SELECT count(*) FROM pg_stat_replication WHERE sync_state IS NULL) AS hidden_standbys
+"""
+_IS_OURS = "SELECT to_regclass('migrations') IS NOT NULL"
+_SCHEMA = "SELECT coalesce(max(number), 0) FROM migrations"
+_KEYS = "SELECT count(*) FROM api_keys WHERE revoked_at IS NULL"
+_CLOCK = "SELECT extract(epoch FROM clock_timestamp())::float8"
+_PID = "SELECT pg_backend_pid()"
+
+
+class ServerSettings(msgspec.Struct, frozen=True):
+    """The settings and the state of a PostgreSQL server."""
+
+    version: str
+    major: int
+    is_standby: bool
+    flushes: bool
+    """Commits wait for the disk (`fsync`)."""
+    synchronous_commit: str
+    """The default of this user and database. Connections of a node turn `off` to `on`."""
+    standby_names: str
+    connections: int
+    """Maximum number for this user and database."""
+    standbys: int
+    synchronous_standbys: int
+    hidden_standbys: int
+    """Standbys whose state this user may not see."""
+
+
+class Inspection(msgspec.Struct, frozen=True):
+    """What was found at the address of a store."""
+
+    server: ServerSettings
+    schema: int
+    """Its last step; 0 without one."""
+    known_schema: int
+    """The last step that this version has."""
+    clock_difference: float
+    """Seconds by which the server's clock is ahead of the one here."""
+    is_pooled: bool
+    """Transactions of one connection here are run by several processes there."""
+    nodes: list[NodeRecord]
+    keys: int
+
+
+async def inspect_postgres(url: str) -> Inspection:
+    """Look at a PostgreSQL server over two connections."""
+    try:
+        connection = await connect_to_postgres(url)
+        try:
+            return await _inspect(connection, url)
+        finally:
+            connection.terminate()
+    except DRIVER_ERRORS as error:
+        raise unreachable(error) from error
+
+
+async def _inspect(connection: Connection, url: str) -> Inspection:
+    is_pooled = await _is_pooled(connection, url)
+    await connection.execute("BEGIN")  # behind a pooler the connection stays the same until the end of a transaction
+    server = ServerSettings(**dict(await connection.fetchrow(_SETTINGS)))
+    schema = await connection.fetchval(_SCHEMA) if await connection.fetchval(_IS_OURS) else 0
+    known = postgres_steps()[-1].number
+    is_readable = schema == known
+    return Inspection(
+        server=server,
+        schema=schema,
+        known_schema=known,
+        clock_difference=await _clock_difference(connection),
+        is_pooled=is_pooled,
+        nodes=await drive_async(connection, READING.nodes()) if is_readable else [],
+        keys=await connection.fetchval(_KEYS) if is_readable else 0,
+    )
+
+
+async def _is_pooled(one: Connection, url: str) -> bool:
+    """Return whether another connection gets the process of this one, or this one gets another process."""
+    before = await _process_of_transaction(one)
+    other = await connect_to_postgres(url)
+    try:
+        await other.execute("BEGIN")
+        taken = await other.fetchval(_PID)
+        return bool(taken == before or await _process_of_transaction(one) != before)
+    finally:
+        other.terminate()
+
+
+async def _process_of_transaction(connection: Connection) -> int:
+    await connection.execute("BEGIN")
+    try:
+        process: int = await connection.fetchval(_PID)
+        return process
+    finally:
+        await connection.execute("COMMIT")
+
+
+async def _clock_difference(connection: Connection) -> float:
+    """Return the difference as of the middle of the quickest of three round trips."""
+    found = []
+    for _ in range(3):
+        asked = time.time()
+        there = await connection.fetchval(_CLOCK)
+        answered = time.time()
+        found.append((answered - asked, there - (asked + answered) / 2))
+    return float(min(found)[1])
