@@ -286,6 +286,10 @@ REQUIREMENTS: dict[str, str] = {
         "`holdfast doctor` finds what is wrong with a PostgreSQL store and the servers that share it, and names the "
         "remedy. It changes nothing."
     ),
+    "nodes.serve": (
+        "`holdfast serve --nodes` serves one port by several processes: one that dies is started again, the others "
+        "answer meanwhile, a signal ends all of them, and the exit code is true."
+    ),
     "nodes.rollback": "A store that was rolled back gets again what the living owner of a run has shown.",
     # compare
     "cmp.panes": "Two to eight panes run at their own pace; one stops without the others.",

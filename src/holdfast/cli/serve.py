@@ -6,23 +6,37 @@ import asyncio
 import importlib
 import logging
 import os
+import socket
 import sys
 import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, nullcontext
+from secrets import token_hex
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from ..agents.published import CannotPublish, load_agents
 from ..server.app import check_access, create_app
-from ..server.config.settings import SettingsError, data_folder, load_with_sources, store_url, unknown_variables
+from ..server.config.settings import (
+    Settings,
+    SettingsError,
+    data_folder,
+    load_with_sources,
+    node_address,
+    store_url,
+    unknown_variables,
+)
 from ..server.http.hardening import forbid_inspection
 from ..server.http.local_socket import listening_in
-from ..server.http.uvicorn_server import listen, serve_forever
+from ..server.http.uvicorn_server import address, listen, serve_forever
 from ..server.services import Parts
 from ..store.opening import disconnect, open_store
 from ..upstreams.local.provider import Local
 from .commands import tell_of_file, telling
 from .log_format import log_to_stderr
+from .supervisor import NodeMain, Supervisor
 
 
 @click.command()
@@ -32,9 +46,10 @@ from .log_format import log_to_stderr
 @click.option("--store", help="PostgreSQL database that servers share: postgresql://user@host:port/dbname.")
 @click.option("--model", type=click.Path(exists=True, dir_okay=False), help="GGUF file for the embedded model.")
 @click.option("--agent", "agents", multiple=True, help="Publish a Python agent: [NAME=]MODULE:ATTRIBUTE. Repeatable.")
+@click.option("--nodes", type=click.IntRange(1, 64), help="Processes that serve the port. Needs PostgreSQL.")
 @click.option("--config", type=click.Path(), help="Settings file (~/.config/holdfast/holdfast.toml).")
 @telling
-def serve(config: str | None, agents: tuple[str, ...], **flags: Any) -> None:
+def serve(config: str | None, agents: tuple[str, ...], nodes: int | None, **flags: Any) -> None:
     """Start the server.
 
     The OpenAI-compatible API is under /v1, the native one under /api, the browser UI at /.
@@ -48,15 +63,82 @@ def serve(config: str | None, agents: tuple[str, ...], **flags: Any) -> None:
     log_to_stderr(settings.log_level)
     for variable in unknown_variables(os.environ, settings):
         logging.getLogger("holdfast").warning("%s is not a setting, and is ignored", variable)
+    if nodes is None:
+        sys.exit(_serve_one(settings, sources, agents, listen(settings), lambda url: click.echo(READY.format(url))))
+    sys.exit(_serve_several(nodes, settings, sources, agents))
+
+
+READY = "Holdfast is ready on {}"
+
+
+def _serve_one(
+    settings: Settings,
+    sources: Mapping[str, str],
+    agents: Sequence[str],
+    sock: socket.socket,
+    on_ready: Callable[[str], object],
+    local: Sequence[socket.socket] | None = None,
+    *,
+    fetches: bool = True,
+) -> int:
+    """Serve until a signal, and return the exit code. `local` are the sockets in the data folder, if they exist."""
     published = _load(agents)
-    sock = listen(settings)
     store = open_store(store_url(settings))
     app = create_app(settings, store, os.environ, sources=sources, agents=published)
     parts: Parts = app.state.parts
     asyncio.run(_check_access(parts))  # before the start: a refusal is then one line and no traceback
-    with listening_in(data_folder(settings).absolute()) as local:
-        ended_well = serve_forever(app, sock, lambda url: _is_ready(url, parts), local)
-    sys.exit(0 if ended_well else 1)
+
+    def ready(url: str) -> None:
+        on_ready(url)
+        if fetches:
+            _see_to_all_weights(parts)
+
+    with listening_in(data_folder(settings).absolute()) if local is None else nullcontext(local) as own:
+        return 0 if serve_forever(app, sock, ready, own) else 1
+
+
+def _serve_several(count: int, settings: Settings, sources: Mapping[str, str], agents: Sequence[str]) -> int:
+    """Serve by several nodes on one port, and return the exit code."""
+    if not settings.store:
+        raise SettingsError(
+            "--nodes needs a store on PostgreSQL: SQLite is for one process. Set HOLDFAST_STORE or --store, or leave "
+            "--nodes out."
+        )
+    if not hasattr(socket, "SO_REUSEPORT"):
+        raise SettingsError("--nodes needs SO_REUSEPORT, which this system does not have.")
+    with closing(listen(settings)) as alone:  # refused if another server has the port
+        settings = replace(settings, port=alone.getsockname()[1], cluster_key=settings.cluster_key or token_hex(16))
+    with (
+        closing(listen(settings, shared=True)) as kept,  # keeps the port while no node listens
+        listening_in(data_folder(settings).absolute()) as local,
+    ):
+
+        @telling
+        def node(number: int, is_ready: Callable[[], object]) -> int:
+            own, sock = node_settings(settings, number), listen(settings, shared=True)
+            return _serve_one(own, sources, agents, sock, lambda _: is_ready(), local, fetches=number == 0)
+
+        url = address(kept)
+        return Supervisor(count, _showing(node), lambda: click.echo(f"{READY.format(url)}, by {count} nodes")).run()
+
+
+def node_settings(settings: Settings, number: int) -> Settings:
+    """Return the settings of one of several nodes on this machine: each has a port of its own for the others."""
+    host, _, port = node_address(settings).rpartition(":")
+    return replace(settings, node_address=f"{host}:{int(port) + number}")
+
+
+def _showing(node: NodeMain) -> NodeMain:
+    """Print an error of a node as the command line does."""
+
+    def wrapped(number: int, is_ready: Callable[[], object]) -> int:
+        try:
+            return node(number, is_ready)
+        except click.ClickException as error:
+            error.show()
+            return error.exit_code
+
+    return wrapped
 
 
 async def _check_access(parts: Parts) -> None:
@@ -74,15 +156,14 @@ def _name_file(config: str | None) -> None:
         click.echo(f"Settings file: {choice.path.absolute()}", err=True)
 
 
-def _load(agents: tuple[str, ...]) -> dict[str, Any]:
+def _load(agents: Sequence[str]) -> dict[str, Any]:
     try:
         return dict(load_agents(agents))
     except CannotPublish as error:
         raise SettingsError(str(error)) from error
 
 
-def _is_ready(url: str, parts: Parts) -> None:
-    click.echo(f"Holdfast is ready on {url}")
+def _see_to_all_weights(parts: Parts) -> None:
     providers = parts.configured.providers
     for provider in providers.all:
         if isinstance(provider, Local) and not (provider.demo and providers.real):  # else its first run downloads it

@@ -83,11 +83,16 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-def listen(settings: Settings) -> socket.socket:
-    """Return the listening socket. Its connections end when a client has vanished."""
+def listen(settings: Settings, *, shared: bool = False) -> socket.socket:
+    """Return the listening socket. Its connections end when a client has vanished.
+
+    If it is `shared`, other processes of this user may have one for the same port: the kernel spreads connections.
+    """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named for TCP_NODELAY
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if shared:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, HALF_OPEN)
     try:

@@ -1,0 +1,178 @@
+"""`holdfast serve --nodes`: several processes on one port, and the one that looks after them."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.test_cli import Shell
+from tests.e2e.test_nodes import listed, until
+from tests.requirements import requirement
+from tests.support.native import Native
+from tests.support.ports import free_port
+from tests.support.server import Server, StartFailed, provider
+from tests.support.upstream import Delta, Done, Finish, Gate, Headers, Role, Upstream
+from tests.support.waiting import LONG
+
+SCRIPTED = {"name": "scripted", "dialect": "scripted"}
+
+
+def neighbours(count: int) -> int:
+    """Return the first of some ports in a row on which nothing listens."""
+    while True:
+        first = free_port()
+        try:
+            with socket.socket() as last:
+                for port in range(first + 1, first + count):
+                    with socket.socket() as probe:
+                        probe.bind(("127.0.0.1", port))
+                last.bind(("127.0.0.1", first + count))
+        except OSError:
+            continue
+        return first
+
+
+async def several(folder: Path, postgres, providers=(SCRIPTED,), count: int = 3, config: str = "") -> Server:
+    env = {"HOLDFAST_STORE": postgres.url(await postgres.new_database())}
+    port = neighbours(count)
+    return Server(folder, providers, config=config, env=env, args=["--nodes", str(count)], port=port)
+
+
+def children(pid: int) -> set[int]:
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
+    return set(map(int, found.stdout.split()))
+
+
+async def have_ended(pids: set[int]) -> None:
+    async def left() -> list[int]:
+        return [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+    await until(left, lambda left: not left)
+
+
+@requirement("nodes.serve")
+async def test_a_node_that_is_killed_is_started_again_and_the_others_answer_meanwhile(postgres, tmp_path):
+    """Each has an address of its own for the others, and all of them serve one port."""
+    async with await several(tmp_path, postgres) as server:
+        before = await listed(server)
+        pids = children(server.pid)
+        victim = min(pids)
+        os.kill(victim, signal.SIGKILL)
+        await have_ended({victim})  # a connection that the kernel had given to it is lost with it
+        answers = []
+        for _ in range(20):
+            async with server.client() as client:  # a connection of its own: the kernel chooses its node
+                answers.append((await client.get("/health")).status)
+        await until(lambda: asyncio.to_thread(children, server.pid), lambda now: len(now) == 3 and victim not in now)
+        await until(lambda: listed(server), lambda nodes: 3 == sum(node["alive"] for node in nodes))
+        await until(lambda: listed(server), lambda nodes: {n["number"] for n in before} != {n["number"] for n in nodes})
+        log = server.log_text()
+
+    assert [f"127.0.0.1:{server.port + n}" for n in (1, 2, 3)] == sorted(node["address"] for node in before)
+    assert [200] * 20 == answers
+    assert "ended with -9, and is started again in 1 s" in log
+    assert 1 == log.count("Holdfast is ready on")
+
+
+@requirement("nodes.serve")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_signal_ends_all_nodes_after_their_runs(postgres, tmp_path, number):
+    """The run is drained: it completes before the processes are gone. The exit code is 0."""
+    script = [Headers(), Role(), Delta("one "), Gate(), Delta("two"), Finish(), Done()]
+    async with Upstream(script) as up:
+        async with await several(tmp_path, postgres, [provider(up.base_url)], config="drain = 60.0") as server:
+            pids = children(server.pid)
+            async with server.client() as client:
+                api = Native(client)
+                run = await api.start(await api.new_session(), "hello", "up/m")
+                (await api.shown(run, "one ")).close()
+                server.send_signal(number)
+                await until(lambda: refuses(server), lambda refused: refused)
+                up.open()
+            async with asyncio.timeout(LONG):
+                code = await server._process.wait()
+            await have_ended(pids)
+            await server.restart()
+            async with server.client() as client:
+                settlement = (await Native(client).run(run))["settlement"]
+
+    assert ("completed", "one two") == (settlement["outcome"], settlement["text"])
+    assert 0 == code
+
+
+async def refuses(server: Server) -> bool:
+    """Whether no node takes new runs: one that ends in good order has left the list, or answers no more."""
+    try:
+        async with server.client() as client:
+            return 200 != (await client.get("/ready")).status
+    except OSError:
+        return True
+
+
+@requirement("nodes.serve")
+async def test_the_exit_code_tells_of_a_node_that_did_not_end_well(postgres, tmp_path):
+    """Killed while it drained, it has settled nothing."""
+    script = [Headers(), Role(), Delta("one "), Gate()]
+    async with Upstream(script) as up:
+        async with await several(tmp_path, postgres, [provider(up.base_url)], config="drain = 60.0") as server:
+            pids = children(server.pid)
+            async with server.client() as client:
+                api = Native(client)
+                run = await api.start(await api.new_session(), "hello", "up/m")
+                reader = await api.shown(run, "one ")
+                server.send_signal(signal.SIGTERM)
+                await until(lambda: asyncio.to_thread(children, server.pid), lambda now: len(now) == 1)
+                for pid in children(server.pid):
+                    os.kill(pid, signal.SIGKILL)
+                reader.close()
+            async with asyncio.timeout(LONG):
+                code = await server._process.wait()
+            await have_ended(pids)
+
+    assert 1 == code
+
+
+@requirement("nodes.serve")
+async def test_nodes_end_with_the_process_that_looks_after_them(postgres, tmp_path):
+    """A port that is served by processes that nobody knows of could not be used again."""
+    async with await several(tmp_path, postgres) as server:
+        pids = children(server.pid)
+        await server.kill9(group=False)
+        await have_ended(pids)
+        await server.restart()
+
+        assert 3 == len(children(server.pid))
+
+
+@requirement("nodes.serve")
+async def test_nodes_that_cannot_start_end_the_command(postgres, tmp_path):
+    """A wrong setting is an error, not a loop: here the port for the peers of the second node is taken."""
+    server = await several(tmp_path, postgres)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", server.port + 2))
+        taken.listen()
+        with pytest.raises(StartFailed, match=r"node 2 ended with \d before it was ready"):
+            async with server:
+                pass
+
+
+@pytest.mark.parametrize("nodes", ["0", "65", "many"])
+async def test_a_number_of_nodes_that_makes_no_sense_is_refused(tmp_path, nodes):
+    """With the range in the message."""
+    shown = await Shell(tmp_path, {})("serve", "--nodes", nodes)
+
+    assert 2 == shown.code
+    assert "--nodes" in shown.err
+
+
+async def test_on_sqlite_several_nodes_are_refused_with_the_reason(tmp_path):
+    """Each process would keep the others out of the file."""
+    shown = await Shell(tmp_path, {"HOLDFAST_PORT": str(free_port())})("serve", "--nodes", "2")
+
+    assert 1 == shown.code
+    assert "--nodes needs a store on PostgreSQL: SQLite is for one process." in shown.err
+    assert not (tmp_path / "data" / "holdfast" / "holdfast.db").exists()
