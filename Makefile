@@ -22,7 +22,7 @@ compile = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-dev serve test test-all check format simulate bench bench-peers web screenshots lock clean
+.PHONY: help setup setup-dev serve serve-cluster test test-all check format simulate bench bench-peers web screenshots lock clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
@@ -34,6 +34,9 @@ setup-dev: .venv/.setup-dev $(NODE)/node_modules/.setup $(WEB)/node_modules/.set
 
 serve: setup ## start the server; HOLDFAST_* variables and ARGS are passed on
 	@exec $(BIN)/holdfast serve $(ARGS)
+
+serve-cluster: .venv/.setup-cluster ## start three servers on a PostgreSQL of their own, behind one address: a demonstration
+	@exec $(BIN)/python -m scripts.serve_cluster $(ARGS)
 
 test: setup-dev ## run the tests, as CI does
 	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile $(ARGS)
@@ -77,6 +80,7 @@ lock: setup-dev ## resolve every dependency again, to the newest versions
 	$(call compile,pyproject.toml --extra mcp --constraints requirements/server.txt --output-file requirements/mcp.txt)
 	$(call compile,pyproject.toml --extra postgres --constraints requirements/server.txt --output-file requirements/postgres.txt)
 	$(call compile,pyproject.toml --extra server --extra mcp --extra postgres --group dev --constraints requirements/server.txt --constraints requirements/mcp.txt --constraints requirements/postgres.txt --output-file requirements/dev.txt)
+	$(call compile,--group cluster --constraints requirements/dev.txt --output-file requirements/cluster.txt)
 	cd $(NODE) && PATH="$(CURDIR)/$(BIN):$$PATH" npm install openai@latest ws@latest @anthropic-ai/sdk@latest @ag-ui/client@latest @modelcontextprotocol/server-everything@latest @modelcontextprotocol/server-filesystem@latest ai@latest @ai-sdk/openai@latest @ai-sdk/react@latest @ai-sdk/workflow@latest react@latest react-test-renderer@latest zod@latest axe-core@latest --save-exact --package-lock-only \
 		--omit-lockfile-registry-resolved --no-audit --no-fund
 	cd $(WEB) && PATH="$(CURDIR)/$(BIN):$$PATH" npm update --package-lock-only --omit-lockfile-registry-resolved \
@@ -103,6 +107,10 @@ clean: ## remove what make and the tools made
 	@$(call install,--require-hashes -r requirements/mcp.txt)
 	@$(call install,--require-hashes -r requirements/postgres.txt)
 	@$(call install,--no-deps --no-build-isolation --editable .)
+	@touch $@
+
+.venv/.setup-cluster: .venv/.setup requirements/cluster.txt
+	@$(call install,--require-hashes -r requirements/cluster.txt)
 	@touch $@
 
 .venv/.setup-dev: .venv/.setup requirements/dev.txt lab/pyproject.toml

@@ -290,6 +290,10 @@ REQUIREMENTS: dict[str, str] = {
         "`holdfast serve --nodes` serves one port by several processes: one that dies is started again, the others "
         "answer meanwhile, a signal ends all of them, and the exit code is true."
     ),
+    "nodes.demonstration": (
+        "`make serve-cluster` starts PostgreSQL, three servers and a proxy; any server can be killed by its id, and "
+        "chats are read and continued through the same address."
+    ),
     "nodes.rollback": "A store that was rolled back gets again what the living owner of a run has shown.",
     # compare
     "cmp.panes": "Two to eight panes run at their own pace; one stops without the others.",
