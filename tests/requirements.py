@@ -294,6 +294,10 @@ REQUIREMENTS: dict[str, str] = {
         "`make serve-cluster` starts PostgreSQL, three servers and a proxy; any server can be killed by its id, and "
         "chats are read and continued through the same address."
     ),
+    "nodes.deploy": (
+        "The files for Kubernetes and Compose are valid: not root, probes on /ready and /health, time to drain, "
+        "secrets from outside, and variables that the server knows."
+    ),
     "nodes.rollback": "A store that was rolled back gets again what the living owner of a run has shown.",
     # compare
     "cmp.panes": "Two to eight panes run at their own pace; one stops without the others.",

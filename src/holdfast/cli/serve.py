@@ -32,6 +32,7 @@ from ..server.http.hardening import forbid_inspection
 from ..server.http.local_socket import listening_in
 from ..server.http.uvicorn_server import address, listen, serve_forever
 from ..server.services import Parts
+from ..store.folder import check_folder, make_folder
 from ..store.opening import disconnect, open_store
 from ..upstreams.local.provider import Local
 from .commands import tell_of_file, telling
@@ -63,9 +64,18 @@ def serve(config: str | None, agents: tuple[str, ...], nodes: int | None, **flag
     log_to_stderr(settings.log_level)
     for variable in unknown_variables(os.environ, settings):
         logging.getLogger("holdfast").warning("%s is not a setting, and is ignored", variable)
+    if settings.store:
+        _make_data_folder(settings)
     if nodes is None:
         sys.exit(_serve_one(settings, sources, agents, listen(settings), lambda url: click.echo(READY.format(url))))
     sys.exit(_serve_several(nodes, settings, sources, agents))
+
+
+def _make_data_folder(settings: Settings) -> None:
+    """Make the folder for everything that is not in the store. A store in the folder does it by itself."""
+    folder = data_folder(settings).absolute()
+    make_folder(folder)
+    check_folder(folder)
 
 
 READY = "Holdfast is ready on {}"
