@@ -153,10 +153,15 @@ async def test_a_store_of_a_newer_version_and_one_without_fsync_are_problems(pos
         await server.terminate()
     await sql(store, "INSERT INTO migrations VALUES (9999, 'from_the_future', '', 0)")
     shown = await examined(tmp_path, store)
+    await sql(store, "ALTER TABLE migrations ADD COLUMN IF NOT EXISTS works_with integer")
+    await sql(store, "UPDATE migrations SET works_with = 1 WHERE number = 9999")
+    compatible = await examined(tmp_path, store)
 
     assert 1 == shown.code
     assert has(shown, r"bad   store \S+: PostgreSQL .*: schema 9999, and this version knows \d+\n .*Install the newer")
     assert has(shown, "bad   fsync is off")
+    assert has(compatible, r"note  store \S+: PostgreSQL .*: schema 9999, and this version knows \d+\n .*Install")
+    assert has(compatible, "ok    0 servers running")
 
 
 def test_the_pooler_of_the_tests_shares_connections(postgres):

@@ -58,7 +58,8 @@ def _schema(found: Inspection, place: str) -> Iterator[Check]:
         )
     elif found.schema > found.known_schema:
         newer = f"{what}: schema {found.schema}, and this version knows {found.known_schema}"
-        yield Check("bad", newer, "Install the newer Holdfast that the other servers have.")
+        state = "bad" if found.needed_schema > found.known_schema else "note"
+        yield Check(state, newer, "Install the newer Holdfast that the other servers have.")
     elif found.schema < found.known_schema:
         older = f"schema {found.schema} of {found.known_schema}" if found.schema else "no tables yet"
         yield Check("note", f"{what}: {older}", "The next server that starts makes it up to date.")

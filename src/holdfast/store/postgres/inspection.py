@@ -31,6 +31,9 @@ SELECT current_setting('server_version') AS version,
 """
 _IS_OURS = "SELECT to_regclass('migrations') IS NOT NULL"
 _SCHEMA = "SELECT coalesce(max(number), 0) FROM migrations"
+_NEEDED_SCHEMA = """
+SELECT coalesce(max(coalesce((to_jsonb(step) ->> 'works_with')::int, number)), 0) FROM migrations AS step WHERE number > $1
+"""
 _KEYS = "SELECT count(*) FROM api_keys WHERE revoked_at IS NULL"
 _CLOCK = "SELECT extract(epoch FROM clock_timestamp())::float8"
 _PID = "SELECT pg_backend_pid()"
@@ -63,6 +66,8 @@ class Inspection(msgspec.Struct, frozen=True):
     """Its last step; 0 without one."""
     known_schema: int
     """The last step that this version has."""
+    needed_schema: int
+    """The last step that a version must have to use the tables; 0 if they have no step that this version lacks."""
     clock_difference: float
     """Seconds by which the server's clock is ahead of the one here."""
     is_pooled: bool
@@ -87,13 +92,16 @@ async def _inspect(connection: Connection, url: str) -> Inspection:
     is_pooled = await _is_pooled(connection, url)
     await connection.execute("BEGIN")  # behind a pooler the connection stays the same until the end of a transaction
     server = ServerSettings(**dict(await connection.fetchrow(_SETTINGS)))
-    schema = await connection.fetchval(_SCHEMA) if await connection.fetchval(_IS_OURS) else 0
     known = postgres_steps()[-1].number
-    is_readable = schema == known
+    is_ours = await connection.fetchval(_IS_OURS)
+    schema = await connection.fetchval(_SCHEMA) if is_ours else 0
+    needed = await connection.fetchval(_NEEDED_SCHEMA, known) if is_ours else 0
+    is_readable = needed <= known <= schema
     return Inspection(
         server=server,
         schema=schema,
         known_schema=known,
+        needed_schema=needed,
         clock_difference=await _clock_difference(connection),
         is_pooled=is_pooled,
         nodes=await drive_async(connection, READING.nodes()) if is_readable else [],
