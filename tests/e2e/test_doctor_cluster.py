@@ -49,7 +49,10 @@ def node(folder, store: str, address: str, key: str = KEY) -> Server:
 
 
 def has(shown: Ended, line: str) -> bool:
-    return re.search(f"^{line}", shown.out, re.MULTILINE) is not None
+    found = re.search(f"^{line}", shown.out, re.MULTILINE) is not None
+    if not found:
+        print(shown.out)  # pytest shows it
+    return found
 
 
 @requirement("nodes.doctor")

@@ -63,11 +63,11 @@ class Peers:
         finally:
             writer.close()
 
-    async def has_same_key(self, address: str) -> bool:
-        """Connect to a node, and return whether it has the key of this one. `OSError` if it cannot be reached."""
-        reader, writer = await _connect(address)
+    async def has_same_key(self, address: str, *, seconds: float) -> bool:
+        """Connect to a node, and return whether it has the key of this one. `OSError` if it does not answer in time."""
+        reader, writer = await _connect(address, seconds)
         try:
-            async with asyncio.timeout(SILENCE):
+            async with asyncio.timeout(seconds):
                 await self._ask(reader, writer, _Request("", 0))
         except (EOFError, ValueError):
             return False
@@ -82,9 +82,9 @@ class Peers:
             raise ValueError("The other node has another cluster key.")
 
 
-async def _connect(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _connect(address: str, seconds: float = SILENCE) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     host, _, port = address.rpartition(":")
-    async with asyncio.timeout(SILENCE):
+    async with asyncio.timeout(seconds):
         return await asyncio.open_connection(host.strip("[]"), int(port))
 
 

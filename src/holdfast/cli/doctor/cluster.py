@@ -18,6 +18,8 @@ from .check import Check
 
 MOST_CLOCK_SECONDS = 2.0
 """Difference between two clocks above which times in the list of chats look wrong."""
+PEER_SECONDS = 5.0
+"""Time for another server to answer. Servers themselves wait less, and read the store then."""
 POOLER = (
     "Connect to PostgreSQL directly, or set the pooler to session mode. pgbouncer: pool_mode = session, "
     "and ignore_startup_parameters = statement_timeout,idle_in_transaction_session_timeout."
@@ -142,7 +144,7 @@ async def _peer(node: NodeRecord, key: str) -> Check:
     if not key:
         return Check("note", f"{name} has a cluster key, and this one has none", "Set HOLDFAST_CLUSTER_KEY here too.")
     try:
-        has_same_key = await Peers(key).has_same_key(node.address)
+        has_same_key = await Peers(key).has_same_key(node.address, seconds=PEER_SECONDS)
     except OSError as error:
         reason = "no answer" if isinstance(error, TimeoutError) else error.strerror or str(error)
         advice = (
