@@ -4,6 +4,7 @@ No container runs here. What is checked is what can be read: images, networks an
 """
 
 import re
+import subprocess
 from typing import Any
 
 import kubernetes_validate
@@ -13,7 +14,8 @@ import yaml
 from holdfast.server.config.settings import Settings
 from tests.requirements import requirement
 from tests.support.ports import free_port
-from tests.support.proxies import documented
+from tests.support.programs import NGINX
+from tests.support.proxies import NGINX_AROUND, documented, replaced
 from tests.support.server import ROOT, Server
 
 DEPLOY = ROOT / "deploy"
@@ -130,6 +132,28 @@ def test_the_compose_file_has_only_known_keys_and_the_same_care():
     assert all(":?" in server["environment"][name] for name in ("HOLDFAST_CLUSTER_KEY", "HOLDFAST_API_KEY"))
     assert all(":" not in port.partition("127.0.0.1:")[0] for port in services["nginx"]["ports"])
     assert (DEPLOY / server["build"]["dockerfile"].removeprefix("deploy/")).is_file()
+
+
+@requirement("nodes.deploy")
+def test_nginx_understands_its_file_and_treats_requests_as_the_guide_says(tmp_path):
+    """The directives of docs/reverse-proxy.md, with the one of docs/cluster.md."""
+    text = (DEPLOY / "nginx.conf").read_text()
+    site = replaced(text, {"server holdfast:8787": "server 127.0.0.1:8787"})  # that name is known in the network only
+    (tmp_path / "nginx.conf").write_text(NGINX_AROUND.format(folder=tmp_path, site=site))
+    checked = subprocess.run(
+        [NGINX.find_or_skip(), "-t", "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert 0 == checked.returncode, checked.stderr
+    guide = documented("reverse-proxy.md", "nginx").replace("proxy_next_upstream off;", "proxy_next_upstream error;")
+    assert directives(guide) == directives(text)
+
+
+def directives(text: str) -> set[str]:
+    return set(re.findall(r"^ +((?:proxy_|gzip|client_max)[^;]+;)", text, re.MULTILINE))
 
 
 @requirement("nodes.deploy")

@@ -71,6 +71,8 @@ NOT_RUN = {
     "README.md-6": "it kills the server; tests/faults/test_kill9.py does the same",
     "docs/agents.md-5": "it needs a run that waits; tests/acceptance/test_approvals.py has one",
     "docs/agents.md-6": "it needs an agent at work; tests/acceptance/test_steer.py has one",
+    "docs/cluster.md-1": "it needs PostgreSQL and several machines; tests/e2e/test_nodes.py starts them on one",
+    "docs/cluster.md-4": "it needs Docker",
     "docs/embedding.md-1": "it changes the environment of the tests",
     "docs/performance.md-1": "it takes minutes",
     "docs/postgres.md-1": "it needs a PostgreSQL server; tests/e2e/test_postgres_server.py starts one",

@@ -52,15 +52,24 @@ def replaced(text: str, changes: Mapping[str, str]) -> str:
     return text
 
 
+def _places(ports: Sequence[int]) -> dict[str, str]:
+    """The addresses of the servers in the guide, and where they are here."""
+    return {f"10.0.0.{number}:8787": f"127.0.0.1:{port}" for number, port in enumerate(ports, 1)}
+
+
 @asynccontextmanager
-async def nginx(folder: Path, server_port: int) -> AsyncIterator[str]:
-    """nginx in front of a server, without TLS. Its address."""
+async def nginx(folder: Path, server_port: int, *more: int) -> AsyncIterator[str]:
+    """nginx in front of a server, or of several, without TLS. Its address."""
     program, port = NGINX.find_or_skip(), free_port()
-    changes = {
-        "server 127.0.0.1:8787;": f"server 127.0.0.1:{server_port};",
-        "listen 443 ssl;": f"listen 127.0.0.1:{port};",
-    }
-    site = re.sub(r"^ *ssl_certificate.*\n", "", replaced(documented("reverse-proxy.md", "nginx"), changes), flags=re.M)
+    text = documented("reverse-proxy.md", "nginx")
+    if more:
+        (one,) = re.findall(r"^upstream holdfast \{.*?^\}\n", text, re.MULTILINE | re.DOTALL)
+        several = replaced(documented("cluster.md", "nginx"), _places([server_port, *more]))
+        text = replaced(text, {one: several, "proxy_next_upstream off;": "proxy_next_upstream error;"})
+    else:
+        text = replaced(text, {"server 127.0.0.1:8787;": f"server 127.0.0.1:{server_port};"})
+    site = replaced(text, {"listen 443 ssl;": f"listen 127.0.0.1:{port};"})
+    site = re.sub(r"^ *ssl_certificate.*\n", "", site, flags=re.M)
     config = folder / "nginx.conf"
     config.write_text(NGINX_AROUND.format(folder=folder, site=site))
     async with _running([program, "-p", str(folder), "-c", str(config)], folder, port) as url:
@@ -68,15 +77,19 @@ async def nginx(folder: Path, server_port: int) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def caddy(folder: Path, server_port: int) -> AsyncIterator[str]:
-    """Caddy in front of a server, without TLS. Its address."""
+async def caddy(folder: Path, server_port: int, *more: int) -> AsyncIterator[str]:
+    """Caddy in front of a server, or of several, without TLS. Its address."""
     program, port = CADDY.find_or_skip(), free_port()
-    changes = {
-        "chat.example.com {": f"http://:{port} {{\n\tbind 127.0.0.1",
-        "reverse_proxy 127.0.0.1:8787 {": f"reverse_proxy 127.0.0.1:{server_port} {{",
-    }
+    if more:
+        text = replaced(documented("cluster.md", "caddyfile"), _places([server_port, *more]))
+    else:
+        text = replaced(
+            documented("reverse-proxy.md", "caddyfile"),
+            {"reverse_proxy 127.0.0.1:8787 {": f"reverse_proxy 127.0.0.1:{server_port} {{"},
+        )
+    site = replaced(text, {"chat.example.com {": f"http://:{port} {{\n\tbind 127.0.0.1"})
     config = folder / "Caddyfile"
-    config.write_text(CADDY_AROUND.format(site=replaced(documented("reverse-proxy.md", "caddyfile"), changes)))
+    config.write_text(CADDY_AROUND.format(site=site))
     command = [program, "run", "--config", str(config), "--adapter", "caddyfile"]
     async with _running(command, folder, port) as url:
         yield url
