@@ -137,7 +137,7 @@ def main() -> int:
     given = options.parse_args()
     data: Path = given.data.absolute()
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    postgres = Postgres(fsync="on")
+    postgres = Postgres(is_durable=True)
     try:
         print(f"PostgreSQL: port {postgres.port}. Logs of the nodes: {data}", flush=True)
         return asyncio.run(_serve(given.port, postgres, data))

@@ -43,7 +43,7 @@ def variables() -> dict[str, Any]:
 
 
 def compose() -> dict[str, Any]:
-    return yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    return yaml.safe_load((DEPLOY / "compose-cluster.yaml").read_text())
 
 
 @requirement("nodes.deploy")
@@ -131,7 +131,7 @@ def test_the_compose_file_has_only_known_keys_and_the_same_care():
     assert float(server["stop_grace_period"].removesuffix("s")) >= float(server["environment"]["HOLDFAST_DRAIN"]) + REST
     assert all(":?" in server["environment"][name] for name in ("HOLDFAST_CLUSTER_KEY", "HOLDFAST_API_KEY"))
     assert all(":" not in port.partition("127.0.0.1:")[0] for port in services["nginx"]["ports"])
-    assert (DEPLOY / server["build"]["dockerfile"].removeprefix("deploy/")).is_file()
+    assert (DEPLOY / server["build"] / "Dockerfile").is_file()
 
 
 @requirement("nodes.deploy")
@@ -157,12 +157,12 @@ def directives(text: str) -> set[str]:
 
 
 @requirement("nodes.deploy")
-def test_the_image_is_the_one_of_the_guide_and_does_not_run_as_root():
-    """One way to build it, with the key in no layer."""
-    text = (DEPLOY / "Dockerfile").read_text()
+def test_pods_run_as_the_user_of_the_image():
+    """So that files which the image has for its user are theirs."""
+    users = re.findall(r"^USER (\d+):(\d+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    rights = pod()["securityContext"]
 
-    assert text == documented("service.md", "dockerfile")
-    assert "USER holdfast" in text.splitlines()
+    assert [(str(rights["runAsUser"]), str(rights["runAsGroup"]))] == users
 
 
 @requirement("nodes.deploy")

@@ -20,11 +20,11 @@ NOBODY = 65534
 
 
 class Postgres:
-    """A server in a folder with a short path. It is ended by its process id. `options` are settings of PostgreSQL."""
+    """A server in a folder with a short path. It is ended by its process id."""
 
-    def __init__(self, **options: object) -> None:
-        self._options = options
+    def __init__(self, *, is_durable: bool = False) -> None:
         self.port = free_port()
+        self._is_durable = is_durable
         self._folder = Path(tempfile.mkdtemp(prefix="hfpg", dir="/tmp"))
         self._data = self._folder / "data"
         self._process: subprocess.Popen[bytes] | None = None
@@ -42,10 +42,9 @@ class Postgres:
             "port": self.port,
             "listen_addresses": "127.0.0.1",
             "unix_socket_directories": "",
-            "fsync": "off",
+            "fsync": "on" if self._is_durable else "off",
             "max_connections": 200,
             "shared_buffers": "32MB",
-            **self._options,
         }
         flags = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
         with open(self._folder / "log", "ab") as log:

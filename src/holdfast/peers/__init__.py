@@ -51,7 +51,9 @@ class Peers:
 
     async def follow(self, address: str, run_id: str, after: int, *, hold: bool, take: Take) -> None:
         """Follow a log at its owner, until it ends or the connection does."""
-        reader, writer = await _connect(address)
+        host, _, port = address.rpartition(":")
+        async with asyncio.timeout(SILENCE):
+            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
         try:
             async with asyncio.timeout(SILENCE):
                 await self._ask(reader, writer, _Request(run_id, after, hold))
@@ -63,29 +65,24 @@ class Peers:
         finally:
             writer.close()
 
-    async def has_same_key(self, address: str, *, seconds: float) -> bool:
-        """Connect to a node, and return whether it has the key of this one. `OSError` if it does not answer in time."""
-        reader, writer = await _connect(address, seconds)
-        try:
-            async with asyncio.timeout(seconds):
-                await self._ask(reader, writer, _Request("", 0))
-        except (EOFError, ValueError):
-            return False
-        finally:
-            writer.close()
-        return True
-
     async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: _Request) -> None:
         nonce, body, own = await reader.readexactly(_PROOF), msgspec.json.encode(request), os.urandom(_PROOF)
         writer.write(_proof(self._key, b"ask", nonce, own, body) + own + len(body).to_bytes(4, "big") + body)
         if not hmac.compare_digest(_proof(self._key, b"answer", own), await reader.readexactly(_PROOF)):
             raise ValueError("The other node has another cluster key.")
 
-
-async def _connect(address: str, seconds: float = SILENCE) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    host, _, port = address.rpartition(":")
-    async with asyncio.timeout(seconds):
-        return await asyncio.open_connection(host.strip("[]"), int(port))
+    async def has_same_key(self, address: str, *, seconds: float) -> bool:
+        """Connect to a node, and return whether it has the key of this one. `OSError` if it does not answer in time."""
+        host, _, port = address.rpartition(":")
+        async with asyncio.timeout(seconds):
+            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+            try:
+                await self._ask(reader, writer, _Request("", 0))
+            except (EOFError, ValueError):
+                return False
+            finally:
+                writer.close()
+        return True
 
 
 class PeerServer:
