@@ -416,6 +416,14 @@ REQUIREMENTS: dict[str, str] = {
     "safe.background": (
         "A background task that fails is logged, tried again, and named by `/ready` until it has succeeded."
     ),
+    "ops.metrics": (
+        "With metrics on, every run is counted once, by its outcome; times, tokens, store and refusals are measured. "
+        "Off, nothing is measured and nothing is loaded."
+    ),
+    "ops.metrics-bounded": "No name that a caller chose becomes a label: only models that are offered do.",
+    "ops.metrics-access": (
+        "`/metrics` is for admins; the separate port needs no key, and on loopback answers no foreign Host."
+    ),
     "safe.bind": "No open bind without a key.",
     "safe.origin": "A foreign Origin is refused.",
     "safe.host": "A foreign Host is refused, and so are two of Host, Origin, Authorization or X-Api-Key.",

@@ -20,6 +20,7 @@ from .config.default_model import DefaultModel
 from .config.live_settings import Configured
 from .config.settings import Settings
 from .http.offload import Offload
+from .metrics import Metrics
 from .rate_limit import StartRate
 from .sources.agents import AgentSources
 from .store_check import StoreCheck
@@ -39,6 +40,7 @@ class Parts:
         agents: AgentSources,
         keys: Keys,
         environ: Mapping[str, str],
+        metrics: Metrics | None = None,
     ) -> None:
         self.settings = settings
         self.store = store
@@ -49,6 +51,8 @@ class Parts:
         self.agents = agents
         self.keys = keys
         self.environ = environ
+        self.metrics = metrics
+        """None if nothing is measured."""
         self.background = Background()
         self.tasks = OwnedTasks("the server")
         """What requests have left to be done after them."""

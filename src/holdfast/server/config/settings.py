@@ -275,6 +275,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     `/v1/conversations` that is not used. `inf` keeps them."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The log level: `debug`, `info`, `warning` or `error`."""
+    metrics: bool = False
+    """Measure, and answer `/metrics` for Prometheus to callers with admin rights."""
+    metrics_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
+    """A separate port that answers `/metrics` without a key, and turns metrics on; 0 for none."""
+    metrics_host: str = "127.0.0.1"
+    """The address of `metrics_port`. Let only Prometheus reach it."""
     currency: Annotated[str, msgspec.Meta(pattern="^[A-Z]{3}$")] = "USD"
     """Currency of all `prices`, as its ISO 4217 code. The page and reports show costs in it."""
     providers: tuple[ProviderSettings, ...] = ()
