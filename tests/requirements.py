@@ -416,6 +416,10 @@ REQUIREMENTS: dict[str, str] = {
     "safe.background": (
         "A background task that fails is logged, tried again, and named by `/ready` until it has succeeded."
     ),
+    "ops.log": (
+        "The log is text or one JSON object for each entry, with the ids of run, session, request and node if they are "
+        "known, and levels by module. The access log is off by default, and has no query, header or body."
+    ),
     "ops.metrics": (
         "With metrics on, every run is counted once, by its outcome; times, tokens, store and refusals are measured. "
         "Off, nothing is measured and nothing is loaded."

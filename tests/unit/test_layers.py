@@ -48,6 +48,7 @@ LAYERS: dict[str, int] = {
     "access": 0,
     "concurrency.watchers": 0,
     "ids": 0,
+    "logged_run": 0,
     "redaction": 0,
     "fields": 0,
     "markup": 0,

@@ -18,7 +18,7 @@ from ..wires import sse
 from .client import CONNECTION, ClientConnection, Header, RequestClient, finish
 from .cursor import RunFrames
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 _SENT_AT_ONCE = 1024 * 1024
 _SENT_IN_A_ROW = 16 * 1024  # bytes after which the event loop turns, although the client reads and there is more

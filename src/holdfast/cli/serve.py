@@ -22,7 +22,7 @@ from ..server.services import Parts
 from ..store.opening import disconnect, open_store
 from ..upstreams.local.provider import Local
 from .commands import tell_of_file, telling
-from .log_format import log_to_stderr
+from .log_format import ServerLog
 
 
 @click.command()
@@ -45,7 +45,7 @@ def serve(config: str | None, agents: tuple[str, ...], **flags: Any) -> None:
     forbid_inspection()
     _name_file(config)
     settings, sources = load_with_sources(flags, os.environ, config, here=True)
-    log_to_stderr(settings.log_level)
+    log = ServerLog(settings)
     for variable in unknown_variables(os.environ, settings):
         logging.getLogger("holdfast").warning("%s is not a setting, and is ignored", variable)
     published = _load(agents)
@@ -53,6 +53,7 @@ def serve(config: str | None, agents: tuple[str, ...], **flags: Any) -> None:
     store = open_store(store_url(settings))
     app = create_app(settings, store, os.environ, sources=sources, agents=published)
     parts: Parts = app.state.parts
+    log.node = lambda: parts.engine.keeper
     asyncio.run(_check_access(parts))  # before the start: a refusal is then one line and no traceback
     with listening_in(data_folder(settings).absolute()) as local:
         ended_well = serve_forever(app, sock, lambda url: _is_ready(url, parts), local)

@@ -17,7 +17,7 @@ from .pump import Pump, Shared
 from .recent import Recent
 from .run import LOOK_AGAIN, Run
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 
 class Keeper:

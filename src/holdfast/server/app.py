@@ -22,6 +22,7 @@ from ..engine.engine import Engine
 from ..engine.run import Limits, Run
 from ..evals import api as batches
 from ..events import Source
+from ..logged_run import LOGGED_RUN
 from ..peers import Peers
 from ..store import Store
 from ..store.memory import MemoryStore
@@ -196,6 +197,7 @@ def sources_of(kinds: Mapping[str, Callable[[Run], Source]], chats: ChatSources)
     """Return the function that makes the source of a run of any kind."""
 
     def source(run: Run) -> Source:
+        LOGGED_RUN.set((run.id, run.record.session_id))  # the task is the run's own
         return kinds.get(run.record.kind, chats)(run)
 
     return source

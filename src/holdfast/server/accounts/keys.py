@@ -20,7 +20,7 @@ from ...store import KeyRecord, Store
 from ..config.settings import Settings, SettingsError
 from .made_keys import LOCAL, NAME_RULE, KeyFile, digest, is_name
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 PATIENCE = 10.0
 """Seconds for which the keys last read from the store are valid."""

@@ -27,7 +27,7 @@ from .provider_factory import NEAR, Provided, proxy_name
 from .settings import DISCOVERED, PREFIX, ProviderSettings, Settings, SettingsError, data_folder, source_name
 from .settings_errors import suggestion
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 Source = Literal["flag", "env", "file", "ui", "found", "default"]
 

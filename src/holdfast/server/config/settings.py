@@ -275,6 +275,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     `/v1/conversations` that is not used. `inf` keeps them."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The log level: `debug`, `info`, `warning` or `error`."""
+    log_format: Literal["text", "json"] = "text"
+    """`text` or `json`: one line of JSON for each entry of the log, with ids as fields."""
+    access_log: bool = False
+    """Log each request: method, path without its query, status and client."""
     metrics: bool = False
     """Measure, and answer `/metrics` for Prometheus to callers with admin rights."""
     metrics_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
@@ -296,6 +300,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The fallback of a model: `"up/m" = "other/m"`."""
     aliases: dict[str, str] = {}
     """Other names of models: `gpt-4o = "local/smollm2"`."""
+    log_levels: dict[str, Literal["debug", "info", "warning", "error"]] = {}
+    """Log levels of modules, by the names of their loggers: `"holdfast.engine" = "debug"`."""
     prices: dict[str, Price] = {}
     """The price of a model for a million tokens: `"up/m" = {input = 0.5, output = 1.5}`."""
 
@@ -310,6 +316,7 @@ TABLES = (
     "agent_think",
     "fallbacks",
     "aliases",
+    "log_levels",
     "prices",
 )
 SCALARS = tuple(field for field in msgspec.structs.fields(Settings) if field.name not in TABLES)

@@ -57,7 +57,7 @@ async def metrics_served(measuring: Metrics | None, settings: Settings) -> Async
         http="httptools",
         ws="none",
         lifespan="off",
-        access_log=False,
+        access_log=settings.access_log,  # uvicorn has one logger for all of its servers
         log_config=None,
         server_header=False,
         proxy_headers=False,
