@@ -420,6 +420,11 @@ REQUIREMENTS: dict[str, str] = {
         "The log is text or one JSON object for each entry, with the ids of run, session, request and node if they are "
         "known, and levels by module. The access log is off by default, and has no query, header or body."
     ),
+    "ops.config-check": "`holdfast config check` prints all problems of the settings at once, and its exit code tells.",
+    "ops.reload": (
+        "A running server takes in its changed settings file by SIGHUP or by a call: all of it, or nothing if it is "
+        "invalid. No stream is cut. It says what has changed, and what needs a restart."
+    ),
     "ops.metrics": (
         "With metrics on, every run is counted once, by its outcome; times, tokens, store and refusals are measured. "
         "Off, nothing is measured and nothing is loaded."
@@ -513,7 +518,7 @@ REQUIREMENTS: dict[str, str] = {
         "A call can be allowed only when all of it was shown, in the terminal and in the browser, with every invisible "
         "character as an escape."
     ),
-    "cli.misspelt": "A variable that is nearly the name of a setting is refused, with the name that was meant.",
+    "cli.misspelt": "A variable `HOLDFAST_…` that is no setting is refused, with the name that was probably meant.",
     "model.default-providers": (
         "A provider in the settings file takes away neither the demo providers nor those of keys in the environment, "
         "unless `default_providers` is false."

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
-import logging
 import os
+import signal
 import sys
 import threading
 from typing import Any
@@ -14,7 +15,8 @@ import click
 
 from ..agents.published import CannotPublish, load_agents
 from ..server.app import check_access, create_app
-from ..server.config.settings import SettingsError, data_folder, load_with_sources, store_url, unknown_variables
+from ..server.config.reload import NotReloaded, ReadSettings, Reloading
+from ..server.config.settings import Settings, SettingsError, data_folder, load_with_sources, store_url
 from ..server.http.hardening import forbid_inspection
 from ..server.http.local_socket import listening_in
 from ..server.http.uvicorn_server import listen, serve_forever
@@ -22,7 +24,7 @@ from ..server.services import Parts
 from ..store.opening import disconnect, open_store
 from ..upstreams.local.provider import Local
 from .commands import tell_of_file, telling
-from .log_format import ServerLog
+from .log_format import ServerLog, check_loggers
 
 
 @click.command()
@@ -46,18 +48,47 @@ def serve(config: str | None, agents: tuple[str, ...], **flags: Any) -> None:
     _name_file(config)
     settings, sources = load_with_sources(flags, os.environ, config, here=True)
     log = ServerLog(settings)
-    for variable in unknown_variables(os.environ, settings):
-        logging.getLogger("holdfast").warning("%s is not a setting, and is ignored", variable)
     published = _load(agents)
     sock = listen(settings)
     store = open_store(store_url(settings))
     app = create_app(settings, store, os.environ, sources=sources, agents=published)
     parts: Parts = app.state.parts
     log.node = lambda: parts.engine.keeper
+    parts.reloading = _reloading(parts, log, lambda: load_with_sources(flags, os.environ, config, here=True))
     asyncio.run(_check_access(parts))  # before the start: a refusal is then one line and no traceback
     with listening_in(data_folder(settings).absolute()) as local:
         ended_well = serve_forever(app, sock, lambda url: _is_ready(url, parts), local)
     sys.exit(0 if ended_well else 1)
+
+
+def _reloading(parts: Parts, log: ServerLog, read: ReadSettings) -> Reloading:
+    """Return what takes in the settings file again."""
+
+    def checked() -> tuple[Settings, dict[str, str]]:
+        settings, sources = read()
+        check_loggers(settings)
+        return settings, sources
+
+    def use(settings: Settings) -> None:
+        parts.settings = settings
+        log.change(settings)
+
+    return Reloading(checked, parts.configured, parts.keys, os.environ, use)
+
+
+def _reload_on_signal(parts: Parts) -> None:
+    """Take in the settings file at each SIGHUP. The log has the result.
+
+    At a terminal SIGHUP means that the terminal was closed, and ends the server.
+    """
+
+    async def reload() -> None:
+        with contextlib.suppress(NotReloaded):  # it is logged
+            await parts.reload()
+
+    is_at_terminal = sys.stdin is not None and sys.stdin.isatty()
+    if hasattr(signal, "SIGHUP") and not is_at_terminal:  # Windows has none
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: parts.tasks.start(reload()))
 
 
 async def _check_access(parts: Parts) -> None:
@@ -83,6 +114,7 @@ def _load(agents: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _is_ready(url: str, parts: Parts) -> None:
+    _reload_on_signal(parts)
     click.echo(f"Holdfast is ready on {url}")
     providers = parts.configured.providers
     for provider in providers.all:

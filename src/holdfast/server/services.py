@@ -18,6 +18,7 @@ from ..store import RunRecord, Store
 from .accounts.keys import Keys
 from .config.default_model import DefaultModel
 from .config.live_settings import Configured
+from .config.reload import CannotReload, Reloaded, Reloading
 from .config.settings import Settings
 from .http.offload import Offload
 from .metrics import Metrics
@@ -53,6 +54,8 @@ class Parts:
         self.environ = environ
         self.metrics = metrics
         """None if nothing is measured."""
+        self.reloading: Reloading | None = None
+        """Takes in the settings file again; None in a program that embeds the server."""
         self.background = Background()
         self.tasks = OwnedTasks("the server")
         """What requests have left to be done after them."""
@@ -69,6 +72,12 @@ class Parts:
         self.starts = StartRate(settings.starts_per_minute)
         self.webhooks = Webhooks(settings, environ, store, engine)
         self.batches = BatchRunner(store, engine, self.starts.take, settings.prices)
+
+    async def reload(self) -> Reloaded:
+        """Take in the changed settings file, without closing a connection."""
+        if self.reloading is None:
+            raise CannotReload
+        return await self.reloading(self.settings)
 
 
 def prices_of(settings: Settings) -> dict[str, Price]:
