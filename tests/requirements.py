@@ -420,6 +420,7 @@ REQUIREMENTS: dict[str, str] = {
         "The log is text or one JSON object for each entry, with the ids of run, session, request and node if they are "
         "known, and levels by module. The access log is off by default, and has no query, header or body."
     ),
+    "ops.top": "`holdfast top` shows runs, rates, latencies and errors of several servers, live or once for a pipe.",
     "ops.config-check": "`holdfast config check` prints all problems of the settings at once, and its exit code tells.",
     "ops.reload": (
         "A running server takes in its changed settings file by SIGHUP or by a call: all of it, or nothing if it is "

@@ -20,6 +20,7 @@ COMMANDS = {
         "doctor:doctor",
         "Check settings, data folder, database, keys, port, providers, agents and MCP servers.",
     ),
+    "top": ("top:top", "Show runs, rates, latencies and errors of running servers, live."),
     "lab": (
         "lab:lab",
         "Conformance-test any LLM server: outcomes, stops, disconnects and complete text.",
@@ -58,6 +59,7 @@ def main(context: click.Context) -> None:
       holdfast runs ls                     list runs: what failed, and why
       holdfast runs tail RUN               follow a run of another client
       holdfast doctor                      check the installation
+      holdfast top                         watch a running server
       holdfast backup holdfast.tar.gz      back up a running server
 
     Ids of runs and sessions can be shortened to any unambiguous prefix.
