@@ -1,6 +1,7 @@
 """Metrics for Prometheus: what has happened is counted once, by labels that no caller can multiply."""
 
 import asyncio
+import socket
 import subprocess
 import sys
 
@@ -12,7 +13,9 @@ from holdfast.server.config.settings import KeySettings, ProviderSettings
 from tests.requirements import requirement
 from tests.support.agents import serving
 from tests.support.http import Client
+from tests.support.native import Native
 from tests.support.ports import free_port
+from tests.support.server import Server, StartFailed, provider
 from tests.support.upstream import Delta, Done, Finish, Gate, Hang, Headers, Role, Status, Upstream, UsageChunk, answer
 from tests.support.waiting import LONG
 
@@ -238,3 +241,51 @@ async def test_an_answer_of_a_fallback_counts_for_the_model_that_gave_it(up, tmp
 
         assert (0, 1) == tuple(now("holdfast_runs_total", model=model) for model in ("m", "next"))
         assert 1 == now("holdfast_fallbacks_total", provider="up")
+
+
+@requirement("ops.metrics")
+async def test_a_reader_that_does_not_read_shows_as_lag(up, tmp_path):
+    """It costs memory, and its user sees an answer that stands still."""
+    long = [Headers(), Role(), *[Delta("x" * 100_000)] * 150, Hang()]
+    async with serving(up, tmp_path, settings={"metrics": True}) as world:
+        world.up.enqueue(long)
+        run_id = await world.api.start(await world.api.new_session(), "Much", "up/m")
+        async with Client(f"http://127.0.0.1:{world.api.client.port}", receive_buffer=4096) as slow:
+            reader = await slow.get(f"/api/runs/{run_id}/events")
+            reader.stop_reading()
+            async with asyncio.timeout(LONG):
+                while not (await figures(world.api.client))("holdfast_subscriber_lag_events"):  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)  # nothing tells when the buffers are full
+
+            assert 200 == reader.status
+
+
+@requirement("ops.metrics")
+async def test_runs_that_are_taken_over_are_counted(up, tmp_path):
+    """A node that died is seen at the one that goes on."""
+    async with Server(tmp_path, [provider(up.base_url)], config="metrics = true\n") as server:
+        async with server.client() as client:
+            up.enqueue([Headers(), Role(), Delta("One "), Hang()])
+            api = Native(client)
+            run_id = await api.start(await api.new_session(), "Count", "up/m")
+            await api.shown(run_id, "One ")
+        await server.kill9()
+        await server.restart()
+        async with server.client() as client:
+            settlement = await Native(client).settled(run_id)
+            now = await figures(client)
+
+    assert "interrupted" == settlement["outcome"]
+    assert (1, 1) == (now("holdfast_takeovers_total"), now("holdfast_runs_total", outcome="interrupted"))
+
+
+@requirement("ops.metrics-access")
+async def test_a_port_that_is_taken_is_an_error_in_one_line(tmp_path):
+    """As for the port of the server itself."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(StartFailed) as failed:
+            await Server(tmp_path, config=f"metrics_port = {port}\n").__aenter__()
+
+    assert f"Error: Cannot listen on 127.0.0.1:{port} for metrics: Address already in use." in str(failed.value)
+    assert "Traceback" not in str(failed.value)

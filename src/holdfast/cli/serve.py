@@ -20,6 +20,7 @@ from ..server.config.settings import Settings, SettingsError, data_folder, load_
 from ..server.http.hardening import forbid_inspection
 from ..server.http.local_socket import listening_in
 from ..server.http.uvicorn_server import listen, serve_forever
+from ..server.metrics.port import metrics_socket
 from ..server.services import Parts
 from ..store.opening import disconnect, open_store
 from ..upstreams.local.provider import Local
@@ -53,6 +54,7 @@ def serve(config: str | None, agents: tuple[str, ...], **flags: Any) -> None:
     store = open_store(store_url(settings))
     app = create_app(settings, store, os.environ, sources=sources, agents=published)
     parts: Parts = app.state.parts
+    parts.metrics_socket = metrics_socket(settings)
     log.node = lambda: parts.engine.keeper
     parts.reloading = _reloading(parts, log, lambda: load_with_sources(flags, os.environ, config, here=True))
     asyncio.run(_check_access(parts))  # before the start: a refusal is then one line and no traceback

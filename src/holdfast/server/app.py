@@ -209,8 +209,8 @@ def _lifespan(parts: Parts):  # type: ignore[no-untyped-def]
         await check_access(parts)
         await parts.configured.look()  # before the engine starts, which may resume runs of discovered providers
         await parts.agents.clear_up()
-        served = peers_served(parts.engine, parts.settings), metrics_served(parts.metrics, parts.settings)
-        async with parts.engine, served[0], served[1]:
+        measured = metrics_served(parts.metrics, parts.settings, parts.metrics_socket)
+        async with parts.engine, peers_served(parts.engine, parts.settings), measured:
             _begin_background(parts)
             yield
             await end(parts, parts.settings.drain)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Mapping
 
 from ..asgi.event_stream import Closing
@@ -54,6 +55,8 @@ class Parts:
         self.environ = environ
         self.metrics = metrics
         """None if nothing is measured."""
+        self.metrics_socket: socket.socket | None = None
+        """Listens on the port for metrics, if it was opened before the start. Else the start opens it."""
         self.reloading: Reloading | None = None
         """Takes in the settings file again; None in a program that embeds the server."""
         self.background = Background()

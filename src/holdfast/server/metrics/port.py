@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 from collections.abc import AsyncGenerator, Generator
 from urllib.parse import urlsplit
@@ -47,9 +48,12 @@ ENDPOINTS = [
 
 
 @contextlib.asynccontextmanager
-async def metrics_served(measuring: Metrics | None, settings: Settings) -> AsyncGenerator[None]:
-    """Answer on the port for metrics within the block, if the settings name one."""
-    if measuring is None or not settings.metrics_port:
+async def metrics_served(
+    measuring: Metrics | None, settings: Settings, sock: socket.socket | None = None
+) -> AsyncGenerator[None]:
+    """Answer on the port for metrics within the block, if the settings name one. `sock` listens on it already."""
+    sock = sock or metrics_socket(settings)
+    if measuring is None or sock is None:
         yield
         return
     config = uvicorn.Config(
@@ -65,7 +69,7 @@ async def metrics_served(measuring: Metrics | None, settings: Settings) -> Async
         timeout_graceful_shutdown=1,
     )
     server = _Server(config)
-    serving = asyncio.create_task(server.serve([_listening(settings)]))
+    serving = asyncio.create_task(server.serve([sock]))
     try:
         yield
     finally:
@@ -81,14 +85,17 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _listening(settings: Settings) -> socket.socket:
-    """Return the socket of the port for metrics."""
+def metrics_socket(settings: Settings) -> socket.socket | None:
+    """Return a socket that listens on the port for metrics; None if the settings name none."""
     host, port = settings.metrics_host, settings.metrics_port
+    if not port:
+        return None
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
         raise SettingsError(
-            f"Cannot listen on {host}:{port} for metrics: {error.strerror}. Choose another metrics_port."
+            f"Cannot listen on {host}:{port} for metrics: {reason}. Set another metrics_port."
         ) from error
 
 
