@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from ...errors import HoldfastError, StoreUnavailable
 from ...store import Append, LogEnd, NodeRecord, Store
-from .values import MetricTable
+from .values import MetricTable, MetricValue
 
 OPERATIONS = frozenset(name for name, method in vars(Store).items() if inspect.iscoroutinefunction(method))
 """Methods of every store: the values of the label `operation`."""
@@ -27,7 +27,7 @@ class TimedStore:
         self._takeovers = table["holdfast_takeovers_total"].of()
         self._taken: set[tuple[str, int]] = set()
         """The runs, with their epochs, that the last `claim` returned and that other nodes had owned."""
-        self._append = self._timed("append")
+        self._append, self._appending = store.append, self._seconds.of("append")
         self._claim = self._timed("claim")
         self._list_nodes = self._timed("nodes")
 
@@ -37,9 +37,16 @@ class TimedStore:
         return found
 
     async def append(self, keeper: str, entries: Sequence[Append]) -> list[LogEnd]:
-        """Add events to logs, and count them."""
-        ends: list[LogEnd] = await self._append(keeper, entries)
-        self._saved.inc(sum([len(entry.events) for entry in entries]))
+        """Add events to logs, and count them. This is measured here, since it is done for each token or so."""
+        began = perf_counter()
+        try:
+            ends = await self._append(keeper, entries)
+        except Exception as error:
+            _count_failure(self._errors.of("append"), error)
+            raise
+        finally:
+            self._appending.observe(perf_counter() - began)
+        self._saved.total += sum([len(entry.events) for entry in entries])
         return ends
 
     async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
@@ -59,20 +66,25 @@ class TimedStore:
     def _timed(self, name: str) -> Callable[..., Awaitable[Any]]:
         call: Callable[..., Awaitable[Any]] = getattr(self._store, name)
         observe = self._seconds.of(name).observe
-        failed = self._errors.of(name).inc
+        errors = self._errors.of(name)
 
         async def timed(*args: Any, **named: Any) -> Any:
             began = perf_counter()
             try:
                 return await call(*args, **named)
             except Exception as error:
-                if isinstance(error, StoreUnavailable) or not isinstance(error, HoldfastError):
-                    failed()  # the other errors are answers of the store
+                _count_failure(errors, error)
                 raise
             finally:
                 observe(perf_counter() - began)
 
         return timed
+
+
+def _count_failure(errors: MetricValue, error: Exception) -> None:
+    """Count an error, unless it is an answer of the store, such as a session that is busy."""
+    if isinstance(error, StoreUnavailable) or not isinstance(error, HoldfastError):
+        errors.inc()
 
 
 def timed_store(store: Store, table: MetricTable) -> Store:
