@@ -3,13 +3,18 @@
 import asyncio
 import hashlib
 import os
+import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
+import msgspec
 import pytest
 
 from holdfast.server.app import create_app
+from holdfast.server.config.reload import LIVE
+from holdfast.server.config.settings import Settings
 from tests.requirements import requirement
 from tests.support.http import Client
 from tests.support.native import Native
@@ -143,6 +148,15 @@ async def test_an_embedded_server_has_no_file_to_reload():
     """The program that embeds it has its settings."""
     async with Served(create_app()) as served, Client(served.url) as client:
         assert (409, "cannot_reload") == ((found := await reload(client))[0], found[1]["error"]["code"])
+
+
+def test_the_document_lists_what_takes_effect_at_once():
+    """Everything else needs a restart, which somebody has to plan."""
+    page = (Path(__file__).parents[2] / "docs" / "settings.md").read_text(encoding="utf-8")
+    listed = page.partition("These take effect at once:")[2].partition("All others need a restart.")[0]
+
+    assert {*LIVE} == {*re.findall(r"`(\w+)`", listed)}
+    assert {*LIVE} <= {field.name for field in msgspec.structs.fields(Settings)}
 
 
 def check(folder, text, **variables):

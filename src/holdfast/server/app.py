@@ -170,11 +170,22 @@ def _app(parts: Parts, lifespan: Any) -> Starlette:
     app = Starlette(lifespan=lifespan)
     router = Router(parts, [*ENDPOINTS, _description(), *web.ENDPOINTS], other=app.router)
     open_paths = (endpoint.path for endpoint in router.endpoints if endpoint.who == "anyone")
+    if parts.metrics is not None:
+        _watch(parts, parts.metrics)
     on_refusal = None if parts.metrics is None else parts.metrics.refused
     app.middleware_stack = Gate(router, parts.settings, parts.keys, open_paths, on_refusal)
     app.state.router = router
     app.state.parts = parts
     return app
+
+
+def _watch(parts: Parts, metrics: Metrics) -> None:
+    """Let the metrics read the parts of the server: before the start, which may settle runs of dead nodes."""
+
+    def failing() -> int:
+        return len(parts.background.failing | parts.engine.failing)
+
+    metrics.watch(parts.engine, parts.configured.providers, parts.closing.lags, failing)
 
 
 def _published(agents: Mapping[str, Any], settings: Settings) -> dict[str, Published]:
@@ -234,18 +245,8 @@ def _begin_background(parts: Parts) -> None:
     background.every("log trimming", 3600.0, lambda: _trim_logs(parts))
     background.every("discovery", configured.look_every, configured.look, first=configured.look_every)
     if parts.metrics is not None:
-        _begin_measuring(parts, parts.metrics)
-
-
-def _begin_measuring(parts: Parts, metrics: Metrics) -> None:
-    """Let the metrics read the parts of the server, and start what measures at intervals."""
-
-    def failing() -> int:
-        return len(parts.background.failing | parts.engine.failing)
-
-    metrics.watch(parts.engine, parts.configured.providers, parts.closing.lags, failing)
-    parts.background.every("model names", LOOK_AT_MODELS, metrics.look)
-    parts.background.once("measuring", metrics.measure_process)
+        background.every("model names", LOOK_AT_MODELS, parts.metrics.look)
+        background.once("measuring", parts.metrics.measure_process)
 
 
 async def _trim_logs(parts: Parts) -> None:

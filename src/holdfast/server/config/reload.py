@@ -93,7 +93,7 @@ class Reloading:
                 fixed = self._keys.fixed_by(settings)
                 self._check_keys(settings)
                 await self._configured.reload(settings, sources)
-            except (SettingsError, OSError) as error:
+            except (HoldfastError, OSError) as error:
                 logger.error("the settings were not reloaded, and nothing has changed: %s", error)
                 raise NotReloaded(str(error)) from None
             self._keys.change_fixed(fixed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
@@ -11,7 +11,6 @@ from prometheus_client.exposition import choose_encoder
 from ... import __version__
 from ...engine.engine import Engine
 from ...engine.run import Run
-from ...errors import HoldfastError
 from ...events import AnySettlement, ErrorInfo, Failed, Stopped
 from ...history import Measured
 from ...log.log import Log
@@ -25,10 +24,8 @@ from .process import measured_process
 from .timed_store import timed_store
 from .values import MetricTable
 
-REFUSED = frozenset(
-    {"upstream_rejected", "upstream_not_found", "upstream_auth", "upstream_rate_limited", "upstream_overloaded"}
-)
-"""Codes of errors that upstreams answer with, besides those of the classes."""
+MOST_CODES = 100
+"""Codes of errors that become labels. Our own are fewer; a provider of another package may have any."""
 
 
 class PrometheusMetrics:
@@ -45,7 +42,7 @@ class PrometheusMetrics:
         self._gauges: dict[str, Callable[[], float]] = {}
         self._currency = settings.currency
         self._of_runs: dict[tuple[str, str, ModelLabel], _RunValues] = {}
-        self._codes = frozenset(_codes_of(HoldfastError)) | REFUSED
+        self._codes: set[str] = set()
         ProcessCollector(registry=self._registry)
         table["holdfast_build_info"].of(__version__).set(1)
         table["holdfast_runs_limit"].of().set(settings.max_runs)
@@ -76,13 +73,18 @@ class PrometheusMetrics:
     def _count_troubles(self, run: Run, settlement: AnySettlement, provider: str) -> None:
         """Count a failure, a fallback and retries."""
         if isinstance(settlement, Failed):
-            code = settlement.error.code if settlement.error.code in self._codes else OTHER
-            self._table["holdfast_run_errors_total"].of(provider, code).inc()
+            self._table["holdfast_run_errors_total"].of(provider, self._code(settlement.error.code)).inc()
         if settlement.answered_by is not None:
             self._table["holdfast_fallbacks_total"].of(provider).inc()
         if isinstance(run.log, Log) and run.log.retries:
             asked = self._labels.of(run.record.model).provider
             self._table["holdfast_upstream_retries_total"].of(asked).inc(run.log.retries)
+
+    def _code(self, code: str) -> str:
+        """Return the label for the code of an error."""
+        if len(self._codes) < MOST_CODES:
+            self._codes.add(code)
+        return code if code in self._codes else OTHER
 
     def refused(self, refusal: ErrorInfo) -> None:
         """Count a request that was refused before it reached a route."""
@@ -152,10 +154,3 @@ class _RunValues:
 
 def _unsaved(run: Run) -> int:
     return run.log.appended - run.log.seq if isinstance(run.log, Log) else 0
-
-
-def _codes_of(error: type[HoldfastError]) -> Iterator[str]:
-    """Yield the codes of a class of errors and of all classes below it."""
-    yield error.code
-    for kind in error.__subclasses__():
-        yield from _codes_of(kind)
