@@ -22,7 +22,7 @@ async def server(tmp_path_factory):
     async with Server(tmp_path_factory.mktemp("server"), config="metrics = true\n") as server:
         async with server.client() as client:
             assert 200 == (await client.post("/v1/chat/completions", HI)).status
-            assert 424 == (await client.post("/v1/chat/completions", HI | {"model": "scripted/fail:x"})).status
+            assert 406 == (await client.post("/v1/chat/completions", HI | {"model": "scripted/fail:x"})).status
         yield server
 
 
