@@ -433,6 +433,24 @@ REQUIREMENTS: dict[str, str] = {
     "safe.background": (
         "A background task that fails is logged, tried again, and named by `/ready` until it has succeeded."
     ),
+    "ops.log": (
+        "The log is text or one JSON object for each entry, with the ids of run, session, request and node if they are "
+        "known, and levels by module. The access log is off by default, and has no query, header or body."
+    ),
+    "ops.top": "`holdfast top` shows runs, rates, latencies and errors of several servers, live or once for a pipe.",
+    "ops.config-check": "`holdfast config check` prints all problems of the settings at once, and its exit code tells.",
+    "ops.reload": (
+        "A running server takes in its changed settings file by SIGHUP or by a call: all of it, or nothing if it is "
+        "invalid. No stream is cut. It says what has changed, and what needs a restart."
+    ),
+    "ops.metrics": (
+        "With metrics on, every run is counted once, by its outcome; times, tokens, store and refusals are measured. "
+        "Off, nothing is measured and nothing is loaded."
+    ),
+    "ops.metrics-bounded": "No name that a caller chose becomes a label: only models that are offered do.",
+    "ops.metrics-access": (
+        "`/metrics` is for admins; the separate port needs no key, and on loopback answers no foreign Host."
+    ),
     "safe.bind": "No open bind without a key.",
     "safe.origin": "A foreign Origin is refused.",
     "safe.host": "A foreign Host is refused, and so are two of Host, Origin, Authorization or X-Api-Key.",
@@ -518,7 +536,7 @@ REQUIREMENTS: dict[str, str] = {
         "A call can be allowed only when all of it was shown, in the terminal and in the browser, with every invisible "
         "character as an escape."
     ),
-    "cli.misspelt": "A variable that is nearly the name of a setting is refused, with the name that was meant.",
+    "cli.misspelt": "A variable `HOLDFAST_…` that is no setting is refused, with the name that was probably meant.",
     "model.default-providers": (
         "A provider in the settings file takes away neither the demo providers nor those of keys in the environment, "
         "unless `default_providers` is false."

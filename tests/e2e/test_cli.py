@@ -148,7 +148,7 @@ class Terminal:
 
     async def __aenter__(self) -> "Terminal":
         self._keyboard, screen = pty.openpty()
-        self._name = os.ttyname(screen)
+        self.name = os.ttyname(screen)
         termios.tcsetwinsize(screen, (24, 80))
         self._process = await asyncio.create_subprocess_exec(
             *self._command,
@@ -196,7 +196,7 @@ class Terminal:
     @asynccontextmanager
     async def stuck(self, key: str) -> AsyncGenerator[None]:
         """A screen that shows nothing more: what answers to this key waits for it, until the block is left."""
-        screen = os.open(self._name, os.O_RDWR | os.O_NOCTTY)
+        screen = os.open(self.name, os.O_RDWR | os.O_NOCTTY)
         try:
             termios.tcflow(screen, termios.TCOOFF)
             self.type(key)

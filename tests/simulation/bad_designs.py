@@ -660,7 +660,7 @@ class _StartsAnything(MemoryStore):
 class _PromotesEarly(Keeper):
     async def keep(self, pump: Pump) -> None:
         if pump.run.record.session_id is not None:
-            self._session_is_free(pump.run.record)
+            self._settled(pump.run)
             await asyncio.sleep(0.01)
         await super().keep(pump)
 

@@ -48,6 +48,7 @@ LAYERS: dict[str, int] = {
     "access": 0,
     "concurrency.watchers": 0,
     "ids": 0,
+    "logged_run": 0,
     "redaction": 0,
     "fields": 0,
     "markup": 0,
@@ -91,6 +92,8 @@ THIRD_PARTY: dict[str, set[str]] = {
     "compare.scores_api": {"starlette"},
     "evals.api": {"msgspec", "starlette"},
     "server": {"msgspec", "starlette", "uvicorn", "uvloop", "httptools", "websockets", "anyio", "rich"},
+    "server.metrics.values": {"prometheus_client"},
+    "server.metrics.prometheus": {"prometheus_client"},
     "server.http.compression": {"starlette", "backports", "compression"},  # zstd: of the standard library from 3.14 on
     "agents.mcp.connection": {"msgspec", "mcp", "httpx2", "jsonschema"},
     "agents.mcp.limit": {"httpx2"},

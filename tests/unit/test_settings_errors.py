@@ -62,6 +62,7 @@ def test_an_error_of_the_file_names_the_place_and_what_was_meant(tmp_path, text,
     [
         ("HOLDFAST_PROT", "Unknown variable HOLDFAST_PROT. Did you mean 'HOLDFAST_PORT'?"),
         ("HOLDFAST_APIKEY", "Unknown variable HOLDFAST_APIKEY. Did you mean 'HOLDFAST_API_KEY'?"),
+        ("HOLDFAST_FOO", "Unknown variable HOLDFAST_FOO. It is not a setting: unset it."),
         ("HOLDFAST_PROVIDERS", "HOLDFAST_PROVIDERS cannot be set by a variable. Set 'providers' in the settings file."),
     ],
 )
@@ -71,13 +72,15 @@ def test_a_misspelt_variable_is_an_error_as_a_misspelt_setting_is(tmp_path, vari
 
 
 @requirement("cli.misspelt")
-def test_a_variable_that_the_settings_name_or_that_is_like_no_setting_is_no_error(tmp_path):
-    """People name their own keys so, and orchestrators set variables by the name of a service."""
+def test_a_variable_that_the_settings_name_or_that_an_orchestrator_sets_is_no_error(tmp_path):
+    """People name their own keys so, and Kubernetes sets variables by the name of a service."""
     file = tmp_path / "holdfast.toml"
     file.write_text('[[keys]]\nname = "ada"\nkey_env = "HOLDFAST_API_KEYS"\n')
-    environ = {"HOLDFAST_API_KEYS": "x" * 40, "HOLDFAST_CONFIG": "", "HOLDFAST_SERVICE_PORT_8787_TCP": "1"}
+    named = {"HOLDFAST_API_KEYS": "x" * 40, "HOLDFAST_CONFIG": ""}
+    of_a_service = ("SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT_8787_TCP", "PORT_8787_TCP_ADDR")
+    environ = named | {f"HOLDFAST_{name}": "1" for name in of_a_service}
 
-    assert ["HOLDFAST_SERVICE_PORT_8787_TCP"] == unknown_variables(environ, load({}, environ, file))
+    assert [] == unknown_variables(environ, load({}, environ, file))
 
 
 def test_an_unknown_dialect_is_refused_with_those_that_there_are(tmp_path):

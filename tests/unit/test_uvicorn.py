@@ -18,8 +18,16 @@ from holdfast.server.http.http_protocol import Protocol
 from tests.support.framing import Wire
 
 OF_THE_PROTOCOL = {
-    *("client", "cycle", "expect_100_continue", "flow", "headers", "parser", "pipeline", "scope"),
-    *("server_state", "timeout_keep_alive_task", "transport", "url", "_unset_keepalive_if_required"),
+    *("access_log", "access_logger", "client", "cycle", "expect_100_continue", "flow", "headers", "parser"),
+    *(
+        "pipeline",
+        "scope",
+        "server_state",
+        "timeout_keep_alive_task",
+        "transport",
+        "url",
+        "_unset_keepalive_if_required",
+    ),
 }
 OF_A_CYCLE = {
     *("body", "chunked_encoding", "default_headers", "disconnected", "keep_alive", "message_event", "more_body"),

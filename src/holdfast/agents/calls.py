@@ -20,7 +20,7 @@ from .approvals import Desk, Grants, Place
 from .processes import ProcessTable
 from .tools import Approval, Previewing, Tool, ToolContext, ToolError, ToolOutput, misfit
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 MOST_KEPT = 1_000_000
 """Maximum length of a stored output in characters; a longer one keeps its head and tail."""

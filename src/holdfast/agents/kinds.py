@@ -26,7 +26,7 @@ from ..events import Yielded
 from .approvals import Place
 from .request import AgentRequest, AgentStopped
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 Said = Yielded | Sequence[Yielded]
 Emit = Callable[[Said], Awaitable[None]]

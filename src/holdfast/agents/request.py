@@ -12,7 +12,7 @@ import msgspec
 
 from ..history import text_of
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 OnStop = Callable[[str], Any]
 """Called with the reason of a stop, such as `user` or `disconnect`. It may be a coroutine function."""

@@ -62,6 +62,11 @@ class RunFrames:
 
         return leave
 
+    @property
+    def lag(self) -> int:
+        """The number of events that are published and not rendered."""
+        return max(0, self._log.seq - self.after)
+
     async def next(self) -> bytes:
         """Return the next events' frames, or the next piece of a long one."""
         if self._waits is not None:

@@ -18,7 +18,7 @@ from ..wires import sse
 from .client import CONNECTION, ClientConnection, Header, RequestClient, finish
 from .cursor import RunFrames
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 _SENT_AT_ONCE = 1024 * 1024
 _SENT_IN_A_ROW = 16 * 1024  # bytes after which the event loop turns, although the client reads and there is more
@@ -44,10 +44,11 @@ class Frames(Protocol):
 
 
 class Closing:
-    """Wakes every open stream when the server is about to end."""
+    """The open streams of a server, which it wakes when it is about to end."""
 
     def __init__(self) -> None:
         self.has_begun = False
+        self.streams: dict[EventStream, None] = {}
         self._watchers = Watchers()
 
     def begin(self) -> None:
@@ -58,6 +59,10 @@ class Closing:
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` when it begins, until the returned function is called."""
         return self._watchers.watch(wake)
+
+    def lags(self) -> list[int]:
+        """Return the number of events that each open stream is behind."""
+        return [stream.lag for stream in self.streams]
 
 
 class EventStream(Response):
@@ -135,6 +140,7 @@ class EventStream(Response):
         self._time = loop.time  # to look the loop up costs a system call
         self._spoke_at = self._time()
         self._timer = loop.call_later(self._heartbeat / 2, self._beat, scope)
+        self._closing.streams[self] = None
         try:
             self._connection = connection = scope.get(CONNECTION)
             if connection is None or not connection.begin(send, self._sent_headers):
@@ -156,7 +162,13 @@ class EventStream(Response):
         finally:
             unwatch()
             forget()
+            del self._closing.streams[self]
             self._timer.cancel()
+
+    @property
+    def lag(self) -> int:
+        """The number of events of a run that are not sent yet; 0 for other frames."""
+        return self._frames.lag if isinstance(self._frames, RunFrames) else 0
 
     async def _copy(self, client: RequestClient, send: Send) -> bool:
         frames = self._frames

@@ -21,11 +21,13 @@ COMMANDS = {
         "doctor:doctor",
         "Check settings, data folder, database, keys, port, providers, agents and MCP servers.",
     ),
+    "top": ("top:top", "Show runs, rates, latencies and errors of running servers, live."),
     "lab": (
         "lab:lab",
         "Conformance-test any LLM server: outcomes, stops, disconnects and complete text.",
     ),
-    "config": ("admin.configuration:config", "Show the settings."),
+    "config": ("admin.configuration:config", "Show and check the settings."),
+    "reload": ("admin.reloading:reload_command", "Let the server take in its changed settings file."),
     "key": ("admin.keys:key", "Create, list and revoke API keys for the server."),
     "backup": ("admin.backup:backup", "Write chats, runs, keys, settings and agents' files to one file."),
     "copy": ("admin.copying:copy_command", "Copy everything from one store to another, which must be empty."),
@@ -58,6 +60,7 @@ def main(context: click.Context) -> None:
       holdfast runs ls                     list runs: what failed, and why
       holdfast runs tail RUN               follow a run of another client
       holdfast doctor                      check the installation
+      holdfast top                         watch a running server
       holdfast backup holdfast.tar.gz      back up a running server
 
     Ids of runs and sessions can be shortened to any unambiguous prefix.

@@ -64,21 +64,30 @@ class Api:
 
     async def call(self, method: str, path: str, body: Object | None = None, query: Query | None = None) -> Object:
         """Make one call, and return the decoded response."""
+        answer = await self._answer(method, path, body, query)
+        try:
+            return msgspec.json.decode(answer or b"{}", type=Object)
+        except msgspec.DecodeError:
+            raise CallFailed(f"{self._name} is not a Holdfast server: its answer is not JSON.") from None
+
+    async def text(self, path: str) -> str:
+        """Return a response that is no JSON."""
+        return (await self._answer("GET", path)).decode("utf-8", "replace")
+
+    async def _answer(self, method: str, path: str, body: Object | None = None, query: Query | None = None) -> bytes:
         try:
             async with asyncio.timeout(CALL_SECONDS):
                 with closing(await self._send(method, path, body, query)) as response:
-                    answer = await response.read_all()
+                    answer: bytes = await response.read_all()
             if response.status >= 300:
                 raise self._failure(response.status, _loosely(answer))
-            return msgspec.json.decode(answer or b"{}", type=Object)
+            return answer
         except TimeoutError:
             raise CallFailed(f"No answer from {self._name} within {CALL_SECONDS:g} s.") from None
         except NotThere as error:
             raise CallFailed(f"Could not connect to {self._name}: {error}. Is the server running?") from None
         except Broken as error:
             raise CallFailed(f"Lost the connection to {self._name}: {error}.") from None
-        except msgspec.DecodeError:
-            raise CallFailed(f"{self._name} is not a Holdfast server: its answer is not JSON.") from None
 
     async def _send(
         self,

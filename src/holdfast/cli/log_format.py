@@ -1,12 +1,31 @@
-"""Format of the server's log: each entry begins with its time, and no text in an entry can forge another entry."""
+"""Format of the server's log: text or JSON. No text in an entry can forge another entry."""
 
 from __future__ import annotations
 
 import logging
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
 
+import msgspec
+
+import holdfast
+
+from ..logged_run import LOGGED_RUN
+from ..server.config.settings import Settings, SettingsError
+from ..server.config.settings_errors import suggestion
 from .chat.screen import safe
 
 FORMAT = "%(asctime)s %(levelname)s %(message)s"
+ACCESS = "uvicorn.access"
+"""The logger of the access log. The arguments of its entries are client, method, path, HTTP version and status."""
+IDS = ("run", "session", "request")
+_ID = re.compile(r"(run|ses|req)_[0-9a-z]{36}")
+_FIELDS = {"run": "run", "ses": "session", "req": "request"}
+
+Format = Literal["text", "json"]
 
 
 class LogFormatter(logging.Formatter):
@@ -20,13 +39,97 @@ class LogFormatter(logging.Formatter):
         super().__init__(FORMAT)
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return an entry."""
-        first, *more = super().format(record).splitlines() or [""]
+        """Return an entry. Ids that are not in the message stand at its end."""
+        first, *more = super().format(_as_ours(record)).splitlines() or [""]
+        ids = [id for id in ids_of(record).values() if id not in first]
+        first = f"{first} [{' '.join(ids)}]" if ids else first
         return "\n    ".join(map(safe, (first, *more)))
 
 
-def log_to_stderr(level: str) -> None:
-    """Write the log of this process to standard error, from a level on."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(LogFormatter())
-    logging.basicConfig(level=level.upper(), handlers=[handler])
+class JsonLogFormatter(logging.Formatter):
+    """Returns an entry as one line of JSON: time, level, logger, message, and ids as far as they are known."""
+
+    def __init__(self, node: Callable[[], str]) -> None:
+        super().__init__()
+        self._node = node
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return an entry."""
+        entry: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": _lines(_as_ours(record).getMessage()),
+            **ids_of(record),
+        }
+        if node := self._node():
+            entry["node"] = node
+        if record.name == ACCESS:
+            entry |= _access_fields(record)
+        if record.exc_info:
+            entry["error"] = _lines(self.formatException(record.exc_info))
+        return msgspec.json.encode(entry).decode()
+
+
+def _lines(text: str) -> str:
+    """Return a text without control characters but line ends, which JSON escapes."""
+    return "\n".join(map(safe, text.splitlines()))
+
+
+def _as_ours(record: logging.LogRecord) -> logging.LogRecord:
+    """Return an entry of the access log in our words, without the query, which may hold a secret."""
+    if record.name != ACCESS:
+        return record
+    fields = _access_fields(record)
+    message = f"{fields['method']} {fields['path']} {fields['status']} {fields['client']}"
+    return logging.makeLogRecord({**record.__dict__, "msg": message, "args": ()})
+
+
+def _access_fields(record: logging.LogRecord) -> dict[str, Any]:
+    client, method, path, _, status = record.args if isinstance(record.args, tuple) else ("", "", "", "", 0)
+    return {"client": safe(str(client)), "method": method, "path": safe(str(path).partition("?")[0]), "status": status}
+
+
+def ids_of(record: logging.LogRecord) -> dict[str, str]:
+    """Return the ids of an entry: those given with it, those of the task, and arguments that are ids."""
+    given = {name: getattr(record, name) for name in IDS if hasattr(record, name)}
+    found = {name: id for name, id in zip(IDS, LOGGED_RUN.get(), strict=False) if id} | given
+    args = record.args if isinstance(record.args, tuple) else ()
+    for arg in args if record.name != ACCESS else ():
+        if isinstance(arg, str) and (match := _ID.fullmatch(arg)):
+            found.setdefault(_FIELDS[match[1]], arg)
+    return found
+
+
+class ServerLog:
+    """The log of this process, on standard error."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.node: Callable[[], str] = str
+        """Returns the id of this node, once it is known."""
+        self._handler = logging.StreamHandler()
+        self._levels: Mapping[str, str] = {}
+        logging.basicConfig(handlers=[self._handler])
+        self.change(settings)
+
+    def change(self, settings: Settings) -> None:
+        """Take in the format and the levels of the settings."""
+        check_loggers(settings)
+        is_json = settings.log_format == "json"
+        self._handler.setFormatter(JsonLogFormatter(lambda: self.node()) if is_json else LogFormatter())
+        logging.getLogger().setLevel(settings.log_level.upper())
+        for name in self._levels:
+            logging.getLogger(name).setLevel(logging.NOTSET)
+        for name, level in settings.log_levels.items():
+            logging.getLogger(name).setLevel(level.upper())
+        self._levels = settings.log_levels
+
+
+def check_loggers(settings: Settings) -> None:
+    """Refuse a level for a module of ours that does not exist."""
+    root = Path(holdfast.__file__).parent
+    known = {".".join(("holdfast", *path.relative_to(root).with_suffix("").parts)) for path in root.rglob("*.py")}
+    known = {name.removesuffix(".__init__") for name in known}
+    for name in settings.log_levels:
+        if name.startswith("holdfast") and name not in known:
+            raise SettingsError(f"log_levels: there is no module {name!r}.{suggestion(name, known)}")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
-import logging
 import os
+import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
+from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any
 
@@ -19,6 +21,7 @@ from msgspec.structs import replace
 
 from ..agents.published import CannotPublish, load_agents
 from ..server.app import check_access, create_app
+from ..server.config.reload import NotReloaded, ReadSettings, Reloading
 from ..server.config.settings import (
     Settings,
     SettingsError,
@@ -26,18 +29,30 @@ from ..server.config.settings import (
     load_with_sources,
     node_address,
     store_url,
-    unknown_variables,
 )
 from ..server.http.hardening import forbid_inspection
 from ..server.http.local_socket import listening_in
 from ..server.http.uvicorn_server import address, listen, serve_forever
+from ..server.metrics.port import metrics_socket
 from ..server.services import Parts
 from ..store.folder import check_folder, make_folder
 from ..store.opening import disconnect, open_store
 from ..upstreams.local.provider import Local
 from .commands import tell_of_file, telling
-from .log_format import log_to_stderr
+from .log_format import ServerLog, check_loggers
 from .supervisor import NodeMain, Supervisor
+
+READY = "Holdfast is ready on {}"
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a server is started with."""
+
+    read: ReadSettings
+    """Reads the settings, now and at each reload."""
+    log: ServerLog
+    agents: Sequence[str]
 
 
 @click.command()
@@ -60,15 +75,17 @@ def serve(config: str | None, agents: tuple[str, ...], nodes: int | None, **flag
     """
     forbid_inspection()
     _name_file(config)
-    settings, sources = load_with_sources(flags, os.environ, config, here=True)
-    log_to_stderr(settings.log_level)
-    for variable in unknown_variables(os.environ, settings):
-        logging.getLogger("holdfast").warning("%s is not a setting, and is ignored", variable)
+
+    def read() -> tuple[Settings, dict[str, str]]:
+        return load_with_sources(flags, os.environ, config, here=True)
+
+    settings, _ = read()
+    start = Start(read, ServerLog(settings), agents)
     if settings.store:
         _make_data_folder(settings)
     if nodes is None:
-        sys.exit(_serve_one(settings, sources, agents, listen(settings), lambda url: click.echo(READY.format(url))))
-    sys.exit(_serve_several(nodes, settings, sources, agents))
+        sys.exit(_serve_one(start, listen(settings), lambda url: click.echo(READY.format(url))))
+    sys.exit(_serve_several(nodes, settings, start))
 
 
 def _make_data_folder(settings: Settings) -> None:
@@ -78,13 +95,8 @@ def _make_data_folder(settings: Settings) -> None:
     check_folder(folder)
 
 
-READY = "Holdfast is ready on {}"
-
-
 def _serve_one(
-    settings: Settings,
-    sources: Mapping[str, str],
-    agents: Sequence[str],
+    start: Start,
     sock: socket.socket,
     on_ready: Callable[[str], object],
     local: Sequence[socket.socket] | None = None,
@@ -92,13 +104,18 @@ def _serve_one(
     fetches: bool = True,
 ) -> int:
     """Serve until a signal, and return the exit code. `local` are the sockets in the data folder, if they exist."""
-    published = _load(agents)
+    settings, sources = start.read()
+    published = _load(start.agents)
     store = open_store(store_url(settings))
     app = create_app(settings, store, os.environ, sources=sources, agents=published)
     parts: Parts = app.state.parts
+    parts.metrics_socket = metrics_socket(settings)
+    start.log.node = lambda: parts.engine.keeper
+    parts.reloading = _reloading(parts, start)
     asyncio.run(_check_access(parts))  # before the start: a refusal is then one line and no traceback
 
     def ready(url: str) -> None:
+        _reload_on_signal(parts)
         on_ready(url)
         if fetches:
             _see_to_all_weights(parts)
@@ -107,7 +124,7 @@ def _serve_one(
         return 0 if serve_forever(app, sock, ready, own) else 1
 
 
-def _serve_several(count: int, settings: Settings, sources: Mapping[str, str], agents: Sequence[str]) -> int:
+def _serve_several(count: int, settings: Settings, start: Start) -> int:
     """Serve by several nodes on one port, and return the exit code."""
     if not settings.store:
         raise SettingsError(
@@ -125,17 +142,31 @@ def _serve_several(count: int, settings: Settings, sources: Mapping[str, str], a
 
         @telling
         def node(number: int, is_ready: Callable[[], object]) -> int:
-            own, sock = node_settings(settings, number), listen(settings, shared=True)
-            return _serve_one(own, sources, agents, sock, lambda _: is_ready(), local, fetches=number == 0)
+            own, sock = _start_of_node(start, settings, number), listen(settings, shared=True)
+            return _serve_one(own, sock, lambda _: is_ready(), local, fetches=number == 0)
 
         url = address(kept)
         return Supervisor(count, _showing(node), lambda: click.echo(f"{READY.format(url)}, by {count} nodes")).run()
 
 
+def _start_of_node(start: Start, first: Settings, number: int) -> Start:
+    """Return what a node is started with. It reads the settings again, as they may have changed since the first start.
+
+    The port and the cluster's key stay: the other nodes have them.
+    """
+
+    def read() -> tuple[Settings, dict[str, str]]:
+        settings, sources = start.read()
+        return node_settings(replace(settings, port=first.port, cluster_key=first.cluster_key), number), sources
+
+    return Start(read, start.log, start.agents)
+
+
 def node_settings(settings: Settings, number: int) -> Settings:
-    """Return the settings of one of several nodes on this machine: each has a port of its own for the others."""
+    """Return the settings of one of several nodes here: each has its own ports for the others and for metrics."""
     host, _, port = node_address(settings).rpartition(":")
-    return replace(settings, node_address=f"{host}:{int(port) + number}")
+    metrics_port = settings.metrics_port and settings.metrics_port + number
+    return replace(settings, node_address=f"{host}:{int(port) + number}", metrics_port=metrics_port)
 
 
 def _showing(node: NodeMain) -> NodeMain:
@@ -149,6 +180,36 @@ def _showing(node: NodeMain) -> NodeMain:
             return error.exit_code
 
     return wrapped
+
+
+def _reloading(parts: Parts, start: Start) -> Reloading:
+    """Return what takes in the settings file again."""
+
+    def checked() -> tuple[Settings, dict[str, str]]:
+        settings, sources = start.read()
+        check_loggers(settings)
+        return settings, sources
+
+    def use(settings: Settings) -> None:
+        parts.settings = settings
+        start.log.change(settings)
+
+    return Reloading(checked, parts.configured, parts.keys, os.environ, use)
+
+
+def _reload_on_signal(parts: Parts) -> None:
+    """Take in the settings file at each SIGHUP. The log has the result.
+
+    At a terminal SIGHUP means that the terminal was closed, and ends the server.
+    """
+
+    async def reload() -> None:
+        with contextlib.suppress(NotReloaded):  # it is logged
+            await parts.reload()
+
+    is_at_terminal = sys.stdin is not None and sys.stdin.isatty()
+    if hasattr(signal, "SIGHUP") and not is_at_terminal:  # Windows has none
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: parts.tasks.start(reload()))
 
 
 async def _check_access(parts: Parts) -> None:

@@ -14,9 +14,10 @@ from multiprocessing.connection import wait
 
 from ..concurrency.retry import Backoff
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 ENDING = (signal.SIGTERM, signal.SIGINT)
+PASSED_ON = (*ENDING, signal.SIGHUP)
 _STEADY = 60.0  # seconds after which a node counts as one that works
 _READY = 128  # added to the number of a node that is ready, in the pipe that also gets the numbers of signals
 _PR_SET_PDEATHSIG = 1
@@ -47,7 +48,8 @@ class Supervisor:
         """Run until all nodes have ended. Return 0 if a signal asked for it and each of them ended well."""
         os.set_blocking(self._wake, False)
         signal.set_wakeup_fd(self._wake)
-        for each in ENDING:
+        is_at_terminal = sys.stdin is not None and sys.stdin.isatty()  # SIGHUP then means that it was closed
+        for each in ENDING if is_at_terminal else PASSED_ON:
             signal.signal(each, lambda *_: None)  # the pipe has it
         while not self._is_ending or self._processes:
             self._start_those_due()
@@ -55,7 +57,7 @@ class Supervisor:
                 [self._pipe, *(process.sentinel for process in self._processes.values())], timeout=1.0
             ):
                 for byte in os.read(self._pipe, 1024):
-                    self._end(byte) if byte in ENDING else self._is_ready(byte - _READY)
+                    self._signalled(byte) if byte in PASSED_ON else self._is_ready(byte - _READY)
             for number, process in list(self._processes.items()):
                 if process.exitcode is not None:
                     self._ended(number, self._processes.pop(number).exitcode or 0)
@@ -65,20 +67,21 @@ class Supervisor:
         for number in self._due.keys() - self._processes.keys() if not self._is_ending else ():
             if self._due[number] <= time.monotonic():
                 self._begun[number] = time.monotonic()
-                signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # the child has the handlers of this process at first
+                signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)  # a child begins with our handlers
                 made = multiprocessing.get_context("fork").Process(target=self._be_node, args=(number, os.getpid()))
                 made.start()
-                signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
                 self._processes[number] = made
 
     def _be_node(self, number: int, parent: int) -> None:
         signal.set_wakeup_fd(-1)
         for each in ENDING:
             signal.signal(each, signal.SIG_DFL)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it reads the settings in a moment
         os.setpgid(0, 0)  # Ctrl+C of a terminal reaches this process by its parent only, and so once
         if sys.platform == "linux":
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # it ends with its parent
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
         if os.getppid() != parent:
             sys.exit(1)
         sys.exit(self._node(number, lambda: os.write(self._wake, bytes([_READY + number]))))
@@ -89,8 +92,8 @@ class Supervisor:
             self._is_up = True
             self._on_ready()
 
-    def _end(self, number: int) -> None:
-        self._is_ending = True
+    def _signalled(self, number: int) -> None:
+        self._is_ending = self._is_ending or number in ENDING
         for process in self._processes.values():
             assert process.pid is not None
             os.kill(process.pid, number)
@@ -103,7 +106,7 @@ class Supervisor:
         elif not self._is_up:
             self._code = 1
             logger.error("node %d ended with %d before it was ready: the others are ended too", number + 1, code)
-            self._end(signal.SIGTERM)
+            self._signalled(signal.SIGTERM)
         else:
             if time.monotonic() - self._begun[number] > _STEADY:
                 self._pauses[number].reset()

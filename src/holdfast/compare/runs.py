@@ -54,7 +54,7 @@ from .model import (
 )
 from .sources import PaneReport, PaneSources
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 ROOM_PAUSE = 0.2  # seconds between two tries to start a pane while there is no room
 

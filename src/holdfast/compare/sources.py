@@ -39,7 +39,7 @@ from ..server.sources.chat import ChatSources
 from ..store import RunRecord
 from .model import PaneAnswer, Price, cost
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 
 class PaneFailed(SourceFailed):

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from ..errors import HoldfastError
 from .retry import Backoff
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 PAUSE, LONGEST_PAUSE = 0.5, 60.0
 """First and longest pause between a failure and the next try, in seconds."""

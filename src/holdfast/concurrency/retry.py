@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from ..errors import StoreUnavailable
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 

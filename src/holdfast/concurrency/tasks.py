@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from ..errors import HoldfastError
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 

@@ -11,7 +11,7 @@ from ..log.segment import NOTHING
 from ..store import Append, LogEnd
 from .pump import Pump, Shared
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 
 class Committer:

@@ -31,7 +31,7 @@ from .lease import Lease
 from .pump import Clock, Pump, Shared
 from .recent import Recent
 from .recovery import Again, Recovery
-from .run import Cost, Follow, Interrupt, Limits, RemoteLog, Run, StoredLog
+from .run import Cost, Follow, Interrupt, Limits, Observe, RemoteLog, Run, StoredLog
 from .session_queue import Create, SessionQueue
 from .watchdog import Watchdog
 
@@ -83,6 +83,7 @@ class Engine:
         again: Again | None = None,
         limits: Limits | None = None,
         cost: Cost = lambda record, settlement: None,
+        observe: Observe | None = None,
         lease: float = 15.0,
         node: NodeDetails | None = None,
         serve: Serve | None = None,
@@ -95,7 +96,7 @@ class Engine:
         self.limits = limits or Limits()
         self._classes = classes = classes or EngineClasses()
         self._new_id = new_id
-        self._has_sources, self._follow = sources is not None, follow
+        self._has_sources, self._follow, self._observe = sources is not None, follow, observe
         self._closed = False
         self._shared = shared = Shared(
             store=store if store is not None else cast(Store, _NoStore()),
@@ -113,7 +114,7 @@ class Engine:
         self._watchdog = classes.watchdog(shared.pumps)
         self._lease = classes.lease(shared, lease, node or NodeDetails(), new_id, self._drop_all_of, self._hear)
         self._committer = classes.committer(shared, lambda pump: self._keeper.lose(pump), self._lease.renew)
-        self._keeper = classes.keeper(shared, self._committer, self._recent, lambda record: self._queue.free(record))
+        self._keeper = classes.keeper(shared, self._committer, self._recent, self._settled)
         self._intents = classes.intents(shared, new_id, serve)
         queue = partial(classes.queue, make=self._make, launch=self._launch, find=self._find, open_run=self.open)
         self._queue = queue(shared, self._keeper, self._intents)
@@ -265,6 +266,13 @@ class Engine:
         pump = self._make(record, log=log)
         self._launch(pump)
         return pump
+
+    def _settled(self, run: Run) -> None:
+        """Start the next run of the session, and report the settled one."""
+        if run.record.session_id is not None:
+            self._queue.free(run.record)
+        if self._observe is not None:
+            self._observe(run)
 
     # other nodes
 

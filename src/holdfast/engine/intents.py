@@ -21,7 +21,7 @@ from ..store import Intent, RunRecord
 from .pump import Pump, Shared
 from .run import Run
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 PATIENCE = 8.0
 """Seconds that a caller waits for the owner of a run. Then the request is withdrawn."""

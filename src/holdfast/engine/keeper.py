@@ -12,13 +12,12 @@ from ..errors import HoldfastError, LogBehind, StaleEpoch, StoreFailed, StoreUna
 from ..events import AnySettlement, Failed, Stopped
 from ..history import Measured, Message, answer_message, figures_of
 from ..log.settlement import judge
-from ..store import RunRecord
 from .committer import Committer
 from .pump import Pump, Shared
 from .recent import Recent
 from .run import LOOK_AGAIN, Run
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 
 class Keeper:
@@ -28,12 +27,10 @@ class Keeper:
     that is cancelled.
     """
 
-    def __init__(
-        self, shared: Shared, committer: Committer, recent: Recent, session_is_free: Callable[[RunRecord], None]
-    ) -> None:
+    def __init__(self, shared: Shared, committer: Committer, recent: Recent, settled: Callable[[Run], None]) -> None:
         self._shared = shared
         self._committer, self._recent = committer, recent
-        self._session_is_free = session_is_free
+        self._settled = settled
 
     def take(self, pump: Pump) -> None:
         """Settle a run whose pump has ended, or is abandoned."""
@@ -127,8 +124,7 @@ class Keeper:
         pump.drop()
         if not run.kept:
             self._recent.add(run, pump.log)
-        if run.record.session_id is not None:
-            self._session_is_free(run.record)
+        self._settled(run)
 
     def lose(self, pump: Pump) -> None:
         """Another node has the run: send readers to the store, and learn the settlement for those who wait."""

@@ -10,7 +10,7 @@ from ..ids import NewId
 from ..store import NodeDetails
 from .pump import Shared
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 Hear = Callable[[str, str], None]
 """Called with the topic and the id of a hint. Both are empty if hints may have been lost."""

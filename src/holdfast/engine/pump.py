@@ -23,7 +23,7 @@ from ..store import NodeRecord, Store
 from .admission import Admission
 from .run import Cost, Interrupt, Limits, Run
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 Clock = Callable[[], float]
 

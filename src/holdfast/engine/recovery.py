@@ -16,7 +16,7 @@ from .keeper import Keeper
 from .pump import Pump, Shared
 from .session_queue import SessionQueue
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 Again = Callable[[RunRecord, Log], Awaitable[Source | None]]
 """Makes a source that goes on with a run which another node has left. None if it cannot go on."""

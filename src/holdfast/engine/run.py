@@ -24,6 +24,9 @@ Render = Callable[[int, Segment], bytes]
 Cost = Callable[[RunRecord, AnySettlement], float | None]
 """Returns the cost of a run that has ended; None if it is not known."""
 
+Observe = Callable[["Run"], None]
+"""Called once with each run that has settled in this process, for metrics. It must not wait."""
+
 LOOK_AGAIN = 0.5
 """Seconds between two looks at a run that goes on in another process, or in none."""
 

@@ -22,7 +22,7 @@ from .keeper import Keeper
 from .pump import Pump, Shared
 from .run import Run
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 _JOINED = 0.02  # seconds in which changes of sessions become one hint
 _INTERRUPTS = 3  # times that a message stops what another node has started meanwhile

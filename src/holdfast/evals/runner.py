@@ -32,7 +32,7 @@ from ..wires import native
 from .model import UNANSWERED, Batch, BatchPrompt, Cell, State, agrees
 from .patterns import TIME_LIMIT, PatternCheck, Patterns
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 KIND = "batch"
 KEYS = "batch_key"

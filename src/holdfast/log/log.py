@@ -67,6 +67,8 @@ class Log:
         self.usage: Usage | None = None
         self.answered_by: str | None = None
         """The model that answers, where it is not the one that was asked."""
+        self.retries = 0
+        """Requests to the upstream that were repeated."""
         self.tool_calls: list[ToolCall] = []
         self.steps: Steps | None = None
         """What an agent has done; None for a run that is none."""
@@ -227,6 +229,7 @@ class Log:
                 self.tool_calls.append(event)
             elif type(event) is Notice:
                 self.answered_by = event.model or self.answered_by
+                self.retries += event.code == "retry"
             elif self.steps is None and type(event) in (StepStarted, Steered):
                 self.steps = Steps()
             if self.steps is not None:

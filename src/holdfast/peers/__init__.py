@@ -21,7 +21,7 @@ from ..engine.engine import Engine
 from ..engine.run import SILENCE, Run, Take
 from ..log.segment import NOTHING, Segment, decode_segment, encode_segment
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 SIGN_OF_LIFE = 0.5
 """Seconds after which a node that has nothing to send says that it lives."""

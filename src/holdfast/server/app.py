@@ -22,6 +22,7 @@ from ..engine.engine import Engine
 from ..engine.run import Limits, Run
 from ..evals import api as batches
 from ..events import Source
+from ..logged_run import LOGGED_RUN
 from ..peers import Peers
 from ..store import Store
 from ..store.memory import MemoryStore
@@ -46,12 +47,17 @@ from .dialects.responses import openai_responses as responses
 from .dialects.responses import websocket as responses_websocket
 from .dialects.responses.conversation_turns import delete_unused
 from .errors import Json
+from .metrics import Metrics, metrics_of
+from .metrics import port as metrics_calls
+from .metrics.port import metrics_served
 from .routing import Endpoint, Router
 from .services import Parts, costs_of
 from .sources.agent_factory import agents_of, users_of
 from .sources.agents import AgentSources
 from .sources.chat import ChatSources
 
+LOOK_AT_MODELS = 15.0
+"""Seconds until a new model of a provider has its own label in the metrics."""
 BATCHES, WEBHOOKS = "batches", "webhooks"
 """Names of background tasks."""
 
@@ -81,6 +87,7 @@ ENDPOINTS: list[Endpoint] = [
     *settings_calls.ENDPOINTS,
     *nodes.ENDPOINTS,
     *health.ENDPOINTS,
+    *metrics_calls.ENDPOINTS,
 ]
 
 
@@ -114,6 +121,8 @@ def create_app(
     if keys is None:
         file = None if folder is None else KeyFile(folder, keep=isinstance(store, MemoryStore))
         keys = Keys(settings, environ, store, file)
+    metrics = metrics_of(settings)
+    store = store if metrics is None else metrics.timed(store)
     saved = SavedFile(folder)
     configured = Configured(
         settings, sources or {}, environ, saved, look_every=look_every, has_keys=lambda: keys.is_needed
@@ -122,13 +131,15 @@ def create_app(
     publish = _published(agents or {}, settings)
     users = AgentUsers({**users_of(settings), **published_users(settings, publish)}, keys.rights)
     agent_sources = AgentSources(agents_of(settings, environ), chats, store, configured.providers, publish, users=users)
-    engine = agent_sources.engine = _engine(store, settings, chats, agent_sources)
+    engine = agent_sources.engine = _engine(store, settings, chats, agent_sources, metrics)
     rounds = Rounds(engine, store, PaneSources(chats), settings.prices)
-    parts = Parts(settings, store, configured, engine, rounds, agent_sources, keys, environ)
+    parts = Parts(settings, store, configured, engine, rounds, agent_sources, keys, environ, metrics)
     return _app(parts, _lifespan(parts))
 
 
-def _engine(store: Store, settings: Settings, chats: ChatSources, agents: AgentSources) -> Engine:
+def _engine(
+    store: Store, settings: Settings, chats: ChatSources, agents: AgentSources, metrics: Metrics | None
+) -> Engine:
     return Engine(
         store,
         sources=sources_of({AGENT: agents}, chats),
@@ -138,6 +149,7 @@ def _engine(store: Store, settings: Settings, chats: ChatSources, agents: AgentS
         node=details_of(settings),
         serve=agents.serve,
         cost=costs_of(settings),
+        observe=None if metrics is None else metrics.settled,
         follow=Peers(settings.cluster_key).follow if settings.cluster_key else None,
     )
 
@@ -159,10 +171,22 @@ def _app(parts: Parts, lifespan: Any) -> Starlette:
     app = Starlette(lifespan=lifespan)
     router = Router(parts, [*ENDPOINTS, _description(), *web.ENDPOINTS], other=app.router)
     open_paths = (endpoint.path for endpoint in router.endpoints if endpoint.who == "anyone")
-    app.middleware_stack = Gate(router, parts.settings, parts.keys, open_paths)
+    if parts.metrics is not None:
+        _watch(parts, parts.metrics)
+    on_refusal = None if parts.metrics is None else parts.metrics.refused
+    app.middleware_stack = Gate(router, parts.settings, parts.keys, open_paths, on_refusal)
     app.state.router = router
     app.state.parts = parts
     return app
+
+
+def _watch(parts: Parts, metrics: Metrics) -> None:
+    """Let the metrics read the parts of the server: before the start, which may settle runs of dead nodes."""
+
+    def failing() -> int:
+        return len(parts.background.failing | parts.engine.failing)
+
+    metrics.watch(parts.engine, parts.configured.providers, parts.closing.lags, failing)
 
 
 def _published(agents: Mapping[str, Any], settings: Settings) -> dict[str, Published]:
@@ -185,6 +209,7 @@ def sources_of(kinds: Mapping[str, Callable[[Run], Source]], chats: ChatSources)
     """Return the function that makes the source of a run of any kind."""
 
     def source(run: Run) -> Source:
+        LOGGED_RUN.set((run.id, run.record.session_id))  # the task is the run's own
         return kinds.get(run.record.kind, chats)(run)
 
     return source
@@ -196,7 +221,8 @@ def _lifespan(parts: Parts):  # type: ignore[no-untyped-def]
         await check_access(parts)
         await parts.configured.look()  # before the engine starts, which may resume runs of discovered providers
         await parts.agents.clear_up()
-        async with parts.engine, peers_served(parts.engine, parts.settings):
+        measured = metrics_served(parts.metrics, parts.settings, parts.metrics_socket)
+        async with parts.engine, peers_served(parts.engine, parts.settings), measured:
             _begin_background(parts)
             yield
             await end(parts, parts.settings.drain)
@@ -219,6 +245,9 @@ def _begin_background(parts: Parts) -> None:
     background.once("comparisons", parts.rounds.catch_up)
     background.every("log trimming", 3600.0, lambda: _trim_logs(parts))
     background.every("discovery", configured.look_every, configured.look, first=configured.look_every)
+    if parts.metrics is not None:
+        background.every("model names", LOOK_AT_MODELS, parts.metrics.look)
+        background.once("measuring", parts.metrics.measure_process)
 
 
 async def _trim_logs(parts: Parts) -> None:

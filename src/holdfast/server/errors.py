@@ -23,7 +23,7 @@ from ..wires import native
 from ..wires.anthropic import messages as anthropic_messages
 from ..wires.json_pieces import in_pieces, is_long
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 RETRIED = (408, 429)
 """The only statuses below 500 after which the same request may succeed."""
 
@@ -171,17 +171,17 @@ class AdminOnly(HoldfastError):
 
 def error_response(request: Request, error: Exception) -> Json:
     """Return the response to an exception of a handler. The details of an internal error are in the log only."""
-    path = request.url.path
+    path, request_id = request.url.path, new_id("req")
     if not isinstance(error, HoldfastError):
-        logger.error("%s %s failed", request.method, path, exc_info=error)
+        logger.error("%s %s failed", request.method, path, exc_info=error, extra={"request": request_id})
     info = info_of(error)
     extra: dict[str, Any] = {}
-    headers: dict[str, str] = {}
+    headers = {"x-request-id": request_id}
     if isinstance(error, SessionBusy):
         extra = {"active_run": error.run_id}
     elif isinstance(error, ResumeGap):
         extra = {"oldest": error.oldest}
     elif isinstance(error, MethodNotAllowed):
-        headers = {"allow": ", ".join(error.allowed)}
+        headers["allow"] = ", ".join(error.allowed)
     words = in_words_of(path, info, by_anthropic="anthropic-version" in request.headers)
     return error_answer(info, extra=extra | words, headers=headers)

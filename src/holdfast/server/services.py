@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Mapping
 
 from ..asgi.event_stream import Closing
@@ -18,8 +19,10 @@ from ..store import RunRecord, Store
 from .accounts.keys import Keys
 from .config.default_model import DefaultModel
 from .config.live_settings import Configured
+from .config.reload import CannotReload, Reloaded, Reloading
 from .config.settings import Settings
 from .http.offload import Offload
+from .metrics import Metrics
 from .rate_limit import StartRate
 from .sources.agents import AgentSources
 from .store_check import StoreCheck
@@ -39,6 +42,7 @@ class Parts:
         agents: AgentSources,
         keys: Keys,
         environ: Mapping[str, str],
+        metrics: Metrics | None = None,
     ) -> None:
         self.settings = settings
         self.store = store
@@ -49,6 +53,12 @@ class Parts:
         self.agents = agents
         self.keys = keys
         self.environ = environ
+        self.metrics = metrics
+        """None if nothing is measured."""
+        self.metrics_socket: socket.socket | None = None
+        """Listens on the port for metrics, if it was opened before the start. Else the start opens it."""
+        self.reloading: Reloading | None = None
+        """Takes in the settings file again; None in a program that embeds the server."""
         self.background = Background()
         self.tasks = OwnedTasks("the server")
         """What requests have left to be done after them."""
@@ -65,6 +75,12 @@ class Parts:
         self.starts = StartRate(settings.starts_per_minute)
         self.webhooks = Webhooks(settings, environ, store, engine)
         self.batches = BatchRunner(store, engine, self.starts.take, settings.prices)
+
+    async def reload(self) -> Reloaded:
+        """Take in the changed settings file, without closing a connection."""
+        if self.reloading is None:
+            raise CannotReload
+        return await self.reloading(self.settings)
 
 
 def prices_of(settings: Settings) -> dict[str, Price]:

@@ -30,7 +30,7 @@ from ..store.documents import Documents, Stored
 from ..wires import webhooks
 from .config.settings import Settings, SettingsError, WebhookSettings
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 KIND = "webhook"
 TIMEOUT = 15.0

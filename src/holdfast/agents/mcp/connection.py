@@ -40,7 +40,7 @@ from .described import McpServer, ToolServerAway
 from .limit import MOST_BYTES, limit_response
 from .stdio import POLITE, ErrorOutput, stdio
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 MOST_TOOLS = 1000
 """Maximum number of tools of one server, so that an endless list does not keep a run from starting."""

@@ -24,7 +24,7 @@ from .described import McpServer, ToolServerAway
 if TYPE_CHECKING:
     from .connection import McpConnection
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 CONNECT = 30.0
 """Timeout of connecting, in seconds."""

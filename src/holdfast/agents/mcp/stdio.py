@@ -23,7 +23,7 @@ from ..processes.children import Child, OnOutput
 from .described import McpServer
 from .limit import MOST_BYTES, TOO_LARGE, is_too_large
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 POLITE = 1.0
 """Seconds that a program has to exit after its input was closed."""

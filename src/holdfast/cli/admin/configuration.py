@@ -1,4 +1,4 @@
-"""`holdfast config`: the settings in use."""
+"""`holdfast config`: the settings in use, and their problems."""
 
 from __future__ import annotations
 
@@ -14,13 +14,34 @@ from ...server.config.settings import Settings, data_folder, load_with_sources
 from ...store.place import without_password
 from ..commands import json_option, tell_of_file, telling
 from ..lists.tables import Column, print_list
+from .settings_check import problems
 
 SECRET = ("api_key", "cluster_key")
 
 
 @click.group()
 def config() -> None:
-    """Show the settings."""
+    """Show and check the settings."""
+
+
+@config.command("check")
+@click.option("--host", help="As for `serve`.")
+@click.option("--port", type=click.IntRange(0, 65535), help="As for `serve`.")
+@click.option("--data", type=click.Path(), help="Data folder.")
+@click.option("--config", "file", type=click.Path(), help="Settings file (~/.config/holdfast/holdfast.toml).")
+@telling
+def config_check(file: str | None, **flags: Any) -> None:
+    """Check the settings that `serve` would use, and print every problem.
+
+    Exit code: 0 = OK, 1 = problems found. The server is not needed.
+    """
+    choice = tell_of_file(file, here=True)
+    found = problems(flags, os.environ, file, here=True)
+    for problem in found:
+        click.echo(problem, err=True)
+    if found:
+        raise click.exceptions.Exit(1)
+    click.echo(f"The settings are valid{f': {choice.path.absolute()}' if choice.path else ''}.")
 
 
 @config.command("show")

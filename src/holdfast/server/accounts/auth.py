@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -85,9 +85,17 @@ class Gate:
     Host must be one of ours, and a request that comes from a page must come from one of ours.
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings, keys: Keys, open_paths: Iterable[str]) -> None:
-        """`open_paths` are what anyone may ask for, besides the page."""
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: Settings,
+        keys: Keys,
+        open_paths: Iterable[str],
+        on_refusal: Callable[[ErrorInfo], None] | None = None,
+    ) -> None:
+        """`open_paths` are what anyone may ask for, besides the page. `on_refusal` is called with each refusal."""
         self._app = app
+        self._on_refusal = on_refusal
         self._open = frozenset(open_paths)
         self._keys = keys
         self._wrong_keys = WrongKeys()
@@ -113,6 +121,8 @@ class Gate:
         refusal = self._refuse(scope, headers, origin)
         if refusal is WRONG_KEY:
             await self._wrong_keys.seen((scope.get("client") or ("",))[0])
+        if refusal is not None and self._on_refusal is not None:
+            self._on_refusal(refusal)
         app: ASGIApp = self._app if refusal is None else _refused(scope, headers, refusal)
         if origin and origin.lower().rstrip("/") in self._origins:
             app = _preflight if refusal is None and scope["method"] == "OPTIONS" else app

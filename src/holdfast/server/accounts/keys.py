@@ -20,7 +20,7 @@ from ...store import KeyRecord, Store
 from ..config.settings import Settings, SettingsError
 from .made_keys import LOCAL, NAME_RULE, KeyFile, digest, is_name
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 PATIENCE = 10.0
 """Seconds for which the keys last read from the store are valid."""
@@ -62,6 +62,7 @@ class Keys:
         self._store = store
         self._file = file
         self._patience = patience
+        self._environ = environ
         self._fixed = _fixed(settings, environ)
         self._made: dict[str, Access] = {}
         self._changes = -1
@@ -94,6 +95,24 @@ class Keys:
             raise KeysUnavailable  # one of the keys may have been revoked
         found = [access for access in (*self._fixed.values(), *self._made.values()) if access.owner == owner]
         return Access(owner, admin=all(access.admin for access in found)) if found else None
+
+    def fixed_by(self, settings: Settings) -> dict[str, Access]:
+        """Return the keys of other settings by their digests. A key that stays keeps its access."""
+        fixed = _fixed(settings, self._environ)
+        return {
+            hashed: known if (known := self._fixed.get(hashed)) is not None and _are_equal(known, access) else access
+            for hashed, access in fixed.items()
+        }
+
+    def change_fixed(self, fixed: dict[str, Access]) -> None:
+        """Use other keys of the settings, and revoke those that are gone or have other rights."""
+        before, self._fixed = self._fixed, fixed
+        if fixed:
+            self._need()
+        for hashed, access in before.items():
+            if fixed.get(hashed) is not access:
+                ended = access.revoke()
+                logger.warning("key of %s removed or changed; ended %d open responses", access.owner, ended)
 
     # the keys of the store
 
@@ -155,6 +174,10 @@ async def _move(file: KeyFile, store: Store) -> None:
         except KeyExists as error:
             raise file.is_in_the_way(error) from None
     await asyncio.to_thread(file.put_away)
+
+
+def _are_equal(one: Access, other: Access) -> bool:
+    return (one.owner, one.admin) == (other.owner, other.admin)
 
 
 def _fixed(settings: Settings, environ: Mapping[str, str]) -> dict[str, Access]:

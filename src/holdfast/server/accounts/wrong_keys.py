@@ -8,7 +8,7 @@ import logging
 import time
 from collections import OrderedDict
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 WINDOW = 60.0
 """Length in seconds of the window in which the wrong keys of an address are counted."""

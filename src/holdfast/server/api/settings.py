@@ -31,6 +31,11 @@ async def test_provider(parts: Parts, request: Request) -> ASGIApp:
     return Json(await parts.configured.test(decode(await read_body(parts, request), ProviderChange)))
 
 
+async def reload_settings(parts: Parts, request: Request) -> ASGIApp:
+    """Take in the settings file again, all of it or nothing."""
+    return Json(await parts.reload())
+
+
 def _shown(parts: Parts, request: Request) -> dict[str, Any]:
     """Return the settings as JSON, without a default model that this caller may not use."""
     shown = parts.configured.shown(to_admin=is_admin(request))
@@ -67,6 +72,17 @@ ENDPOINTS = [
             403: "not an admin's key",
             409: "a value is set in another place",
             413: "too large",
+        },
+    ),
+    Endpoint(
+        "POST",
+        "/api/settings/reload",
+        reload_settings,
+        who="admin",
+        answers={
+            200: "what has changed, and what needs a restart",
+            403: "not an admin's key",
+            409: "the settings are invalid, or not from a file",
         },
     ),
 ]

@@ -27,7 +27,7 @@ from .provider_factory import NEAR, Provided, proxy_name
 from .settings import DISCOVERED, PREFIX, ProviderSettings, Settings, SettingsError, data_folder, source_name
 from .settings_errors import suggestion
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 Source = Literal["flag", "env", "file", "ui", "found", "default"]
 
@@ -297,6 +297,23 @@ class Configured:
                 raise
             self._saved = saved
             self.version += 1
+            self.providers.change(self._provided.keep(made))
+
+    async def reload(self, settings: Settings, sources: Mapping[str, str]) -> None:
+        """Take in other settings of file and environment: all, or none if one of them is invalid."""
+        async with self._changing:
+            before = self._given, self._sources, self._names_none
+            self._given, self._sources = settings, sources
+            self._names_none = sources.get("providers") == DISCOVERED
+            try:
+                made = self._provided.made(self.provider_settings())
+                check_fallbacks(settings.fallbacks, self._names())
+                check_aliases(settings.aliases)
+            except BaseException:
+                self._given, self._sources, self._names_none = before
+                raise
+            self.version += 1
+            self.providers.aliases = settings.aliases
             self.providers.change(self._provided.keep(made))
 
     async def test(self, wanted: ProviderChange) -> ProviderState:

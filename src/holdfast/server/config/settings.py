@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import pathlib
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -275,6 +276,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     `/v1/conversations` that is not used. `inf` keeps them."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The log level: `debug`, `info`, `warning` or `error`."""
+    log_format: Literal["text", "json"] = "text"
+    """`text` or `json`: one line of JSON for each entry of the log, with ids as fields."""
+    access_log: bool = False
+    """Log each request: method, path without its query, status and client."""
+    metrics: bool = False
+    """Measure, and answer `/metrics` for Prometheus to callers with admin rights."""
+    metrics_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
+    """A separate port that answers `/metrics` without a key, and turns metrics on; 0 for none."""
+    metrics_host: str = "127.0.0.1"
+    """The address of `metrics_port`. Let only Prometheus reach it."""
     currency: Annotated[str, msgspec.Meta(pattern="^[A-Z]{3}$")] = "USD"
     """Currency of all `prices`, as its ISO 4217 code. The page and reports show costs in it."""
     providers: tuple[ProviderSettings, ...] = ()
@@ -290,6 +301,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The fallback of a model: `"up/m" = "other/m"`."""
     aliases: dict[str, str] = {}
     """Other names of models: `gpt-4o = "local/smollm2"`."""
+    log_levels: dict[str, Literal["debug", "info", "warning", "error"]] = {}
+    """Log levels of modules, by the names of their loggers: `"holdfast.engine" = "debug"`."""
     prices: dict[str, Price] = {}
     """The price of a model for a million tokens: `"up/m" = {input = 0.5, output = 1.5}`."""
 
@@ -304,6 +317,7 @@ TABLES = (
     "agent_think",
     "fallbacks",
     "aliases",
+    "log_levels",
     "prices",
 )
 SCALARS = tuple(field for field in msgspec.structs.fields(Settings) if field.name not in TABLES)
@@ -329,6 +343,21 @@ def load_with_sources(
 
     With `here`, the file of the current folder is used if no other is given or found.
     """
+    values, sources = gather(flags, environ, file, here=here)
+    settings = _convert(values, sources)
+    for problem in complaints(settings, sources, environ):
+        raise SettingsError(problem)
+    return with_default_providers(settings, sources, environ)
+
+
+def gather(
+    flags: Mapping[str, Any] | None,
+    environ: Mapping[str, str],
+    file: str | os.PathLike[str] | None,
+    *,
+    here: bool = False,
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the values of file, environment and flags, unchecked, and the source of each."""
     path = choose(environ, file, here=here).path
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
@@ -339,23 +368,26 @@ def load_with_sources(
     ):
         values |= found
         sources |= dict.fromkeys(found, where)
-    settings = _convert(values, sources)
-    _check_store(settings)
-    _check_dialects(settings.providers, sources.get("providers", ""))
-    _check_variables(environ, settings)
-    if not settings.providers:
-        sources["providers"] = DISCOVERED
-    return _with_default_providers(settings, sources, environ)
+    return values, sources
+
+
+def complaints(settings: Settings, sources: Mapping[str, str], environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield what is wrong with settings whose types are right."""
+    yield from _about_store(settings)
+    yield from _about_dialects(settings.providers, sources.get("providers", ""))
+    yield from _about_variables(environ, settings)
 
 
 DISCOVERED = "discovered"
 """The source of providers that are not in the settings."""
 
 
-def _with_default_providers(
+def with_default_providers(
     settings: Settings, sources: dict[str, str], environ: Mapping[str, str]
 ) -> tuple[Settings, dict[str, str]]:
     """Add the providers that the settings do not name, each with its own source."""
+    if not settings.providers:
+        sources["providers"] = DISCOVERED
     if settings.providers and not settings.default_providers:
         return settings, sources
     named = {provider.name for provider in settings.providers}
@@ -422,27 +454,32 @@ def _convert(values: dict[str, Any], sources: Mapping[str, str]) -> Settings:
         raise SettingsError(explain(error, Settings, sources, PREFIX)) from error
 
 
-def _check_variables(environ: Mapping[str, str], settings: Settings) -> None:
-    """Refuse a variable that is nearly the name of a setting: it was misspelt, and would be ignored."""
+def _about_variables(environ: Mapping[str, str], settings: Settings) -> Iterator[str]:
+    """Complain about a variable that is no setting: it was misspelt, or belongs to another version."""
     for variable in unknown_variables(environ, settings):
         name = variable.removeprefix(PREFIX).lower()
         if name in TABLES:
-            raise SettingsError(f"{variable} cannot be set by a variable. Set {name!r} in the settings file.")
-        if hint := suggestion(variable, (PREFIX + field.name.upper() for field in SCALARS)):
-            raise SettingsError(f"Unknown variable {variable}.{hint}")
+            yield f"{variable} cannot be set by a variable. Set {name!r} in the settings file."
+        else:
+            hint = suggestion(name.upper(), (field.name.upper() for field in SCALARS), PREFIX)
+            yield f"Unknown variable {variable}.{hint or ' It is not a setting: unset it.'}"
 
 
 def unknown_variables(environ: Mapping[str, str], settings: Settings) -> list[str]:
     """Return the `HOLDFAST_…` variables that are no setting, and that no table of the settings names."""
     known = {PREFIX + field.name.upper() for field in SCALARS} | OTHER_VARIABLES | set(_named_variables(settings))
     return sorted(
-        name for name in environ if name.startswith(PREFIX) and name not in known and not name.startswith(OF_TESTS)
+        name
+        for name in environ
+        if name.startswith(PREFIX) and name not in known and not name.startswith(OF_TESTS) and not _OF_A_SERVICE(name)
     )
 
 
 OTHER_VARIABLES = {"HOLDFAST_CONFIG", "HOLDFAST_URL", "HOLDFAST_LAB_KEY", "HOLDFAST_CALL"}
 """Variables that are no settings: of the command line, of the fault lab, and of tools' processes."""
 OF_TESTS = ("HOLDFAST_TEST_", "HOLDFAST_BENCH_")
+_OF_A_SERVICE = re.compile(r"\w+_(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)").fullmatch
+"""Matches the variables that Kubernetes sets for a service whose name begins with `holdfast`."""
 
 
 def _named_variables(settings: Settings) -> Iterator[str]:
@@ -459,26 +496,26 @@ def _named_variables(settings: Settings) -> Iterator[str]:
         yield from (*server.env_from, server.api_key_env)
 
 
-def _check_store(settings: Settings) -> None:
-    """Refuse a store that is no URL of PostgreSQL. It is not shown: it may hold a password."""
+def _about_store(settings: Settings) -> Iterator[str]:
+    """Complain about a store that is no URL of PostgreSQL. It is not shown: it may hold a password."""
     if settings.store and not is_postgres(settings.store):
-        raise SettingsError(
+        yield (
             "The setting `store` must be postgresql://user@host:port/dbname. To store in SQLite, leave it out, and "
             "name the folder with `data`."
         )
     if settings.cluster_key and not settings.node_address and settings.port == 0:
-        raise SettingsError("With a `cluster_key` and port 0, set `node_address` to the host:port for other nodes.")
+        yield "With a `cluster_key` and port 0, set `node_address` to the host:port for other nodes."
     host, _, port = settings.node_address.rpartition(":")
     if settings.node_address and not (host and port.isdecimal() and 0 < int(port) < 65536):
-        raise SettingsError(f"The setting `node_address` must be host:port, not {settings.node_address!r}.")
+        yield f"The setting `node_address` must be host:port, not {settings.node_address!r}."
 
 
-def _check_dialects(providers: Sequence[ProviderSettings], where: str) -> None:
-    """Refuse a dialect that is not installed. None is loaded for that."""
-    if wrong := [each for each in providers if each.dialect not in USUAL and each.dialect not in kind_names()]:
+def _about_dialects(providers: Sequence[ProviderSettings], where: str) -> Iterator[str]:
+    """Complain about a dialect that is not installed. None is loaded for that."""
+    for wrong in [each for each in providers if each.dialect not in USUAL and each.dialect not in kind_names()]:
         known = ", ".join(kind_names())
-        raise SettingsError(
-            f"Provider {wrong[0].name!r} in {where}: unknown dialect {wrong[0].dialect!r}. Use one of {known}, or "
+        yield (
+            f"Provider {wrong.name!r} in {where}: unknown dialect {wrong.dialect!r}. Use one of {known}, or "
             "install the package that provides it."
         )
 

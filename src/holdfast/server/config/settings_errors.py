@@ -29,10 +29,10 @@ _MISSING = re.compile(r"Object missing required field `(.+)`")
 _ENUM = re.compile(r"Invalid enum value (.+)")
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return `Did you mean …?` if a known name is nearly the same, else nothing."""
+def suggestion(name: str, known: Iterable[str], prefix: str = "") -> str:
+    """Return `Did you mean …?` if a known name is nearly the same, else nothing. A prefix is shown, not compared."""
     near = difflib.get_close_matches(name, list(known), 1, CUTOFF)
-    return f" Did you mean {near[0]!r}?" if near else ""
+    return f" Did you mean {prefix + near[0]!r}?" if near else ""
 
 
 def explain(error: msgspec.ValidationError, settings: type[Any], sources: Mapping[str, str], prefix: str) -> str:

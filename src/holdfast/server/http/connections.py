@@ -12,7 +12,7 @@ import msgspec
 
 from ...errors import HoldfastError
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 LOGGED_EVERY = 60.0
 """Seconds between two log lines about refused connections."""

@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 _SET_DUMPABLE = 4  # PR_SET_DUMPABLE
 

@@ -21,7 +21,7 @@ from ...errors import BadRequest, HoldfastError
 from ..errors import error_answer
 from .connections import OFFER, OpenConnections, Upgraded
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 HEAD_LIMIT = 64 * 1024
 """Maximum size of a request head in bytes; also of the framing between two pieces of a body, and of its trailers."""
@@ -29,6 +29,7 @@ PACE = 1024
 """Bytes of a body that must arrive within each `body_timeout`."""
 MOST_AHEAD = 100
 """Maximum number of pipelined requests: each takes memory, and 14,000 fit into one read."""
+_LOGGED_IDS = {"run": b"x-run-id", "request": b"x-request-id"}
 LINGER = 2.0
 """Seconds for which a refused client may continue to send. A close with unread bytes resets the connection."""
 
@@ -390,7 +391,18 @@ class Protocol(HttpToolsProtocol):
         head = STATUS_LINE[status] + b"".join(lines)
         if head.count(b"\n") != len(lines) + 1 or cycle.scope["method"] == "HEAD":
             return None  # uvicorn refuses it, or sends no body
+        if self.access_log:
+            self._log_access(status, headers)
         return head if cycle.keep_alive else head + b"connection: close\r\n"
+
+    def _log_access(self, status: int, headers: Sequence[Header]) -> None:
+        """Log a response as uvicorn's `send` would, with the ids in its headers."""
+        scope, named = self.cycle.scope, dict(headers)
+        ids = {id: named[name].decode() for id, name in _LOGGED_IDS.items() if name in named}
+        client = ":".join(map(str, scope["client"] or ()))
+        self.access_logger.info(
+            '%s - "%s %s HTTP/%s" %d', client, scope["method"], scope["path"], scope["http_version"], status, extra=ids
+        )
 
     def go_on(self, body: bytes) -> None:
         """Send a piece of a body, as uvicorn's `send` would, without a coroutine."""

@@ -18,7 +18,7 @@ from collections.abc import Generator
 
 from ...store.folder import who_else
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 NAME = "holdfast.sock"
 LONGEST = 100

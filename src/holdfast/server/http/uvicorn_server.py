@@ -25,7 +25,7 @@ try:
 except ImportError:  # Windows has no such limits
     resource = None  # type: ignore[assignment]
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 ACCEPTED_AT_ONCE = 16
 """Connections accepted in one iteration of the event loop."""
@@ -193,12 +193,14 @@ async def serve_in_background(app: Starlette, sock: socket.socket) -> AsyncGener
 
 def configuration(app: Starlette, limits: ConnectionLimits | None = None) -> uvicorn.Config:
     """Return uvicorn's configuration."""
-    return uvicorn.Config(
+    settings: Settings = app.state.parts.settings
+    config = uvicorn.Config(
         app,
         http=partial(Protocol, OpenConnections(limits)),  # type: ignore[arg-type]  # any factory of a protocol works
         ws="none",
         lifespan="on",
-        access_log=False,
+        access_log=settings.access_log,
+        log_config=None,  # the entries of uvicorn are formatted as ours
         log_level=logging.WARNING,
         server_header=False,
         proxy_headers=False,  # forwarded headers are not trusted
@@ -206,3 +208,6 @@ def configuration(app: Starlette, limits: ConnectionLimits | None = None) -> uvi
         timeout_keep_alive=75,
         backlog=4096,
     )
+    if settings.access_log:
+        logging.getLogger("uvicorn.access").setLevel(logging.INFO)
+    return config

@@ -31,7 +31,7 @@ from ..accounts.agent_users import AgentUsers, Caller
 from ..config.settings import AGENT, SettingsError
 from .chat import ChatSources
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 DEFAULT = "default"
 """The name of the agent of a run of the kind `agent` whose model is not an agent."""

@@ -15,7 +15,7 @@ from asyncpg import Connection
 from ..hints import Hear
 from .connections import DRIVER_ERRORS, connect_to_postgres
 
-logger = logging.getLogger("holdfast.store")
+logger = logging.getLogger(__name__)
 
 _ALL = "holdfast"
 _MOST_BYTES = 7000  # of a payload: PostgreSQL takes fewer than 8000

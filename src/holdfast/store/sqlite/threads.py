@@ -20,7 +20,7 @@ from typing import Any
 from ...errors import StoreUnavailable
 from .file import Lock, Trace, connect_reader, open_connection, prepare, primary_code, roll_back, unavailable
 
-logger = logging.getLogger("holdfast.store")
+logger = logging.getLogger(__name__)
 
 
 class Job:

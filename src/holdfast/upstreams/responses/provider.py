@@ -34,7 +34,7 @@ from .request import body_in
 
 __all__ = ["Responses"]
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 BASE_URL = "https://api.openai.com/v1"
 MOST_RECONNECTS = 3

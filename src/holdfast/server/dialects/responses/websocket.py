@@ -40,7 +40,7 @@ from .openai_responses import ResponseBody, begun, list_responses, prepared, res
 from .response_chains import BEFORE, RESPONSE
 from .steering import STEER, ActiveResponse, Steer, SteerCode, SteerRefused, steer_of
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger(__name__)
 
 LONGEST = 60 * 60.0
 """Maximum age of a connection in seconds. A response that goes on then is finished."""

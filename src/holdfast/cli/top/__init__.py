@@ -1,0 +1,99 @@
+"""`holdfast top`: a live view of running servers, from their metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+
+import click
+
+from ..client import Api, CallFailed, connect
+from ..commands import telling
+from .samples import Interval, Moment
+from .terminal import LiveView
+from .view import lines
+
+HERE = "this machine"
+
+
+@click.command()
+@click.option("--url", "urls", multiple=True, envvar="HOLDFAST_URL", help="URL of a server; repeat it for each node.")
+@click.option("--data", type=click.Path(), help="Data folder.")
+@click.option("--config", type=click.Path(), help="Settings file (~/.config/holdfast/holdfast.toml).")
+@click.option("--interval", type=click.FloatRange(0.2, 60), default=2.0, help="Seconds between two readings (2).")
+@click.option("--once", is_flag=True, help="Print one interval and end.")
+@telling
+def top(urls: tuple[str, ...], data: str | None, config: str | None, interval: float, once: bool) -> None:
+    """Show runs, rates, latencies and errors of running servers, live.
+
+    The servers need `metrics = true`, and a key with admin rights. Keys: q ends. Without a terminal, as with --once.
+    """
+    is_live = not once and sys.stdout.isatty() and sys.stdin.isatty() and sys.platform != "win32"
+    asyncio.run(_top(urls, data, config, interval, is_live=is_live))
+
+
+async def _top(urls: tuple[str, ...], data: str | None, config: str | None, interval: float, *, is_live: bool) -> None:
+    async with AsyncExitStack() as stack:
+        servers = {
+            url or HERE: await stack.enter_async_context(connect(url, data, config, own=False)) for url in urls or ("",)
+        }
+        nodes = Nodes(servers)
+        await nodes.read(must_answer=True)
+        if is_live:
+            await _watch(nodes, interval)
+            return
+        await asyncio.sleep(interval)
+        await nodes.read()
+        width = shutil.get_terminal_size((200, 24)).columns if sys.stdout.isatty() else 10_000
+        click.echo("\n".join(lines(nodes.shown, width)))
+
+
+class Nodes:
+    """The servers that are watched, and what happened in them between the last two readings."""
+
+    def __init__(self, servers: Mapping[str, Api]) -> None:
+        self._servers = servers
+        self._last: dict[str, Moment] = {}
+        self.shown: dict[str, Interval | str] = {}
+        """The last interval of each server, or why it has none."""
+
+    async def read(self, *, must_answer: bool = False) -> None:
+        """Read the metrics of all servers. One that does not answer is shown with its error."""
+        found = await asyncio.gather(*map(self._moment, self._servers.values()))
+        for name, moment in zip(self._servers, found, strict=True):
+            if isinstance(moment, CallFailed):
+                if must_answer and (len(self._servers) == 1 or moment.status):
+                    raise moment
+                self.shown[name] = str(moment)
+                self._last.pop(name, None)
+            else:
+                self.shown[name] = Interval(self._last.get(name, moment), moment)
+                self._last[name] = moment
+
+    async def _moment(self, api: Api) -> Moment | CallFailed:
+        try:
+            return Moment(await api.text("/metrics"), time.monotonic())
+        except CallFailed as error:
+            return error
+
+
+async def _watch(nodes: Nodes, interval: float) -> None:
+    """Draw the view until it is ended."""
+
+    def draw(width: int, height: int) -> list[str]:
+        title = f"holdfast top  {time.strftime('%H:%M:%S')}  every {interval:g} s  q: quit"
+        return [title, "", *lines(nodes.shown, width, height - 2)]
+
+    view = LiveView(draw)
+    with view.shown():
+        while not view.ended.is_set():
+            view.draw()
+            try:
+                async with asyncio.timeout(interval):
+                    await view.ended.wait()
+            except TimeoutError:
+                await nodes.read()

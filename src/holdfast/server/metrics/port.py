@@ -1,0 +1,131 @@
+"""`/metrics`: on the server's port for admin keys, and on a separate port without a key."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import AsyncGenerator, Generator
+from urllib.parse import urlsplit
+
+import uvicorn
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ...errors import NotFound
+from ..config.settings import Settings, SettingsError
+from ..http.loopback import is_loopback
+from ..routing import Endpoint
+from ..services import Parts
+from . import Metrics
+
+PATH = "/metrics"
+MOST_CONNECTIONS = 32
+"""Connections to the separate port: Prometheus needs one or two."""
+
+
+class MetricsOff(NotFound):
+    """Metrics are requested and off."""
+
+    code = "metrics_off"
+
+    def __init__(self) -> None:
+        super().__init__("Metrics are off. Set `metrics = true`, and restart the server.")
+
+
+async def metrics(parts: Parts, request: Request) -> ASGIApp:
+    """Return all metrics, in the text format of Prometheus or in OpenMetrics."""
+    if parts.metrics is None:
+        raise MetricsOff
+    return await _response(parts.metrics, request)
+
+
+ENDPOINTS = [
+    Endpoint("GET", PATH, metrics, who="admin", answers={200: "metrics as text", 404: "metrics are off"}),
+]
+
+
+@contextlib.asynccontextmanager
+async def metrics_served(
+    measuring: Metrics | None, settings: Settings, sock: socket.socket | None = None
+) -> AsyncGenerator[None]:
+    """Answer on the port for metrics within the block, if the settings name one. `sock` listens on it already."""
+    sock = sock or metrics_socket(settings)
+    if measuring is None or sock is None:
+        yield
+        return
+    config = uvicorn.Config(
+        MetricsApp(measuring, settings.metrics_host),
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        access_log=settings.access_log,  # uvicorn has one logger for all of its servers
+        log_config=None,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_graceful_shutdown=1,
+    )
+    server = _Server(config)
+    serving = asyncio.create_task(server.serve([sock]))
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await serving
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the main server."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+
+def metrics_socket(settings: Settings) -> socket.socket | None:
+    """Return a socket that listens on the port for metrics; None if the settings name none."""
+    host, port = settings.metrics_host, settings.metrics_port
+    if not port:
+        return None
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise SettingsError(
+            f"Cannot listen on {host}:{port} for metrics: {reason}. Set another metrics_port."
+        ) from error
+
+
+class MetricsApp:
+    """Answers `GET /metrics` and nothing else.
+
+    A page on any site can make a browser call a name that points to 127.0.0.1. So a server that listens there answers
+    only to a Host that is loopback.
+    """
+
+    def __init__(self, measuring: Metrics, host: str) -> None:
+        self._metrics = measuring
+        self._is_local = is_loopback(host)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        request = Request(scope, receive, send)
+        response = await self._answer(request)
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        if self._is_local and not is_loopback(urlsplit(f"//{request.headers.get('host', '')}").hostname or ""):
+            return PlainTextResponse("The Host is not a loopback address.\n", 403)
+        if request.url.path != PATH:
+            return PlainTextResponse(f"Metrics are at {PATH}.\n", 404)
+        if request.method not in ("GET", "HEAD"):
+            return PlainTextResponse("Use GET.\n", 405)
+        return await _response(self._metrics, request)
+
+
+async def _response(measuring: Metrics, request: Request) -> Response:
+    body, content_type = await measuring.text(request.headers.get("accept", ""))
+    return Response(body, headers={"content-type": content_type})
