@@ -526,6 +526,12 @@ REQUIREMENTS: dict[str, str] = {
         "`holdfast backup` of a running server holds chats, runs, keys, settings and agents' files, and `holdfast "
         "restore` brings all of them back. What is no backup is refused and leaves no database."
     ),
+    "release.agreed": "A release whose version, changelog and tag disagree is refused, with what to change.",
+    "release.reproducible": "Two builds of one commit give the same wheel, sdist and components, byte by byte.",
+    "release.components": "A release lists its components in CycloneDX: every locked package with every hash.",
+    "release.wheel-alone": (
+        "The wheel, installed alone in an empty environment at locked versions, serves the page, the API and a model."
+    ),
     "cli.short-ids": (
         "Every command takes the unambiguous beginning of an id of the caller's own things. An ambiguous one is "
         "refused with the candidates, and nothing is done."

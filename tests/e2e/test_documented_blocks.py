@@ -77,6 +77,8 @@ NOT_RUN = {
     "docs/postgres.md-2": "it needs a PostgreSQL server; tests/unit/test_copy.py starts one",
     "docs/providers-writing.md-2": "it belongs to a package of yours; tests/unit/test_kinds.py has one",
     "docs/providers-writing.md-3": "it belongs to a package of yours; tests/unit/test_kinds.py has one",
+    "docs/releases.md-1": "it takes half a minute; tests/e2e/test_release.py does the same",
+    "docs/releases.md-2": "it needs a tag; tests/e2e/test_release.py compares builds",
     "docs/reverse-proxy.md-5": "it needs the name; tests/e2e/test_deployment.py does the same",
     "docs/service.md-2": "it needs systemd",
     "docs/service.md-3": "it needs the folders of the service",
