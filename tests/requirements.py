@@ -532,6 +532,11 @@ REQUIREMENTS: dict[str, str] = {
     "release.wheel-alone": (
         "The wheel, installed alone in an empty environment at locked versions, serves the page, the API and a model."
     ),
+    "deploy.image": (
+        "The image runs as a user without rights, on a read-only root, from locked packages only, and its health check "
+        "tells whether the server is ready."
+    ),
+    "deploy.units": "systemd understands the units of the service and of its nightly backup, which is a real one.",
     "cli.short-ids": (
         "Every command takes the unambiguous beginning of an id of the caller's own things. An ambiguous one is "
         "refused with the candidates, and nothing is done."
