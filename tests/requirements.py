@@ -526,6 +526,11 @@ REQUIREMENTS: dict[str, str] = {
         "`holdfast backup` of a running server holds chats, runs, keys, settings and agents' files, and `holdfast "
         "restore` brings all of them back. What is no backup is refused and leaves no database."
     ),
+    "store.upgrade": (
+        "What the first version stored is served by this one, with its keys and settings. A dry run names the steps of "
+        "the schema and changes nothing."
+    ),
+    "store.too-new": "A database of a newer version is refused on every store, with both ways out of it.",
     "release.agreed": "A release whose version, changelog and tag disagree is refused, with what to change.",
     "release.reproducible": "Two builds of one commit give the same wheel, sdist and components, byte by byte.",
     "release.components": "A release lists its components in CycloneDX: every locked package with every hash.",
