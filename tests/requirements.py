@@ -524,8 +524,8 @@ REQUIREMENTS: dict[str, str] = {
     ),
     "store.backup": (
         "`holdfast backup` of a running server holds chats, runs, keys, settings and agents' files, and `holdfast "
-        "restore` brings all of them back, row by row. It is read back when it is made. What is no backup, or has changed "
-        "since, is refused and leaves no database."
+        "restore` brings all of them back, row by row. It is read back when it is made. What is no backup, or has "
+        "changed since, is refused and leaves no database."
     ),
     "store.upgrade": (
         "What the first version stored is served by this one, with its keys and settings. A dry run names the steps of "
