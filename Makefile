@@ -22,7 +22,7 @@ compile = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-dev serve serve-cluster test test-all check format simulate bench bench-peers web screenshots lock clean
+.PHONY: help setup setup-dev serve serve-cluster test test-all check format simulate bench bench-peers web screenshots release lock clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
@@ -72,6 +72,9 @@ web: setup-dev ## build the browser UI into the package
 
 screenshots: setup-dev ## take the pictures of the browser UI for the documents
 	$(BIN)/python scripts/screenshots.py
+
+release: setup-dev ## build wheel, sdist, components and checksums of the last commit into dist, and try them out
+	$(BIN)/python -m scripts.release $(ARGS)
 
 lock: setup-dev ## resolve every dependency again, to the newest versions
 	$(call compile,--group build --output-file requirements/build.txt)

@@ -559,8 +559,25 @@ REQUIREMENTS: dict[str, str] = {
     ),
     "store.backup": (
         "`holdfast backup` of a running server holds chats, runs, keys, settings and agents' files, and `holdfast "
-        "restore` brings all of them back. What is no backup is refused and leaves no database."
+        "restore` brings all of them back, row by row. It is read back when it is made. What is no backup, or has "
+        "changed since, is refused and leaves no database."
     ),
+    "store.upgrade": (
+        "What the first version stored is served by this one, with its keys and settings. A dry run names the steps of "
+        "the schema and changes nothing."
+    ),
+    "store.too-new": "A database of a newer version is refused on every store, with both ways out of it.",
+    "release.agreed": "A release whose version, changelog and tag disagree is refused, with what to change.",
+    "release.reproducible": "Two builds of one commit give the same wheel, sdist and components, byte by byte.",
+    "release.components": "A release lists its components in CycloneDX: every locked package with every hash.",
+    "release.wheel-alone": (
+        "The wheel, installed alone in an empty environment at locked versions, serves the page, the API and a model."
+    ),
+    "deploy.image": (
+        "The image runs as a user without rights, on a read-only root, from locked packages only, and its health check "
+        "tells whether the server is ready."
+    ),
+    "deploy.units": "systemd understands the units of the service and of its nightly backup, which is a real one.",
     "cli.short-ids": (
         "Every command takes the unambiguous beginning of an id of the caller's own things. An ambiguous one is "
         "refused with the candidates, and nothing is done."

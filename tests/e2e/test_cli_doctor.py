@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.cli.doctor.machine import check_platform
 from tests.e2e.test_cli import Shell
 from tests.support.ports import free_port
 from tests.support.server import ROOT
@@ -119,3 +120,12 @@ async def test_python_as_the_command_of_an_mcp_server_is_the_servers_own(alone, 
 
     assert "ok    MCP server tickets: 2 tools\n" in shown.out
     assert 0 == shown.code, shown.out
+
+
+@pytest.mark.parametrize(("platform", "states"), [("linux", []), ("darwin", ["note"]), ("win32", ["bad"])])
+def test_doctor_names_what_a_system_cannot_do(platform, states):
+    """What Linux alone has is not silently missing elsewhere."""
+    checks = list(check_platform(platform))
+
+    assert states == [check.state for check in checks]
+    assert all(check.advice for check in checks)

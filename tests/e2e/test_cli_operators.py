@@ -1,10 +1,13 @@
 """What an operator does from the command line: back up and restore, and one-off prompts from scripts."""
 
+import base64
 import io
 import json
 import re
+import sqlite3
 import stat
 import tarfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -95,6 +98,81 @@ async def test_what_is_no_backup_is_refused_and_leaves_nothing(alone, tmp_path, 
     assert told in shown.err
     assert not (alone.home / "data" / "holdfast" / "holdfast.db").exists()
     assert not (tmp_path / "outside").exists()
+
+
+@requirement("store.backup")
+async def test_a_restored_database_has_every_row_and_every_picture(tmp_path):
+    """Of all tables, whatever a version adds; the pictures are among them."""
+    url = "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n and so on").decode()
+    looked_at = [{"type": "text", "text": "What is it?"}, {"type": "image_url", "image_url": {"url": url}}]
+    async with Server(tmp_path / "data", [SCRIPTED]) as server:
+        shell = Shell(tmp_path, here(server))
+        async with server.client() as client:
+            api = Native(client)
+            for _ in range(20):
+                await api.settled(await api.start(await api.new_session(), looked_at, "scripted/echo"))
+        backed_up = await shell("backup", "everything.tar.gz")
+        assert 0 == backed_up.code, backed_up.err
+        before = every_row(server.data / "holdfast.db")
+    restored = await shell("restore", "everything.tar.gz", "--data", str(tmp_path / "restored"))
+
+    after = every_row(tmp_path / "restored" / "holdfast.db")
+    assert 0 == restored.code, restored.err
+    assert before == {**after, **{name: before[name] for name in CHANGING}}
+    assert 1 == len(after["files"])
+    assert len(after["runs"]) >= 20
+
+
+CHANGING = ("keepers",)
+"""Tables that a server writes to while nothing happens: its lease."""
+
+
+def every_row(path: Path) -> dict[str, list[tuple[object, ...]]]:
+    """Return the rows of all tables of a database, which a server may be using."""
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as db:
+        names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in names}
+
+
+@requirement("store.backup")
+async def test_a_backup_that_was_damaged_later_is_found_before_anything_is_written(alone, tmp_path):
+    """On the disk of an archive, years later. A dry run tells it beforehand."""
+    await alone("run", "hello", "-m", "scripted/echo")
+    await alone("backup", "backup.tar.gz")
+    whole = await alone("restore", "--dry-run", "backup.tar.gz")
+    changed = (tmp_path / "changed.tar.gz", "changed.tar.gz")
+    with tarfile.open(tmp_path / "backup.tar.gz") as old, tarfile.open(changed[0], "w:gz") as new:
+        for member in old.getmembers():
+            content = old.extractfile(member).read() if member.isreg() else b""
+            if member.name == "data/holdfast.db":
+                content = content.replace(b"hello", b"jello")
+            new.addfile(member, io.BytesIO(content))
+    cut = (tmp_path / "backup.tar.gz").read_bytes()[:-1000]
+    (tmp_path / "cut.tar.gz").write_bytes(cut)
+
+    assert (0, True) == (whole.code, whole.out.startswith("backup.tar.gz is complete: "))
+    for options in (["--dry-run"], []):
+        shown = await alone("restore", *options, changed[1], "--data", "elsewhere")
+        assert (1, True) == (shown.code, "data/holdfast.db is not what was backed up" in shown.err)
+        shown = await alone("restore", *options, "cut.tar.gz", "--data", "elsewhere")
+        assert (1, True) == (shown.code, "cut.tar.gz is not a backup, or is damaged" in shown.err)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@requirement("store.backup")
+async def test_a_backup_that_cannot_be_finished_leaves_no_file(alone, tmp_path):
+    """A damaged database is not backed up over a good one, and half a file does not look like a backup."""
+    await alone("run", "hello", "-m", "scripted/echo")
+    path = tmp_path / "data" / "holdfast" / "holdfast.db"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2 :] = b"\xff" * len(content[len(content) // 2 :])
+    path.write_bytes(content)
+    shown = await alone("backup", "backup.tar.gz")
+
+    assert (1, True) == (shown.code, "is damaged: " in shown.err), shown.err
+    assert [] == [
+        file.name for file in tmp_path.iterdir() if "backup" in file.name or file.name.startswith(".holdfast")
+    ]
 
 
 async def test_a_restore_keeps_a_settings_file_that_is_there(alone, tmp_path):

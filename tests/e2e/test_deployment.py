@@ -1,8 +1,5 @@
-"""What the guides tell people to put around Holdfast, tried with the real programs: nginx in front, systemd around."""
+"""What the guides tell people to put around Holdfast, tried with the real program: nginx in front."""
 
-import asyncio
-import shutil
-import sys
 import time
 from collections.abc import AsyncIterator
 
@@ -10,13 +7,12 @@ import pytest
 
 from tests.support.http import Client
 from tests.support.native import Native
-from tests.support.proxies import documented, nginx
+from tests.support.proxies import nginx
 from tests.support.server import Server, provider
 from tests.support.upstream import Delta, Done, Finish, Gate, Hang, Headers, Role, Upstream
 from tests.support.waiting import SOON
 
 NAME = "chat.example.com"
-SYSTEMD_ANALYZE = shutil.which("systemd-analyze")
 
 
 @pytest.fixture
@@ -97,22 +93,3 @@ async def test_nginx_passes_the_name_and_the_key_on(proxied):
     assert (403, "host_not_allowed") == (other_name.status, (await other_name.json())["error"]["code"])
     assert (401, "unauthorized") == (no_key.status, (await no_key.json())["error"]["code"])
     assert 200 == known.status
-
-
-@pytest.mark.skipif(SYSTEMD_ANALYZE is None, reason="systemd is not installed")
-async def test_systemd_understands_every_line_of_the_unit(tmp_path):
-    """A key that it does not know it ignores, with a line in a log that nobody reads."""
-    assert SYSTEMD_ANALYZE is not None
-    unit = documented("service.md", "ini")
-    command = "/opt/holdfast/.venv/bin/holdfast serve"
-    assert 1 == unit.count(command)
-    (tmp_path / "holdfast.service").write_text(unit.replace(command, f"{sys.executable} -m holdfast serve"))
-    process = await asyncio.create_subprocess_exec(
-        *(SYSTEMD_ANALYZE, "verify", "--man=no", str(tmp_path / "holdfast.service")),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    printed, _ = await process.communicate()
-
-    assert [] == [line for line in printed.decode().splitlines() if "holdfast" in line]
-    assert 0 == process.returncode

@@ -1,7 +1,7 @@
 """Every block of the documents runs as it is pasted: shell commands against a real server, settings in a real load.
 
 A block that cannot run here has a mark before it, `<!-- not run: the reason -->`, and `NOT_RUN` lists it. Python blocks
-have marks and tests of their own (tests/unit/test_docs.py); nginx, Caddy, systemd and JavaScript blocks too.
+have marks and tests of their own (tests/unit/test_docs.py); nginx, Caddy and JavaScript blocks too.
 """
 
 import asyncio
@@ -33,7 +33,6 @@ ELSEWHERE = {
     "tsx": "tests/e2e/test_node_clients.py",
     "nginx": "tests/e2e/test_proxies.py",
     "caddyfile": "tests/e2e/test_proxies.py",
-    "ini": "tests/e2e/test_deployment.py",
     "": "a drawing",
 }
 """Languages whose blocks other tests run."""
@@ -79,13 +78,15 @@ NOT_RUN = {
     "docs/postgres.md-2": "it needs a PostgreSQL server; tests/unit/test_copy.py starts one",
     "docs/providers-writing.md-2": "it belongs to a package of yours; tests/unit/test_kinds.py has one",
     "docs/providers-writing.md-3": "it belongs to a package of yours; tests/unit/test_kinds.py has one",
+    "docs/releases.md-1": "it takes half a minute; tests/e2e/test_release.py does the same",
+    "docs/releases.md-2": "it needs a tag; tests/e2e/test_release.py compares builds",
     "docs/reverse-proxy.md-5": "it needs the name; tests/e2e/test_deployment.py does the same",
+    "docs/service.md-1": "it needs systemd",
     "docs/service.md-2": "it needs systemd",
     "docs/service.md-3": "it needs the folders of the service",
-    "docs/service.md-4": "it needs Docker",
-    "docs/service.md-5": "it needs Docker",
+    "docs/service.md-4": "it needs a container engine",
+    "docs/service.md-6": "it needs the folders of the service; tests/e2e/test_cli_operators.py does the same",
     "docs/service.md-7": "it needs the folders of the service; tests/e2e/test_cli_operators.py does the same",
-    "docs/service.md-8": "it needs the folders of the service; tests/e2e/test_cli_operators.py does the same",
     "docs/settings.md-3": "it needs an account with Groq",
     "docs/testing.md-3": "it takes minutes; tests/faults/test_simulation.py runs some of it",
 }
@@ -94,7 +95,7 @@ NOT_RUN = {
 
 def test_every_block_runs_or_says_why_not():
     """A block that nobody runs is wrong sooner or later, and its reader finds out."""
-    unknown = {block.language for block in blocks()} - {*ELSEWHERE, "sh", "toml", "dockerfile", "yaml"}
+    unknown = {block.language for block in blocks()} - {*ELSEWHERE, "sh", "toml"}
 
     assert set() == unknown
     assert NOT_RUN == {str(block): block.reason for block in blocks() if block.reason}

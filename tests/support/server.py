@@ -62,6 +62,11 @@ class Process:
         assert self._process is not None, "not started"
         return self._process.pid
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that it was started with."""
+        return dict(self._env)
+
     def log_text(self) -> str:
         """All that it has printed, to stdout and stderr, since the first start."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""

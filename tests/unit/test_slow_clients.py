@@ -48,6 +48,8 @@ class SlowClient:
         self._seconds = seconds
         self._parser = FrameParser()
         self.left = asyncio.Event()
+        self._noticed = asyncio.Event()
+        """Set when the server has received the disconnect. Only then do its writes return, in every Python."""
         self.frames = []
         self.ahead = 0
         """How many events the source was ahead of it, at the most."""
@@ -58,13 +60,14 @@ class SlowClient:
         async def send(message):
             self.frames += [frame for frame in self._parser.feed(message.get("body", b"")) if frame.kind == "event"]
             with contextlib.suppress(TimeoutError):  # a server does not wait for one who has left
-                await asyncio.wait_for(self.left.wait(), self._seconds)
+                await asyncio.wait_for(self._noticed.wait(), self._seconds)
             self.ahead = max(self.ahead, speaker.said - len(self.frames) if speaker else 0)
 
         await self.stream({"type": "http"}, self._receive, send)
 
     async def _receive(self):
         await self.left.wait()
+        self._noticed.set()
         return {"type": "http.disconnect"}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import re
 from typing import Any, Protocol, runtime_checkable
@@ -10,7 +11,9 @@ from ..errors import HoldfastError
 from . import Store
 from .memory import MemoryStore
 from .place import is_postgres
+from .rows.migrations import Migration
 from .sqlite import SqliteStore
+from .sqlite.file import locate, pending
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(?=:)")  # two letters and more: C:\holdfast is a path
 
@@ -46,15 +49,30 @@ def open_store(url: str, **options: Any) -> Store:
     )
 
 
+def pending_steps(url: str) -> list[Migration]:
+    """Return the steps of the schema that the database of a store does not have yet. Nothing is changed.
+
+    A database of a newer version is refused. This waits for the disk or the network.
+    """
+    if is_postgres(url):
+        steps: list[Migration] = asyncio.run(_postgres_module("schema").pending_in_postgres(url))
+        return steps
+    return pending(locate(url.removeprefix("sqlite:")))
+
+
 def _postgres(url: str, **options: Any) -> Store:
+    store: Store = _postgres_module().PostgresStore(url, **options)
+    return store
+
+
+def _postgres_module(name: str = "") -> Any:
+    """Import a module of the store on PostgreSQL: only now, since asyncpg comes with an extra."""
     try:
-        module = importlib.import_module("holdfast.store.postgres")  # only now: asyncpg comes with an extra
+        return importlib.import_module(f"holdfast.store.postgres.{name}".rstrip("."))
     except ModuleNotFoundError as error:
         if error.name != "asyncpg":
             raise
         raise StoreNotInstalled from error
-    store: Store = module.PostgresStore(url, **options)
-    return store
 
 
 @runtime_checkable

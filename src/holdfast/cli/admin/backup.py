@@ -2,20 +2,24 @@
 
 The file is a tar archive, readable by its owner only, since it holds API keys. `data/` has the files of the data
 folder: the database with chats, runs and keys, the settings made in the browser, and the folders of agents. Left out
-are locks, sockets, copies of the database, and model weights. `holdfast.toml` is the settings file.
+are locks, sockets, copies of the database, and model weights. `holdfast.toml` is the settings file. `SHA256SUMS`, the
+last entry, has the digest of every other file. A backup is read back before it gets its name, so that a file with that
+name is complete.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import pathlib
 import sqlite3
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
+from typing import IO, Any
 
 import click
 
@@ -27,6 +31,7 @@ from .folder import copy_database, database_of, folder_of, folder_options
 
 DATABASE = "holdfast.db"
 DATA = "data/"
+SUMS = "SHA256SUMS"
 LEFT_OUT = ("holdfast.db-wal", "holdfast.db-shm", "holdfast.db.lock", "holdfast.sock", "models")
 BEFORE = "holdfast.db.before-"
 """Prefix of the copies that migrations make."""
@@ -39,44 +44,116 @@ BEFORE = "holdfast.db.before-"
 def backup(target: str, **where: Any) -> None:
     """Write chats, runs, keys, settings and agents' files to one file. The server may keep running.
 
-    The file holds API keys: store it as you would store them. `holdfast restore` reads it.
+    The file holds API keys: store it as you would store them. It is read back and compared with what was written.
+    `holdfast restore` reads it.
     """
     path, archive = database_of(**where), pathlib.Path(target)
     if archive.exists():
         raise click.ClickException(f"{archive} already exists. Choose another name.")
     settings_file = choose(os.environ, where["config"]).path
+    part = archive.absolute().with_name(archive.name + ".part")
+    part.unlink(missing_ok=True)  # left by a backup that was killed
     try:
-        with (
-            os.fdopen(os.open(archive, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file,
-            tarfile.open(fileobj=file, mode="w:gz") as tar,
-        ):
-            count = _write(tar, path, settings_file)
-            file.flush()
-    except BaseException:
-        archive.unlink(missing_ok=True)
-        raise
-    click.echo(
-        f"Backed up {path.parent} to {archive} ({show.plural(count, 'file')}, {archive.stat().st_size / 1e6:.1f} MB)."
-    )
+        _write(part, path, settings_file)
+        count = _read_back(part)
+        part.rename(archive)
+    except tarfile.TarError as error:
+        raise click.ClickException(f"{archive} could not be read back: {error}. Try again on another disk.") from None
+    finally:
+        part.unlink(missing_ok=True)
+    size = archive.stat().st_size / 1e6
+    click.echo(f"Backed up {path.parent} to {archive} ({show.plural(count, 'file')}, {size:.1f} MB), and read it back.")
 
 
-def _write(tar: tarfile.TarFile, database: pathlib.Path, settings_file: pathlib.Path | None) -> int:
-    """Add the database first, then all other files. Return the number of files."""
-    with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:  # with mode 0700
+def _write(part: pathlib.Path, database: pathlib.Path, settings_file: pathlib.Path | None) -> None:
+    """Write the archive, for its owner only, and wait for the disk."""
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        with tarfile.open(fileobj=file, mode="w:gz") as tar:
+            _fill(tar, database, settings_file, part.parent)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _fill(
+    tar: tarfile.TarFile, database: pathlib.Path, settings_file: pathlib.Path | None, beside: pathlib.Path
+) -> None:
+    """Add the database first, by a copy beside the archive, then all other files, and the digests of all."""
+    sums: dict[str, str] = {}
+    with tempfile.TemporaryDirectory(prefix=".holdfast-", dir=beside) as folder:  # with mode 0700
         copy = pathlib.Path(folder) / DATABASE
         copy_database(database, copy)
-        tar.add(copy, DATA + DATABASE)
-    count = 1
+        if (damage := _damage(copy)) is not None:
+            raise click.ClickException(
+                f"{database} is damaged: {damage}. Restore an older backup (`holdfast restore`)."
+            )
+        sums[DATA + DATABASE] = _add(tar, copy, DATA + DATABASE)
     for file in _files(database.parent):
+        name = DATA + str(file.relative_to(database.parent))
         try:
-            tar.add(file, DATA + str(file.relative_to(database.parent)), recursive=False)
-            count += file.is_file()
+            if file.is_dir():
+                tar.add(file, name, recursive=False)
+            else:
+                sums[name] = _add(tar, file, name)
         except FileNotFoundError:
             continue  # deleted meanwhile
     if settings_file is not None:
-        tar.add(settings_file.resolve(), NAME)
-        count += 1
-    return count
+        sums[NAME] = _add(tar, settings_file.resolve(), NAME)
+    listed = "".join(f"{digest}  {name}\n" for name, digest in sums.items()).encode()
+    info = tarfile.TarInfo(SUMS)
+    info.size = len(listed)
+    tar.addfile(info, io.BytesIO(listed))
+
+
+class _Digesting:
+    """A file that is read once, and the digest of what was read."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._hash = hashlib.sha256()
+
+    def read(self, size: int = -1) -> bytes:
+        """Read on."""
+        data = self._file.read(size)
+        self._hash.update(data)
+        return data
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 in hex."""
+        return self._hash.hexdigest()
+
+
+def _add(tar: tarfile.TarFile, file: pathlib.Path, name: str) -> str:
+    """Add a file, and return the digest of what was added."""
+    with file.open("rb") as opened:
+        reading = _Digesting(opened)
+        tar.addfile(tar.gettarinfo(arcname=name, fileobj=opened), reading)
+    return reading.digest
+
+
+def _read_back(archive: pathlib.Path) -> int:
+    """Read every file of a backup and compare it with its digest. Return the number of files."""
+    with tarfile.open(archive, "r:gz") as tar:
+        members = _checked(tar)
+        found = {name: _digest(tar, member) for name, member in members.items() if member.isreg() and name != SUMS}
+        if SUMS not in members:
+            return len(found)  # written before there were digests; gzip's own checksum was right
+        listed = _content(tar, members[SUMS]).decode("utf-8", "replace").splitlines()
+    wanted = {name: digest for digest, _, name in (line.partition("  ") for line in listed)}
+    if wrong := sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name)):
+        raise tarfile.TarError(f"{wrong[0]} is not what was backed up")
+    return len(found)
+
+
+def _digest(tar: tarfile.TarFile, member: tarfile.TarInfo) -> str:
+    reading = _Digesting(tar.extractfile(member) or io.BytesIO())
+    while reading.read(1 << 20):
+        pass
+    return reading.digest
+
+
+def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    return (tar.extractfile(member) or io.BytesIO()).read()
 
 
 def _files(folder: pathlib.Path) -> Iterator[pathlib.Path]:
@@ -92,27 +169,32 @@ def _files(folder: pathlib.Path) -> Iterator[pathlib.Path]:
 
 @click.command()
 @click.argument("source", type=click.Path(exists=True, dir_okay=False))
+@click.option("--dry-run", is_flag=True, help="Only read the whole file and compare it with its digests.")
 @folder_options
 @telling
-def restore(source: str, **where: Any) -> None:
+def restore(source: str, dry_run: bool, **where: Any) -> None:
     """Restore a file that `holdfast backup` wrote, into a data folder without a database.
 
     A backup contains the keys of its day. Revoke again the keys that were revoked since.
     """
+    try:
+        count = _read_back(pathlib.Path(source))
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        raise click.ClickException(f"{source} is not a backup, or is damaged: {error}") from None
+    if dry_run:
+        click.echo(f"{source} is complete: {show.plural(count, 'file')}.")
+        return
     folder = folder_of(**where)
     if (folder / DATABASE).exists():
         raise click.ClickException(
             f"{folder} already has a database. Move it away, or choose another folder with --data."
         )
-    try:
-        with tarfile.open(source, "r:gz") as tar:
-            members = _checked(tar)
-            make_folder(folder)
-            check_folder(folder, guest=True)
-            count = _extract(tar, members, folder)
-            _settings_file(tar, members, where["config"], source)
-    except (tarfile.TarError, EOFError) as error:
-        raise click.ClickException(f"{source} is not a backup, or is damaged: {error}") from None
+    with tarfile.open(source, "r:gz") as tar:
+        members = _checked(tar)
+        make_folder(folder)
+        check_folder(folder, guest=True)
+        count = _extract(tar, members, folder)
+        _settings_file(tar, members, where["config"], source)
     _check_database(folder / DATABASE)
     click.echo(
         f"Restored {show.plural(count, 'file')} to {folder}. Start the server with: holdfast serve --data {folder}"
@@ -124,7 +206,7 @@ def _checked(tar: tarfile.TarFile) -> dict[str, tarfile.TarInfo]:
     members = {member.name: member for member in tar.getmembers()}
     for name, member in members.items():
         parts = pathlib.PurePosixPath(name).parts
-        is_ours = name == NAME or (len(parts) > 1 and parts[0] == "data" and ".." not in parts)
+        is_ours = name in (NAME, SUMS) or (len(parts) > 1 and parts[0] == "data" and ".." not in parts)
         if not is_ours or name.startswith("/") or not (member.isreg() or member.isdir()):
             raise tarfile.TarError(f"unexpected entry {name!r}")
     if DATA + DATABASE not in members:
@@ -156,7 +238,7 @@ def _settings_file(tar: tarfile.TarFile, members: dict[str, tarfile.TarInfo], na
     """Write the settings file, unless one exists."""
     if NAME not in members:
         return
-    content = (tar.extractfile(members[NAME]) or io.BytesIO()).read()
+    content = _content(tar, members[NAME])
     place = pathlib.Path(named) if named else config_folder(os.environ) / NAME
     if not place.exists():
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -168,11 +250,16 @@ def _settings_file(tar: tarfile.TarFile, members: dict[str, tarfile.TarInfo], na
 
 
 def _check_database(path: pathlib.Path) -> None:
+    if (damage := _damage(path)) is not None:
+        path.unlink()
+        raise click.ClickException(f"The database in the backup is damaged: {damage}. Restore another backup.")
+
+
+def _damage(path: pathlib.Path) -> str | None:
+    """Return what is wrong with a database that no server uses; None if nothing is."""
     try:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
-            found = database.execute("PRAGMA quick_check(1)").fetchone()[0]
+            found = str(database.execute("PRAGMA quick_check(1)").fetchone()[0])
     except sqlite3.DatabaseError as error:
         found = str(error)
-    if found != "ok":
-        path.unlink()
-        raise click.ClickException(f"The database in the backup is damaged: {found}. Restore another backup.")
+    return None if found == "ok" else found

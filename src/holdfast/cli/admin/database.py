@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
-from ...store.opening import open_store
+from ...store.opening import open_store, pending_steps
+from ...store.place import without_password
 from ...store.sqlite import StoreInUse
-from ...store.sqlite.file import migrations
 from ..commands import telling
-from .folder import copy_database, database_of, folder_options, read_only
+from .folder import copy_database, database_of, folder_options, read_only, settings_of
 
 _TABLES = ("sessions", "messages", "runs")
 
@@ -60,22 +60,29 @@ def db_backup(target: str, **where: Any) -> None:
 @folder_options
 @telling
 def db_migrate(dry_run: bool, **where: Any) -> None:
-    """Copy the database, then upgrade it to this version. `holdfast serve` does the same."""
-    path = database_of(**where)
-    with read_only(path) as database:
-        applied = {row[0] for row in database.execute("SELECT number FROM migrations")}
-    due = [migration for migration in migrations() if migration.number not in applied]
-    for migration in due:
-        click.echo(f"{'would apply' if dry_run else 'applying'} {migration.number:04} {migration.name}")
+    """Upgrade the database to this version, after a copy of it. `holdfast serve` does the same.
+
+    A database on PostgreSQL is not copied: back it up before, with pg_dump.
+    """
+    url = _store_of(**where)
+    due = pending_steps(url)
+    for step in due:
+        click.echo(f"{'would apply' if dry_run else 'applying'} {step.name}")
     if not due:
-        click.echo(f"{path} is up to date ({len(applied)} migrations).")
+        click.echo(f"{without_password(url)} is up to date.")
     elif not dry_run:
-        _open_and_close(path)
+        _open_and_close(url)
 
 
-def _open_and_close(path: pathlib.Path) -> None:
+def _store_of(data: str | None, config: str | None) -> str:
+    """Return the URL of the store: the one of the settings, or the database of the data folder, which must exist."""
+    settings = settings_of(data, config)
+    return settings.store if settings.store and data is None else str(database_of(data, config))
+
+
+def _open_and_close(url: str) -> None:
     try:
-        store = open_store(f"sqlite:{path}")
+        store = open_store(url)
     except StoreInUse as error:
         raise click.ClickException(f"{error} Stop the server first.") from None
     asyncio.run(store.close())

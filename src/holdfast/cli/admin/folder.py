@@ -36,8 +36,8 @@ def folder_of(data: str | None, config: str | None) -> pathlib.Path:
     if settings.store and data is None:
         raise click.ClickException(
             f"The store is {without_password(settings.store)}, and this command works on SQLite. Use PostgreSQL's own "
-            "tools: pg_dump and pg_restore for backups, pg_amcheck for a check. `holdfast serve` migrates. To work on "
-            "a data folder all the same, name it with --data."
+            "tools: pg_dump and pg_restore for backups, pg_amcheck for a check. Or copy it to a data folder with "
+            "`holdfast copy`. To work on a data folder all the same, name it with --data."
         )
     return data_folder(settings).absolute()
 

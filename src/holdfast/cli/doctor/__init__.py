@@ -28,6 +28,7 @@ from .machine import (
     check_data_folder,
     check_database,
     check_keys,
+    check_platform,
     check_port,
     check_saved,
     check_settings_file,
@@ -56,6 +57,7 @@ def doctor(config: str | None, data: str | None) -> None:
 
 def _examine(config: str | None, data: str | None) -> Iterator[Check]:
     yield Check("ok", f"Holdfast {__version__}, Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}")
+    yield from check_platform(sys.platform)
     try:
         yield from check_settings_file(choose(os.environ, config))
         settings = load_and_look({"data": data}, os.environ, config)

@@ -22,6 +22,19 @@ from ..show import plural
 from .check import Check
 
 
+def check_platform(platform: str) -> Iterator[Check]:
+    """Report what only Linux can do, on another system: `platform` is that of `sys`."""
+    if platform == "win32":
+        yield Check("bad", "Windows is not supported", "Run Holdfast in WSL or in a container.")
+    elif platform != "linux":
+        yield Check(
+            "note",
+            f"{platform}: a stop ends the process groups of a tool, not a process that has left its group; other "
+            "processes of this user can read the server's environment; who listens on a discovered port is not checked",
+            "Linux has no such limits. See docs/releases.md.",
+        )
+
+
 def check_settings_file(choice: Choice) -> Iterator[Check]:
     """Report the settings file in use, and any that is ignored."""
     if choice.path is not None:

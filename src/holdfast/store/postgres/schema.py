@@ -43,6 +43,23 @@ async def prepare_schema(url: str, *, for_copy: bool = False) -> None:
         connection.terminate()
 
 
+async def pending_in_postgres(url: str) -> list[Migration]:
+    """Return the steps that a database does not have yet. Nothing is changed. A newer schema is refused."""
+    try:
+        connection = await connect_to_postgres(url, statement_seconds=_SECONDS)
+    except DRIVER_ERRORS as error:
+        raise unreachable(error) from error
+    try:
+        await _refuse_other_program(connection, url)
+        if await connection.fetchval("SELECT to_regclass('migrations')") is None:
+            return list(postgres_steps())
+        return await _due(connection, url)
+    except DRIVER_ERRORS as error:
+        raise unreachable(error) from error
+    finally:
+        connection.terminate()
+
+
 def _check_version(connection: Connection, url: str) -> None:
     version = connection.get_server_version()
     if version.major < _OLDEST // 10_000:
@@ -60,13 +77,17 @@ async def _migrate(connection: Connection, url: str) -> None:
             "CREATE TABLE IF NOT EXISTS migrations "
             "(number integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL, applied_at float8 NOT NULL)"
         )
-        rows = await connection.fetch("SELECT number, checksum FROM migrations")
-        applied: dict[int, str] = {row["number"]: row["checksum"] for row in rows}
-        known = {step.number: step for step in postgres_steps()}
-        check_applied(applied, known, without_password(url), "restore a backup of the database (pg_restore)")
-        for step in known.values():
-            if step.number not in applied:
-                await _apply(connection, step)
+        for step in await _due(connection, url):
+            await _apply(connection, step)
+
+
+async def _due(connection: Connection, url: str) -> list[Migration]:
+    """Return the steps that are not applied yet. A database with a step of a newer version is refused."""
+    rows = await connection.fetch("SELECT number, checksum FROM migrations")
+    applied: dict[int, str] = {row["number"]: row["checksum"] for row in rows}
+    known = {step.number: step for step in postgres_steps()}
+    check_applied(applied, known, without_password(url), "restore a backup of the database (pg_restore)")
+    return [step for step in known.values() if step.number not in applied]
 
 
 async def _refuse_other_program(connection: Connection, url: str) -> None:

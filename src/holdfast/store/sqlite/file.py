@@ -318,26 +318,34 @@ def migrations() -> tuple[Migration, ...]:
 def is_current(path: Path) -> bool:
     """Return whether a database exists and has every step of this version's schema. A newer one is refused."""
     with explained(path):
-        if not os.path.lexists(path):
-            return False
+        return os.path.lexists(path) and not pending(path)
+
+
+def pending(path: Path) -> list[Migration]:
+    """Return the steps that a database does not have yet. Nothing is changed. A newer schema is refused."""
+    with explained(path):
         check_file(path)
         _check_header(path)
         with contextlib.closing(connect_reader(path)) as db:
             _check_program(db, path)
-            applied = {row["number"]: row["checksum"] for row in db.execute("SELECT number, checksum FROM migrations")}
-            _check_applied(applied, {step.number: step for step in migrations()}, path)
-            return len(applied) == len(migrations())
+            return _due(db, path, migrations())
 
 
 def _migrate(db: sqlite3.Connection, path: Path, steps: Sequence[Migration]) -> None:
     _mark_as_ours(db)
-    applied = {row["number"]: row["checksum"] for row in db.execute("SELECT number, checksum FROM migrations")}
-    _check_applied(applied, {step.number: step for step in steps}, path)
-    due = [step for step in steps if step.number not in applied]
-    if due and applied:
+    due = _due(db, path, steps)
+    if due and len(due) < len(steps):
         _back_up(db, path.with_name(f"{path.name}.before-{due[0].number:04}"))
     for step in due:
         _apply(db, step)
+
+
+def _due(db: sqlite3.Connection, path: Path, steps: Sequence[Migration]) -> list[Migration]:
+    """Return the steps that are not applied yet. A database with a step that is not among them is refused."""
+    applied = {row["number"]: row["checksum"] for row in db.execute("SELECT number, checksum FROM migrations")}
+    older = f"go back to a backup: {path.name}.before-NNNN"
+    check_applied(applied, {step.number: step for step in steps}, str(path), older)
+    return [step for step in steps if step.number not in applied]
 
 
 def _mark_as_ours(db: sqlite3.Connection) -> None:
@@ -346,10 +354,6 @@ def _mark_as_ours(db: sqlite3.Connection) -> None:
         "(number INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at REAL NOT NULL)"
     )
     db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-
-
-def _check_applied(applied: dict[int, str], known: dict[int, Migration], path: Path) -> None:
-    check_applied(applied, known, str(path), f"go back to a backup: {path.name}.before-NNNN")
 
 
 def _back_up(db: sqlite3.Connection, target: Path) -> None:
