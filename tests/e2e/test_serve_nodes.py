@@ -14,32 +14,16 @@ from tests.e2e.test_nodes import listed, until
 from tests.requirements import requirement
 from tests.support.native import Native
 from tests.support.ports import free_port
-from tests.support.server import Server, StartFailed, provider
+from tests.support.server import Server, StartFailed, config_text, provider
 from tests.support.upstream import Delta, Done, Finish, Gate, Headers, Role, Upstream
 from tests.support.waiting import LONG
 
 SCRIPTED = {"name": "scripted", "dialect": "scripted"}
 
 
-def neighbours(count: int) -> int:
-    """Return the first of some ports in a row on which nothing listens."""
-    while True:
-        first = free_port()
-        try:
-            with socket.socket() as last:
-                for port in range(first + 1, first + count):
-                    with socket.socket() as probe:
-                        probe.bind(("127.0.0.1", port))
-                last.bind(("127.0.0.1", first + count))
-        except OSError:
-            continue
-        return first
-
-
 async def several(folder: Path, postgres, providers=(SCRIPTED,), count: int = 3, config: str = "") -> Server:
     env = {"HOLDFAST_STORE": postgres.url(await postgres.new_database())}
-    port = neighbours(count)
-    return Server(folder, providers, config=config, env=env, args=["--nodes", str(count)], port=port)
+    return Server(folder, providers, config=config, env=env, args=["--nodes", str(count)], port=free_port(count + 1))
 
 
 def children(pid: int) -> set[int]:
@@ -146,6 +130,31 @@ async def test_nodes_end_with_the_process_that_looks_after_them(postgres, tmp_pa
         await server.restart()
 
         assert 3 == len(children(server.pid))
+
+
+@requirement("nodes.serve", "ops.reload")
+async def test_sighup_makes_every_node_read_the_settings_again(postgres, tmp_path):
+    """A node that is started later reads them as they are then. Otherwise the nodes would answer by different rules."""
+    async with await several(tmp_path, postgres, count=2) as server:
+        server.config.write_text(config_text('[aliases]\nmine = "scripted/echo"\n', [SCRIPTED]))
+        server.send_signal(signal.SIGHUP)
+        await until(
+            lambda: asyncio.to_thread(server.log_text),
+            lambda log: 2 == log.count("the settings were reloaded: changed aliases"),
+        )
+        newest = max(node["number"] for node in await listed(server))
+        os.kill(min(children(server.pid)), signal.SIGKILL)
+        await until(lambda: listed(server), lambda nodes: newest < max(node["number"] for node in nodes))
+        answers = [await asked(server, "mine") for _ in range(20)]
+
+    assert [200] * 20 == answers
+
+
+async def asked(server: Server, model: str) -> int:
+    """Return the status of an answer, on a connection of its own: the kernel chooses its node."""
+    async with server.client() as client:
+        body = {"model": model, "messages": [{"role": "user", "content": "hi"}]}
+        return (await client.post("/v1/chat/completions", json=body)).status
 
 
 @requirement("nodes.serve")

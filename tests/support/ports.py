@@ -13,19 +13,32 @@ _held: dict[int, int] = {}
 """The locked file of each port that this process has handed out. The kernel unlocks it when the process ends."""
 
 
-def free_port() -> int:
-    """Return a port that stays ours until this process ends, also while nothing listens on it.
+def free_port(count: int = 1) -> int:
+    """Return a port that stays ours until this process ends, also while nothing listens on it; or the first of a row.
 
     The kernel gives outgoing connections ports of its ephemeral range. A server that restarts on such a port can find
     it taken, so ours are below that range. A locked file for each port keeps other test processes away from it.
     """
     ports = range(_FIRST, min(_FIRST + _COUNT, _ephemeral_start()))
-    for port in random.sample(ports, len(ports)):
-        if port not in _held and _lock(port):
-            if _can_listen(port):
-                return port
-            os.close(_held.pop(port))
+    for first in random.sample(ports, len(ports)):
+        if _take(range(first, first + count)):
+            return first
     raise RuntimeError(f"every port from {ports.start} to {ports.stop} is taken")
+
+
+def _take(ports: range) -> bool:
+    """Lock a row of ports; none of them, if one is taken."""
+    for port in ports:
+        if port in _held or not _lock(port):
+            break
+        if not _can_listen(port):
+            os.close(_held.pop(port))
+            break
+    else:
+        return True
+    for locked in range(ports.start, port):
+        os.close(_held.pop(locked))
+    return False
 
 
 def _ephemeral_start() -> int:
