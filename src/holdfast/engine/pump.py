@@ -200,6 +200,11 @@ class Pump:
         log = self.log
         await _until(log, lambda: log.seq >= log.appended)
 
+    async def left(self) -> None:
+        """Wait until the run is no longer worked on here: it has settled, or belongs to another process."""
+        log = self.log
+        await _until(log, lambda: log.closed)
+
     # ending it
 
     def end(self, cause: StopIntent | HoldfastError) -> bool:

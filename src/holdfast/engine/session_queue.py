@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from weakref import WeakValueDictionary
 
@@ -237,35 +237,52 @@ class SessionQueue:
         async with self.lock(session_id):
             queued = await self.drop_all(session_id, by)
             here = await self.stop_running(session_id, by)
-        return here + await self.stop_elsewhere(session_id, by) + queued
+        settled = [run for run in here if run.settlement is not None]
+        lost = {run.id for run in here if run.settlement is None}
+        return settled + await self.stop_elsewhere(session_id, by, lost) + queued
 
-    async def stop_elsewhere(self, session_id: str, by: StoppedBy) -> list[Run]:
-        """Stop what other nodes run in a session, and wait for it. The caller does not hold the session's lock."""
+    async def stop_elsewhere(self, session_id: str, by: StoppedBy, lost: Collection[str] = ()) -> list[Run]:
+        """Stop what other nodes run in a session, and wait for it. The caller does not hold the session's lock.
+
+        `lost` are runs that this node stopped and lost before they settled: it may have taken them up again.
+        """
         running = await self._retry(lambda: self._store.list_runs(session_id=session_id, status="running"))
         here = {pump.run.id for pump in self._pumps.running()}  # one that waits here may run elsewhere by now
+        here.difference_update(lost)
         stopped = [record for record in running if record.id not in here and not self.is_accepting(record.id)]
         for record in stopped:
             await self._intents.stop(record.id, by)
         return [await self._open(record.id) for record in stopped]
 
     async def delete(self, session_id: str) -> None:
-        """Stop all runs of a session and delete it. Nothing can start in it in between on this node."""
-        await self.stop_all(session_id, "user")
-        async with self.lock(session_id):
-            await self.drop_all(session_id, "user")
-            await self.stop_running(session_id, "user")
-            await self._retry(lambda: self._store.delete_session(session_id))
+        """Stop all runs of a session and delete it. Nothing can start in it in between on this node.
+
+        Other nodes may start one, some times over.
+        """
+        for times_left in reversed(range(_INTERRUPTS)):
+            await self.stop_all(session_id, "user")
+            async with self.lock(session_id):
+                await self.drop_all(session_id, "user")
+                await self.stop_running(session_id, "user")
+                running = await self._retry(lambda: self._store.list_runs(session_id=session_id, status="running"))
+                if not running:
+                    await self._retry(lambda: self._store.delete_session(session_id))
+                    break
+                if not times_left:
+                    raise SessionBusy(running[0].id)
         self.touch(session_id, None)
 
     async def stop_running(self, session_id: str, by: StoppedBy) -> list[Run]:
-        """Stop what is running in a session, and wait for its settlement."""
+        """Stop what is running in a session, and wait until it has settled, or this node has lost it.
+
+        The settlement of a lost run is not waited for: this node may be the one that takes it over, and needs the lock.
+        """
         running = [pump for pump in self._pumps.of_session(session_id) if pump.run.status == "running"]
         for pump in running:
             pump.end(StopIntent(by, self._shared.clock()))
-        runs = [pump.run for pump in running]
-        for run in runs:
-            await run.settled()
-        return runs
+        for pump in running:
+            await pump.left()
+        return [pump.run for pump in running]
 
     async def drop_all(self, session_id: str, by: StoppedBy) -> list[Run]:
         """Settle all queued runs of a session. The store knows those that another process has queued, too."""
