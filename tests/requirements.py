@@ -533,6 +533,10 @@ REQUIREMENTS: dict[str, str] = {
         "PostgreSQL killed, cut off or silent: calls fail with store_unavailable and can be repeated; nothing that was "
         "acknowledged is lost."
     ),
+    "nodes.work": (
+        "A batch, a delivery of a webhook, a round of a comparison and a chore is worked on by one node at a time; "
+        "another takes it over, and every node can read and stop it."
+    ),
     "nodes.hints": "The connection for hints comes back by itself, and what may have been lost is looked for.",
     "safe.store-password": "A password in the address of the store is in no log, error or page, nor in `config show`.",
     "store.copy": (

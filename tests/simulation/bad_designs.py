@@ -973,7 +973,7 @@ class _WaitsUnderTheLock(SessionQueue):
 
 @bad(
     "waits-for-a-settlement-under-the-lock",
-    "who stops a session waits for the settlement under its lock. The node is fenced, claims the run, and needs the lock",
+    "who stops a session waits for the settlement under its lock; a fenced node that claims the run needs that lock",
     "ours, found by reading",
     expects="a client waits for ever",
     stage=_fenced_while_it_stops,

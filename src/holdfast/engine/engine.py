@@ -27,7 +27,7 @@ from .changed_sessions import ChangedSessions
 from .committer import Committer
 from .intents import Intents, Serve
 from .keeper import Keeper
-from .lease import Lease
+from .lease import Holds, Lease
 from .pump import Clock, Pump, Shared
 from .recent import Recent
 from .recovery import Again, Recovery
@@ -112,6 +112,8 @@ class Engine:
         self._keyed: WeakValueDictionary[tuple[str, str], Run] = WeakValueDictionary()  # those that are not stored
         self._watchdog = classes.watchdog(shared.pumps)
         self._lease = classes.lease(shared, lease, node or NodeDetails(), new_id, self._drop_all_of, self._hear)
+        self.holds = Holds(shared)
+        """What this node does besides runs."""
         self._committer = classes.committer(shared, lambda pump: self._keeper.lose(pump), self._lease.renew)
         self._keeper = classes.keeper(shared, self._committer, self._recent, lambda record: self._queue.free(record))
         self._intents = classes.intents(shared, new_id, serve)
@@ -269,12 +271,13 @@ class Engine:
     # other nodes
 
     async def look(self) -> None:
-        """Find what this node has to do: runs of dead nodes, requests to its runs, sessions in which one waits."""
+        """Find what this node has to do: what dead nodes left, requests to its runs, sessions in which a run waits."""
         nodes = await self._shared.store.nodes()
         self._shared.others = [node for node in nodes if node.id != self.keeper]
         await self._recovery.look()
         await self._intents.look()
         await self._queue.look()
+        await self.holds.look()
 
     def _hear(self, topic: str, id: str) -> None:
         """Take a hint of another node. An unknown one, or none of a kind, asks for a look at everything."""
@@ -284,12 +287,15 @@ class Engine:
             self._intents.answered(id)
         elif topic == "intent":
             self._intents.hinted()
+        elif topic == "held":
+            self.holds.hear(id)
         else:
             self._queue.wake("")
             self._intents.hinted()
 
     def _drop_all_of(self, node: str) -> None:
-        """Drop the runs of an id of this node that was fenced: they belong to others."""
+        """Drop the runs and the work of an id of this node that was fenced: they belong to others."""
+        self.holds.drop()
         for pump in self._pumps.running():
             if pump.run.kept and pump.run.record.keeper == node:
                 self._keeper.lose(pump)
@@ -478,6 +484,7 @@ class Engine:
         for pump in self._pumps.running():
             pump.end(StopIntent("shutdown", self._shared.clock()))
         await self._all_settled(within)
+        await self.holds.close()
         await self._end_tasks()
         self._watchdog.close()
         await self._shared.background.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -52,8 +52,10 @@ from .sources.agent_factory import agents_of, users_of
 from .sources.agents import AgentSources
 from .sources.chat import ChatSources
 
-BATCHES, WEBHOOKS = "batches", "webhooks"
-"""Names of background tasks."""
+CHORE = "chore"
+"""The kind of work that one node does for all. The node that has a chore keeps it."""
+OLD_REQUEST = 60.0
+"""Seconds after which a request to another node is removed. No caller waits so long."""
 
 ENDPOINTS: list[Endpoint] = [
     *completions.ENDPOINTS,
@@ -214,11 +216,23 @@ def _begin_background(parts: Parts) -> None:
     """Start the background tasks."""
     configured, background = parts.configured, parts.background
     background.every("keys", LOOK_EVERY, parts.keys.refresh, longest_pause=1.0)
-    background.once(BATCHES, parts.batches.take_up)
-    background.once(WEBHOOKS, parts.webhooks.take_up)
+    background.once("batches", parts.batches.take_up_all)
+    background.once("webhooks", parts.webhooks.take_up_all)
     background.once("comparisons", parts.rounds.catch_up)
-    background.every("log trimming", 3600.0, lambda: _trim_logs(parts))
+    background.every("log trimming", 3600.0, lambda: _as_one_node(parts, "log trimming", _trim_logs))
+    background.every("old requests", 60.0, lambda: _as_one_node(parts, "old requests", _forget_requests), first=60.0)
     background.every("discovery", configured.look_every, configured.look, first=configured.look_every)
+
+
+async def _as_one_node(parts: Parts, name: str, chore: Callable[[Parts], Awaitable[None]]) -> None:
+    """Do a chore, unless another node of the store does it."""
+    if await parts.engine.holds.take(CHORE, name):
+        await chore(parts)
+
+
+async def _forget_requests(parts: Parts) -> None:
+    """Delete requests between nodes whose callers wait no more."""
+    await parts.store.forget_intents(OLD_REQUEST)
 
 
 async def _trim_logs(parts: Parts) -> None:
@@ -236,9 +250,6 @@ async def end(parts: Parts, drain: float) -> None:
     The timeouts are such that the process ends within ten seconds, even if the store is away.
     """
     await parts.engine.close(drain=drain, within=3.0)
-    await parts.background.close(BATCHES, WEBHOOKS)  # they would restart what is closed now
-    await parts.batches.close()
-    await parts.webhooks.close()
     await parts.rounds.all_over(within=1.0)
     await parts.tasks.wait(timeout=1.0)
     parts.closing.begin()

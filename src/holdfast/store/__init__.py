@@ -504,6 +504,14 @@ class Store(Protocol):
         """
         ...
 
+    async def holder(self, kind: str, id: str) -> str:
+        """Return the node that has a piece of work; empty if none has, or if it is fenced."""
+        ...
+
+    async def left_over(self, kind: str, limit: int = 100) -> list[str]:
+        """Return the pieces of work of a kind that fenced nodes have left, for others to take."""
+        ...
+
     async def let_go(self, kind: str, id: str, keeper: str) -> None:
         """Give back a piece of work, if this node has it."""
         ...
@@ -544,6 +552,10 @@ class Store(Protocol):
 
         If it was not taken, it never takes effect.
         """
+        ...
+
+    async def forget_intents(self, seconds: float) -> None:
+        """Remove requests that are older: their callers wait no more. One that no owner has taken yet stays."""
         ...
 
     # hints

@@ -95,6 +95,16 @@ class MemoryNodes:
             self._holds[kind, id] = holder = keeper
         return holder == keeper
 
+    async def holder(self, kind: str, id: str) -> str:
+        """Return the node that has a piece of work."""
+        holder = self._holds.get((kind, id), "")
+        return holder if self._is_standing(holder) else ""
+
+    async def left_over(self, kind: str, limit: int = 100) -> list[str]:
+        """Return the pieces of work of a kind that fenced nodes have left."""
+        held = sorted((of, id) for (of, id), keeper in self._holds.items() if not self._is_standing(keeper))
+        return [id for of, id in held if of == kind][:limit]
+
     async def let_go(self, kind: str, id: str, keeper: str) -> None:
         """Give back a piece of work."""
         if self._holds.get((kind, id)) == keeper:
@@ -143,6 +153,14 @@ class MemoryNodes:
         """Remove a request."""
         run = self._run_of_intent(id)
         return None if run is None else run.intents.pop(id)
+
+    async def forget_intents(self, seconds: float) -> None:
+        """Remove requests that are older."""
+        for run in self._runs.values():
+            old = [intent for intent in run.intents.values() if intent.asked_at < self._clock() - seconds]
+            for intent in old:
+                if not _is_open(intent, run.record):
+                    del run.intents[intent.id]
 
     def _run_of_intent(self, id: str) -> StoredRun | None:
         return next((run for run in self._runs.values() if id in run.intents), None)

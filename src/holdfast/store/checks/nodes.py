@@ -219,3 +219,23 @@ async def what_a_fenced_node_held_can_be_taken(case: Case) -> None:
     assert not await case.store.hold("batch", case.id("other"), one.id)
     assert not await case.store.hold("batch", case.id("other"), case.id("never"))
     assert await case.store.hold("batch", case.id("b"), two.id)
+
+
+@CHECKS.add
+async def what_is_left_over_is_found_without_its_holder(case: Case) -> None:
+    """What a living node has is not in the list, and it has a holder. What a fenced one had is, and has none."""
+    one, two = await case.alive("k1"), await case.alive("k2")
+    kind = case.id("kind")
+    for id, keeper in (("a", one.id), ("b", one.id), ("c", two.id)):
+        await case.store.hold(kind, id, keeper)
+
+    assert [] == await case.store.left_over(kind)
+    assert one.id == await case.store.holder(kind, "a")
+    assert "" == await case.store.holder(kind, "unheard of")
+    await case.store.release(one.id)
+    assert ["a", "b"] == await case.store.left_over(kind)
+    assert ["a"] == await case.store.left_over(kind, limit=1)
+    assert "" == await case.store.holder(kind, "a")
+    assert await case.store.hold(kind, "a", two.id)
+    assert ["b"] == await case.store.left_over(kind)
+    assert two.id == await case.store.holder(kind, "a")

@@ -28,6 +28,15 @@ class NodesReading(Reading):
         row = first((yield "intent", {"id": id}))
         return None if row is None else _as_intent(row)
 
+    def holder(self, kind: str, id: str) -> Steps[str]:
+        """Return the node that has a piece of work; empty if none has, or if it is fenced."""
+        row = first((yield "standing_holder", {"kind": kind, "id": id}))
+        return "" if row is None else str(row["keeper"])
+
+    def left_over(self, kind: str, limit: int) -> Steps[list[str]]:
+        """Return the pieces of work of a kind that fenced nodes have left."""
+        return [row["id"] for row in (yield "left_over", {"kind": kind, "limit": limit})]
+
     def open_intents(self, keeper: str) -> Steps[list[Intent]]:
         """Return the open requests to a node."""
         return [_as_intent(row) for row in (yield "open_intents", {"keeper": keeper})]
@@ -99,6 +108,10 @@ class NodesWriting(NodesReading):
             return None
         yield "withdraw_intent", {"id": id}
         return _as_intent(row)
+
+    def forget_intents(self, seconds: float) -> Steps[None]:
+        """Remove requests that are older."""
+        yield "forget_intents", {"seconds": seconds, "clock": time.time()}
 
 
 def _as_node(row: Row) -> NodeRecord:

@@ -247,6 +247,14 @@ class RowStore(ABC):
         """Take a piece of work for a node."""
         return await self._write(lambda rows: rows.hold(kind, id, keeper))
 
+    async def holder(self, kind: str, id: str) -> str:
+        """Return the node that has a piece of work."""
+        return await self._read(lambda rows: rows.holder(kind, id))
+
+    async def left_over(self, kind: str, limit: int = 100) -> list[str]:
+        """Return the pieces of work of a kind that fenced nodes have left."""
+        return await self._read(lambda rows: rows.left_over(kind, limit))
+
     async def let_go(self, kind: str, id: str, keeper: str) -> None:
         """Give back a piece of work."""
         await self._write(lambda rows: rows.let_go(kind, id, keeper))
@@ -283,6 +291,10 @@ class RowStore(ABC):
     async def withdraw_intent(self, id: str) -> Intent | None:
         """Remove a request."""
         return await self._write(lambda rows: rows.withdraw_intent(id))
+
+    async def forget_intents(self, seconds: float) -> None:
+        """Remove requests that are older."""
+        await self._write(lambda rows: rows.forget_intents(seconds))
 
     # API keys
 

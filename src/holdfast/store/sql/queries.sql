@@ -249,6 +249,14 @@ WHERE holds.keeper NOT IN (SELECT id FROM keepers WHERE NOT fenced)
 -- name: holder
 SELECT keeper FROM holds WHERE kind = :kind AND id = :id
 
+-- name: standing_holder
+SELECT keeper FROM holds
+WHERE kind = :kind AND id = :id AND keeper IN (SELECT id FROM keepers WHERE NOT fenced)
+
+-- name: left_over
+SELECT id FROM holds
+WHERE kind = :kind AND keeper NOT IN (SELECT id FROM keepers WHERE NOT fenced) ORDER BY id LIMIT :limit
+
 -- name: let_go
 DELETE FROM holds WHERE kind = :kind AND id = :id AND keeper = :keeper
 
@@ -277,6 +285,11 @@ UPDATE intents SET answer = :answer WHERE id = :id
 
 -- name: withdraw_intent
 DELETE FROM intents WHERE id = :id
+
+-- name: forget_intents
+DELETE FROM intents WHERE asked_at < :clock - :seconds AND (answer IS NOT NULL OR NOT EXISTS (
+    SELECT 1 FROM runs WHERE runs.n = intents.run AND runs.status = 'running' AND intents.taken < runs.epoch
+))
 
 -- name: waiting_sessions
 SELECT id FROM sessions

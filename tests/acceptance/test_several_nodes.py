@@ -1,0 +1,175 @@
+"""Two servers on one store: each is a node, and what one of them does besides runs, the other leaves alone."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from holdfast.server.app import create_app
+from holdfast.server.config.settings import ProviderSettings, Settings, WebhookSettings
+from holdfast.server.services import Parts
+from holdfast.store.memory import MemoryStore
+from tests.acceptance.test_webhooks import SECRET, Ears, begin
+from tests.requirements import requirement
+from tests.support.batches import World, asked_of
+from tests.support.http import Client
+from tests.support.served import NO_HOME, Served
+from tests.support.upstream import Delta, Done, Finish, Gate, Headers, Role, Upstream, answer
+from tests.support.waiting import LONG
+
+
+class Node:
+    """One of the servers: its client, and its parts."""
+
+    def __init__(self, app: Any, client: Client) -> None:
+        self.parts: Parts = app.state.parts
+        self.client = client
+
+    @property
+    def id(self) -> str:
+        return self.parts.engine.keeper
+
+    async def look(self) -> None:
+        """Look for what others have left, as it does by itself every few seconds."""
+        await self.parts.engine.look()
+
+
+@asynccontextmanager
+async def nodes(up: Upstream, store: MemoryStore | None = None, **settings: Any) -> AsyncIterator[tuple[Node, Node]]:
+    """Two servers on one store, which know of each other."""
+    store = store or MemoryStore()
+    described = ProviderSettings(name="up", base_url=up.base_url, models=("a", "b", "c"))
+    async with AsyncExitStack() as stack:
+        made = []
+        for _ in range(2):
+            app = create_app(Settings(providers=(described,), **settings), store, NO_HOME | {"HOOK": SECRET})
+            served = await stack.enter_async_context(Served(app))
+            made.append(Node(app, await stack.enter_async_context(served.client())))
+        for node in made:
+            await node.look()
+        yield made[0], made[1]
+
+
+async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(LONG):
+        while not await is_so():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+async def fence(node: Node, by: Node) -> None:
+    """Let a node notice that it was taken for dead, as after a long pause; the other takes what it had."""
+    await node.parts.store.release(node.id)
+    await node.parts.engine.check_store()
+    await by.look()
+
+
+@requirement("nodes.work")
+async def test_a_batch_is_worked_on_by_one_node_and_shown_by_all():
+    """A server that starts later leaves it alone: each question is asked once."""
+    async with Upstream([Gate("go"), *answer("42")]) as up, nodes(up) as (one, two):
+        batch = await World(up, one.client).create(3)
+        await two.parts.batches.take_up_all()  # as at its start
+        await two.look()
+        assert two.parts.batches.work(batch["id"]) is None
+        up.gates.open("go")
+        ended = await World(up, two.client).settled(batch)
+
+        assert ("finished", 9) == (ended["status"], ended["progress"]["done"])
+        assert {1} == set(asked_of(up).values())
+        assert "" == await one.parts.store.holder("batch", batch["id"])
+
+
+@requirement("nodes.work")
+async def test_a_batch_of_a_node_that_was_taken_for_dead_is_finished_by_another():
+    """The first leaves its cells open, and does not disturb the second."""
+    async with Upstream([Gate("go"), *answer("42")]) as up, nodes(up) as (one, two):
+        batch = await World(up, one.client).create(3, ["up/a"])
+        await until(lambda: _is(len(up.requests) > 0))
+        await fence(one, two)
+        up.gates.open("go")
+        ended = await World(up, two.client).settled(batch)
+
+        assert ("finished", 3, 0) == (ended["status"], ended["progress"]["done"], ended["progress"]["failed"])
+        assert one.parts.batches.work(batch["id"]) is None
+        assert 3 == len(await World(up, one.client).cells(batch))
+
+
+@requirement("nodes.work", "batch.stop")
+async def test_a_batch_is_stopped_resumed_and_deleted_through_any_node():
+    """The node that works on it learns of it, and the answer of a stop comes after the last run has ended."""
+    async with Upstream([Gate("go"), *answer("42")]) as up, nodes(up) as (one, two):
+        here, there = World(up, one.client), World(up, two.client)
+        batch = await here.create(3, ["up/a"])
+        await until(lambda: _is(len(up.requests) > 0))
+        stopped = await there.post(batch, "stop")
+        left = one.parts.engine.live()
+        resumed = await there.post(batch, "resume")
+        await until(lambda: _is(two.parts.batches.work(batch["id"]) is not None))
+        up.gates.open("go")
+        ended = await here.settled(batch)
+        other = await here.create(3, ["up/b"])
+        deleted = await two.client.request("DELETE", f"/api/batches/{other['id']}")
+        await until(lambda: _none(one.parts.store.list_documents(f"cell:{other['id']}")))
+        await until(lambda: _none(one.parts.store.list_documents(f"prompts:{other['id']}")))
+
+    assert ("stopped", []) == (stopped["status"], left)
+    assert "running" == resumed["status"]
+    assert ("finished", 3) == (ended["status"], ended["progress"]["done"])
+    assert 204 == deleted.status
+
+
+@requirement("nodes.work", "batch.once")
+async def test_one_key_at_two_nodes_makes_one_batch():
+    """A client whose first request got no answer repeats it, and a proxy sends that to another server."""
+    async with Upstream(answer("42")) as up, nodes(up) as (one, two):
+        asked = {"models": ["up/a"], "prompts": [{"prompt": "Hi"}]}
+        made = await asyncio.gather(
+            *(node.client.post("/api/batches", asked, headers={"idempotency-key": "k"}) for node in (one, two))
+        )
+        batches = [await response.json() for response in made]
+        await World(up, one.client).settled(batches[0])
+
+    assert [202, 202] == [response.status for response in made]
+    assert 1 == len({batch["id"] for batch in batches})
+    assert 1 == len(up.requests)
+
+
+@requirement("nodes.work", "hook.told")
+async def test_a_webhook_is_delivered_by_one_node_and_by_another_if_that_one_is_gone():
+    """Both start with the same deliveries in the store: a listener hears of each end once."""
+    ears = Ears(200)
+    script = [Headers(), Role(), Delta("Hi"), Gate("go"), Finish(), Done()]
+    async with Upstream(script) as up, Served(ears.app) as listener:
+        hook = WebhookSettings(f"{listener.url}/hook", "HOOK")
+        async with nodes(up, webhooks=(hook,)) as (one, two):
+            first, second = [await begin(one.client, "up/a") for _ in range(2)]
+            await two.parts.webhooks.take_up_all()  # as at its start
+            up.gates.open("go")
+            heard = [await ears.next() for _ in range(2)]
+            await until(lambda: _none(one.parts.store.list_documents("webhook")))
+
+            ears.statuses = [500]
+            third = await begin(one.client, "up/b")
+            failed = await ears.next()
+            ears.statuses = [200]
+            await fence(one, two)
+            told = await ears.next()
+            await until(lambda: _none(one.parts.store.list_documents("webhook")))
+
+    assert {first, second} == {_id(body) for _, _, body in heard}
+    assert third == _id(failed[2]) == _id(told[2])
+    assert failed[1]["webhook-id"] == told[1]["webhook-id"]
+    assert ears.heard.empty()
+
+
+def _id(body: bytes) -> str:
+    return str(json.loads(body)["data"]["id"])
+
+
+async def _is(value: bool) -> bool:
+    return value
+
+
+async def _none(found: Awaitable[list[Any]]) -> bool:
+    return not await found
