@@ -163,6 +163,93 @@ async def test_a_webhook_is_delivered_by_one_node_and_by_another_if_that_one_is_
     assert ears.heard.empty()
 
 
+async def compared(node: Node, **more: Any) -> Any:
+    """Begin a detached comparison of two models."""
+    asked = {"models": ["up/a", "up/b"], "prompt": "Hi", "lifetime": "detached", **more}
+    response = await node.client.post("/api/comparisons", asked)
+    assert 202 == response.status, await response.text()
+    return await response.json()
+
+
+@requirement("nodes.work", "cmp.detached")
+async def test_a_comparison_is_read_watched_and_stopped_through_any_node():
+    """One pane waits for the other, and no other node takes that for the trace of a crash."""
+    script = [Headers(), Role(), Delta("Half "), Gate("never"), Finish(), Done()]
+    async with Upstream(script) as up, nodes(up) as (one, two):
+        made = await compared(one, order="sequential")
+        path = f"/api/comparisons/{made['id']}"
+        await two.parts.rounds.catch_up()  # as at its start
+        read = await (await two.client.get(path)).json()
+        watched = await two.client.get(f"{path}/events")
+        frames = [await watched.next_event() for _ in range(2)]
+        refused = await two.client.post(f"{path}/vote", {"winner": "tie"})
+        stopped = await two.client.post(f"{path}/stop")
+        told = await stopped.json()
+        rest = await watched.all_events()
+        kept = await (await one.client.get(path)).json()
+
+    assert ("running", "waiting") == (read["status"], read["panes"][1]["status"])
+    assert "comparison.started" == frames[0].event
+    assert 409 == refused.status
+    assert (200, "settled") == (stopped.status, told["status"])
+    assert {"stopped"} == {pane["settlement"]["outcome"] for pane in kept["panes"]}
+    assert "comparison.settled" == rest[-1].event
+    assert 1 == len(up.requests)
+
+
+@requirement("nodes.work", "cmp.detached")
+async def test_a_client_that_detached_its_comparison_through_another_node_may_leave():
+    """The node with the round looks at what is stored before it stops the panes."""
+    script = [Headers(), Role(), Delta("Half "), Gate("go"), Finish(), Done()]
+    async with Upstream(script) as up, nodes(up) as (one, two):
+        asked = {"models": ["up/a", "up/b"], "prompt": "Hi"}
+        stream = await one.client.post("/api/comparisons", asked, headers={"accept": "text/event-stream"})
+        started = await stream.next_event()
+        path = f"/api/comparisons/{started.json()['comparison']['id']}"
+        await until(lambda: _is(2 == len(up.requests)))
+        await two.client.post(f"{path}/detach")
+        stream.leave()
+        up.gates.open("go")
+        ended = await (await two.client.get(f"{path}/events")).all_events()
+        kept = await (await two.client.get(path)).json()
+
+    assert "comparison.settled" == ended[-1].event
+    assert {"completed"} == {pane["settlement"]["outcome"] for pane in kept["panes"]}
+
+
+@requirement("nodes.work")
+async def test_the_comparison_of_a_node_that_is_gone_is_settled_by_another():
+    """No pane stays running, and none is asked a second time by itself."""
+    script = [Headers(), Role(), Delta("Half "), Gate("never"), Finish(), Done()]
+    async with Upstream(script) as up, nodes(up) as (one, two):
+        made = await compared(one)
+        await until(lambda: _is(2 == len(up.requests)))
+        await fence(one, two)
+
+        async def is_settled() -> bool:
+            stored = await one.parts.store.get_document("comparison", made["id"])
+            return stored is not None and stored.body["status"] == "settled"
+
+        await until(is_settled)
+        kept = await (await two.client.get(f"/api/comparisons/{made['id']}")).json()
+
+    assert {"interrupted"} == {pane["settlement"]["outcome"] for pane in kept["panes"]}
+    assert 2 == len(up.requests)
+
+
+@requirement("nodes.work")
+async def test_a_chore_is_done_by_one_node_until_it_is_gone():
+    """Two nodes that trim logs at once would only be in each other's way."""
+    async with Upstream(answer("42")) as up, nodes(up) as (one, two):
+        holds = [node.parts.engine.holds for node in (one, two)]
+        taken = [await hold.take("chore", "log trimming") for hold in holds]
+        await fence(one, two)
+        later = [await hold.take("chore", "log trimming") for hold in reversed(holds)]
+
+    assert [True, False] == taken
+    assert [True, False] == later
+
+
 def _id(body: bytes) -> str:
     return str(json.loads(body)["data"]["id"])
 

@@ -124,7 +124,7 @@ class Holds:
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
-        self._store, self._retry = shared.store, shared.retry
+        self._store = shared.store
         self._kinds: dict[str, HeldWork] = {}
         self._again: set[tuple[str, str]] = set()
 
@@ -137,15 +137,15 @@ class Holds:
         if self._shared.admission.closed:
             return False
         await self._shared.sure()
-        return await self._retry(lambda: self._store.hold(kind, id, self._shared.node))
+        return await self._store.hold(kind, id, self._shared.node)
 
     async def let_go(self, kind: str, id: str) -> None:
         """Give back a piece of work that is done."""
-        await self._retry(lambda: self._store.let_go(kind, id, self._shared.node))
+        await self._store.let_go(kind, id, self._shared.node)
 
     async def is_elsewhere(self, kind: str, id: str) -> bool:
         """Return whether another node has a piece of work."""
-        return await self._retry(lambda: self._store.holder(kind, id)) not in ("", self._shared.node)
+        return await self._store.holder(kind, id) not in ("", self._shared.node)
 
     async def tell(self, kind: str, id: str) -> None:
         """Hint at a change of a piece of work to the node that has it. It may be lost: the holder looks by itself."""

@@ -108,7 +108,7 @@ class BatchRunner:
         """Resume the batches that no node has. Repeating it changes nothing."""
         async for stored in self.documents.all(retry=self._retry):
             is_open = stored.body.state == "running" or is_hidden(stored.body)
-            if is_open and stored.id not in self._making and await self._engine.holds.take(KIND, stored.id):
+            if is_open and await self._engine.holds.take(KIND, stored.id):
                 self._go_on(stored)
 
     async def take_up(self, id: str) -> None:
@@ -241,7 +241,7 @@ class BatchRunner:
         """Work on a batch as soon as no other node has it: one that is just ending its work on it may go on with it."""
         now: Stored[Batch] | None = stored
         while now is not None and now.body.state == "running" and not self._engine.closing:
-            if await self._engine.holds.take(KIND, now.id):
+            if await self._retry(lambda: self._engine.holds.take(KIND, stored.id)):
                 self._work_on(now)
                 return
             await asyncio.sleep(LOOK_EVERY)
@@ -267,7 +267,7 @@ class BatchRunner:
             if key_id:
                 await self._forget_key(key_id, batch_id)
         await self._erase_parts(batch_id)
-        await self._engine.holds.let_go(KIND, batch_id)
+        await self._retry(lambda: self._engine.holds.let_go(KIND, batch_id))
 
     async def _forget_key(self, key_id: str, batch_id: str) -> None:
         """Delete the key of this batch. A key that stands for another batch is kept."""
@@ -394,7 +394,7 @@ class BatchRunner:
         if stored is not None and is_hidden(stored.body):
             self._tasks.start(self._erase(work.id, stored.body.key))
         elif stored is None or stored.body.state != "running":
-            await self._engine.holds.let_go(KIND, work.id)
+            await self._retry(lambda: self._engine.holds.let_go(KIND, work.id))
 
     async def _finish(self, work: BatchWork) -> None:
         """Store the counts of a batch that has ended, and its state `finished` unless a stop was faster."""

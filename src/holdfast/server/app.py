@@ -250,7 +250,6 @@ async def end(parts: Parts, drain: float) -> None:
     The timeouts are such that the process ends within ten seconds, even if the store is away.
     """
     await parts.engine.close(drain=drain, within=3.0)
-    await parts.rounds.all_over(within=1.0)
     await parts.tasks.wait(timeout=1.0)
     parts.closing.begin()
 

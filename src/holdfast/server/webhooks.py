@@ -163,8 +163,8 @@ class Webhooks:
 
     async def _expected(self, record: RunRecord, listener: Listener) -> Stored[Delivery]:
         id = new_id("hook")
-        self._starting.add(id)
         await self._engine.holds.take(KIND, id)
+        self._starting.add(id)
         return await self._deliveries.put(id, Delivery(record.id, listener.name), owner=record.owner)
 
     def promise(self, run: Run, expected: list[Stored[Delivery]]) -> None:
@@ -196,7 +196,7 @@ class Webhooks:
     async def _forget(self, id: str) -> None:
         self._starting.discard(id)
         await self._retry(partial(self._deliveries.delete, id))
-        await self._engine.holds.let_go(KIND, id)
+        await self._retry(partial(self._engine.holds.let_go, KIND, id))
 
     async def _tell(self, listener: Listener, run_id: str) -> None:
         """Deliver the end of a run to a listener, until it has accepted it, or three days have passed."""
