@@ -537,6 +537,10 @@ REQUIREMENTS: dict[str, str] = {
         "A batch, a delivery of a webhook, a round of a comparison and a chore is worked on by one node at a time; "
         "another takes it over, and every node can read and stop it."
     ),
+    "nodes.settings": (
+        "Settings of the page, keys and grants that are changed or revoked through one node count on every node within "
+        "a second, open streams included; keys of providers are encrypted in the store."
+    ),
     "nodes.hints": "The connection for hints comes back by itself, and what may have been lost is looked for.",
     "safe.store-password": "A password in the address of the store is in no log, error or page, nor in `config show`.",
     "store.copy": (

@@ -6,14 +6,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+import pytest
+
+from holdfast.server.accounts.made_keys import new_key
 from holdfast.server.app import create_app
-from holdfast.server.config.settings import ProviderSettings, Settings, WebhookSettings
+from holdfast.server.config.settings import ProviderSettings, Settings, SettingsError, WebhookSettings
 from holdfast.server.services import Parts
+from holdfast.server.sources.agents import StoredGrants
+from holdfast.store import RunRecord
 from holdfast.store.memory import MemoryStore
 from tests.acceptance.test_webhooks import SECRET, Ears, begin
 from tests.requirements import requirement
 from tests.support.batches import World, asked_of
 from tests.support.http import Client
+from tests.support.ports import free_port
 from tests.support.served import NO_HOME, Served
 from tests.support.upstream import Delta, Done, Finish, Gate, Headers, Role, Upstream, answer
 from tests.support.waiting import LONG
@@ -36,14 +42,18 @@ class Node:
 
 
 @asynccontextmanager
-async def nodes(up: Upstream, store: MemoryStore | None = None, **settings: Any) -> AsyncIterator[tuple[Node, Node]]:
+async def nodes(
+    up: Upstream, medium: MemoryStore | None = None, /, **settings: Any
+) -> AsyncIterator[tuple[Node, Node]]:
     """Two servers on one store, which know of each other."""
-    store = store or MemoryStore()
+    medium = medium or MemoryStore()
     described = ProviderSettings(name="up", base_url=up.base_url, models=("a", "b", "c"))
     async with AsyncExitStack() as stack:
         made = []
         for _ in range(2):
-            app = create_app(Settings(providers=(described,), **settings), store, NO_HOME | {"HOOK": SECRET})
+            address = {"node_address": f"127.0.0.1:{free_port()}"} if "cluster_key" in settings else {}
+            given = Settings(providers=(described,), **settings, **address)
+            app = create_app(given, medium, NO_HOME | {"HOOK": SECRET})
             served = await stack.enter_async_context(Served(app))
             made.append(Node(app, await stack.enter_async_context(served.client())))
         for node in made:
@@ -250,12 +260,140 @@ async def test_a_chore_is_done_by_one_node_until_it_is_gone():
     assert [True, False] == later
 
 
+SHARED = {"store": "postgresql://shared", "cluster_key": "k" * 32}
+"""The settings of servers that share a store. The store itself is given."""
+UPSTREAM_KEY = "sk-canary-shared-99ff"
+
+
+async def put_settings(node: Node, body: Any) -> tuple[int, Any]:
+    response = await node.client.request("PUT", "/api/settings", json=body)
+    return response.status, await response.json()
+
+
+async def has_provider(node: Node, name: str) -> bool:
+    shown = await (await node.client.get("/api/settings")).json()
+    return name in [provider["name"] for provider in shown["providers"]]
+
+
+@requirement("nodes.settings", "set.secrets")
+async def test_settings_of_the_page_count_on_every_node_within_a_second():
+    """A provider that was added through one server answers through another, with its key, which the store hides."""
+    store = MemoryStore()
+    async with Upstream(answer("42")) as up, nodes(up, store, **SHARED) as (one, two):
+        added = {"name": "new", "base_url": up.base_url, "api_key": UPSTREAM_KEY, "models": ["m"]}
+        status, _ = await put_settings(one, {"providers": [added], "default_model": "new/m"})
+        await until(lambda: has_provider(two, "new"))
+        asked = {"model": "new/m", "messages": [{"role": "user", "content": "?"}]}
+        said = await (await two.client.post("/v1/chat/completions", asked)).json()
+        document = await store.get_document("settings", "ui")
+        second, shown = await put_settings(two, {"default_model": "up/a"})
+        removed, _ = await put_settings(two, {"providers": []})
+        await until(lambda: _not(has_provider(one, "new")))
+
+    assert (200, 200, 200) == (status, second, removed)
+    assert "42" == said["choices"][0]["message"]["content"]
+    assert f"Bearer {UPSTREAM_KEY}" == up.requests[-1].headers["authorization"]
+    assert "up/a" == shown["default_model"]
+    assert document is not None
+    assert UPSTREAM_KEY not in str(document)
+
+
+@requirement("nodes.settings")
+async def test_of_two_changes_of_the_settings_at_once_none_is_lost():
+    """One of them is refused, or builds on the other. It never overwrites what it has not seen."""
+    async with Upstream(answer("42")) as up, nodes(up, **SHARED) as (one, two):
+        added = {"name": "new", "base_url": up.base_url, "models": ["m"]}
+        answers = await asyncio.gather(
+            put_settings(one, {"providers": [added]}), put_settings(two, {"default_model": "up/b"})
+        )
+        await one.parts.configured.catch_up()
+        shown = await (await one.client.get("/api/settings")).json()
+
+    taken = ["new" in str(shown["providers"]), shown["default_model"] == "up/b"]
+    assert taken == [status == 200 for status, _ in answers]
+    assert {200, 409} >= {status for status, _ in answers}
+
+
+@requirement("nodes.settings", "set.secrets")
+async def test_without_a_cluster_key_no_provider_is_saved_in_the_store():
+    """Its key would be there for whoever reads the database. What holds no key is saved."""
+    async with Upstream(answer("42")) as up, nodes(up, store=SHARED["store"]) as (one, two):
+        added = {"name": "new", "base_url": up.base_url, "models": ["m"]}
+        status, refused = await put_settings(one, {"providers": [added]})
+        saved, _ = await put_settings(one, {"default_model": "up/b"})
+
+        async def is_default() -> bool:
+            return "up/b" == (await (await two.client.get("/api/settings")).json())["default_model"]
+
+        await until(is_default)
+
+    assert (503, "settings_not_saved") == (status, refused["error"]["code"])
+    assert "cluster_key" in refused["error"]["message"]
+    assert 200 == saved
+
+
+@requirement("nodes.settings")
+async def test_settings_that_were_sealed_with_another_key_stop_the_start():
+    """A server must not go on with half of its settings as if they were all."""
+    store = MemoryStore()
+    async with Upstream(answer("42")) as up:
+        async with nodes(up, store, **SHARED) as (one, _):
+            await put_settings(one, {"providers": [{"name": "new", "base_url": up.base_url, "models": ["m"]}]})
+        other = Settings(**SHARED | {"cluster_key": "x" * 32, "node_address": f"127.0.0.1:{free_port()}"})
+        app = create_app(other, store, NO_HOME)
+        with pytest.raises(SettingsError, match="another cluster_key"):
+            async with app.router.lifespan_context(app):
+                pass
+
+
+@requirement("nodes.settings", "safe.revoked")
+async def test_a_key_that_is_revoked_is_refused_on_every_node_and_its_streams_end():
+    """The keys are in the store, and every node looks at them twice a second."""
+    store = MemoryStore()
+    made, admin = new_key("ann"), new_key("root", admin=True)
+    for key in (made, admin):
+        await store.add_key(key.record)
+    script = [Headers(), Role(), Delta("Half "), Gate("never"), Finish(), Done()]
+    async with Upstream(script) as up, nodes(up, store) as (_, two):
+        headers = {"authorization": f"Bearer {made.key}"}
+        asked = {"model": "up/a", "messages": [{"role": "user", "content": "?"}], "stream": True}
+        stream = await two.client.post("/v1/chat/completions", asked, headers=headers)
+        await stream.next_event()
+        await store.revoke_key("ann", 1.0)  # as another node, or a command, does
+        async with asyncio.timeout(LONG):
+            rest = await stream.all_events()
+        refused = await two.client.get("/api/sessions", headers=headers)
+
+    assert 401 == refused.status
+    assert "[DONE]" != rest[-1].data
+
+
+@requirement("nodes.settings")
+async def test_a_grant_that_is_revoked_through_one_node_counts_on_the_other():
+    """Grants are documents, which are read for each call of a tool."""
+    store = MemoryStore()
+    async with Upstream(answer("42")) as up, nodes(up, store) as (one, two):
+        record = RunRecord(id="run_1", owner="local", session_id="ses_1")
+        grants = StoredGrants(store, record, "helper")
+        await grants.grant("shell", "always")
+        listed = (await (await two.client.get("/api/grants")).json())["grants"]
+        before = await grants.allows("shell")
+        revoked = await one.client.request("DELETE", f"/api/grants/{listed[0]['id']}")
+        after = await grants.allows("shell")
+
+    assert (True, 204, False) == (before, revoked.status, after)
+
+
 def _id(body: bytes) -> str:
     return str(json.loads(body)["data"]["id"])
 
 
 async def _is(value: bool) -> bool:
     return value
+
+
+async def _not(is_so: Awaitable[bool]) -> bool:
+    return not await is_so
 
 
 async def _none(found: Awaitable[list[Any]]) -> bool:

@@ -37,6 +37,7 @@ from .cluster import details_of, lease_of, peers_served
 from .config.live_settings import Configured, SavedFile
 from .config.provider_factory import NEAR
 from .config.settings import AGENT, Settings, SettingsError, data_folder
+from .config.shared_settings import SavedDocument
 from .dialects import ag_ui, ai_sdk, llama_cpp, ollama, pass_through
 from .dialects import anthropic as messages
 from .dialects import completions as text_completions
@@ -116,7 +117,7 @@ def create_app(
     if keys is None:
         file = None if folder is None else KeyFile(folder, keep=isinstance(store, MemoryStore))
         keys = Keys(settings, environ, store, file)
-    saved = SavedFile(folder)
+    saved = SavedDocument(store, settings.cluster_key) if settings.store else SavedFile(folder)
     configured = Configured(
         settings, sources or {}, environ, saved, look_every=look_every, has_keys=lambda: keys.is_needed
     )
@@ -196,6 +197,7 @@ def _lifespan(parts: Parts):  # type: ignore[no-untyped-def]
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
         await check_access(parts)
+        await parts.configured.catch_up()
         await parts.configured.look()  # before the engine starts, which may resume runs of discovered providers
         await parts.agents.clear_up()
         async with parts.engine, peers_served(parts.engine, parts.settings):
@@ -216,6 +218,8 @@ def _begin_background(parts: Parts) -> None:
     """Start the background tasks."""
     configured, background = parts.configured, parts.background
     background.every("keys", LOOK_EVERY, parts.keys.refresh, longest_pause=1.0)
+    if parts.settings.store:
+        background.every("settings", LOOK_EVERY, configured.catch_up, longest_pause=1.0)
     background.once("batches", parts.batches.take_up_all)
     background.once("webhooks", parts.webhooks.take_up_all)
     background.once("comparisons", parts.rounds.catch_up)
