@@ -81,6 +81,7 @@ class Server(Process):
             Connection(world, world.medium, self),
             sources=world.make_source,
             again=world.go_on,
+            elsewhere=world.can_leave,
             limits=world.scenario.limits,
             lease=LEASE,
             clock=world.clock,
@@ -192,6 +193,10 @@ class World:
         facts = SourceFacts(run.id, plan, PROCESS.get(), after=logged)
         run.sources.append(facts)
         return sources.make(self, facts)
+
+    async def can_leave(self, record: RunRecord, log: Log) -> bool:
+        """Tell whether another server can go on with a run: what the engine asks when it closes."""
+        return self.history.runs[record.id].send.plan.again in ("yes", "slowly")
 
     def store_is_away(self, server: Server) -> bool:
         """Tell whether the store is in one of its long absences, or cannot be reached from a server."""

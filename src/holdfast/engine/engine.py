@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from ..concurrency.tasks import OwnedTasks
-from ..errors import IdempotencyConflict, RunNotFound
+from ..errors import IdempotencyConflict, RunNotFound, StoreUnavailable
 from ..events import Source, StoppedBy
 from ..history import Message
 from ..ids import NewId, new_id
@@ -27,10 +27,10 @@ from .changed_sessions import ChangedSessions
 from .committer import Committer
 from .intents import Intents, Serve
 from .keeper import Keeper
-from .lease import Holds, Lease
+from .lease import DRAINING, Holds, Lease
 from .pump import Clock, Pump, Shared
 from .recent import Recent
-from .recovery import Again, Recovery
+from .recovery import BRIEF, Again, Elsewhere, Recovery
 from .run import Cost, Follow, Interrupt, Limits, RemoteLog, Run, StoredLog
 from .session_queue import Create, SessionQueue
 from .watchdog import Watchdog
@@ -81,6 +81,7 @@ class Engine:
         *,
         sources: Callable[[Run], Source] | None = None,
         again: Again | None = None,
+        elsewhere: Elsewhere | None = None,
         limits: Limits | None = None,
         cost: Cost = lambda record, settlement: None,
         lease: float = 15.0,
@@ -96,7 +97,7 @@ class Engine:
         self._classes = classes = classes or EngineClasses()
         self._new_id = new_id
         self._has_sources, self._follow = sources is not None, follow
-        self._closed = False
+        self._closed = self._is_looking = False
         self._shared = shared = Shared(
             store=store if store is not None else cast(Store, _NoStore()),
             node=new_id("eng"),
@@ -119,7 +120,8 @@ class Engine:
         self._intents = classes.intents(shared, new_id, serve)
         queue = partial(classes.queue, make=self._make, launch=self._launch, find=self._find, open_run=self.open)
         self._queue = queue(shared, self._keeper, self._intents)
-        self._recovery = classes.recovery(shared, self._keeper, self._queue, self._intents, lease, again, self._adopt)
+        recovery = partial(classes.recovery, shared, self._keeper, self._queue, self._intents)
+        self._recovery = recovery(lease, again, elsewhere, self._adopt)
         shared.changed, shared.ended = self._committer.changed, self._keeper.take
         shared.resume, shared.sure = self._recovery.resume, self._lease.sure
 
@@ -289,9 +291,22 @@ class Engine:
             self._intents.hinted()
         elif topic == "held":
             self.holds.hear(id)
+        elif topic == "left":
+            self._look_soon()
         else:
             self._queue.wake("")
             self._intents.hinted()
+
+    def _look_soon(self) -> None:
+        """Look now, once for all hints of the moment: a node has left something."""
+        if not self._is_looking:
+            self._is_looking = True
+            self._shared.tasks.start(self._look_now())
+
+    async def _look_now(self) -> None:
+        self._is_looking = False
+        with contextlib.suppress(StoreUnavailable):  # the next look repeats it
+            await self.look()
 
     def _drop_all_of(self, node: str) -> None:
         """Drop the runs and the work of an id of this node that was fenced: they belong to others."""
@@ -473,14 +488,17 @@ class Engine:
         """Start nothing new, give runs `drain` seconds to end by themselves, stop the rest, see all of them settled.
 
         What cannot be settled `within` that many seconds (the store is away) is left to the next process, and so
-        is what only waits for a person. Twice is harmless.
+        is what only waits for a person. Other nodes get these at once, and after `drain` the runs that they can go on
+        with. Twice is harmless.
         """
         if self._closed:
             return
-        self._admission.closed = True
-        self._leave_waiting()
+        if not self._admission.closed:
+            self._admission.closed = True
+            await self._briefly(self._lease.renew)  # it says that this node drains
+        await self._leave(self._waiting())
         await self._all_settled(drain)
-        self._leave_waiting()
+        await self._leave(self._waiting() + await self._for_others())
         for pump in self._pumps.running():
             pump.end(StopIntent("shutdown", self._shared.clock()))
         await self._all_settled(within)
@@ -492,12 +510,28 @@ class Engine:
             await self._lease.release()
         self._closed = True
 
-    def _leave_waiting(self) -> None:
-        """Leave the runs that only wait for a person as they are: the next process goes on waiting."""
-        for pump in self._pumps.running():
-            run = pump.run
-            if run.waits and run.kept and run.record.lifetime == "detached":
-                self._keeper.lose(pump)
+    def _waiting(self) -> list[Pump]:
+        """Return the runs that only wait for a person: another process goes on waiting."""
+        running = [pump for pump in self._pumps.running() if pump.run.waits and pump.run.kept]
+        return [pump for pump in running if pump.run.record.lifetime == "detached"]
+
+    async def _for_others(self) -> list[Pump]:
+        """Return the runs that another node can go on with, if there is one that does not end too."""
+        if all(node.counts.get(DRAINING) for node in self._shared.others):
+            return []
+        return [pump for pump in self._pumps.running() if not pump.was_ended and await self._recovery.can_leave(pump)]
+
+    async def _leave(self, pumps: list[Pump]) -> None:
+        """Leave runs as they are, to another process."""
+        if pumps:
+            await self._briefly(lambda: self._recovery.hand_over(pumps))
+
+    async def _briefly(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Ask something of the store that is not worth waiting for."""
+        if self.store is not None:
+            with contextlib.suppress(StoreUnavailable, TimeoutError):
+                async with asyncio.timeout(BRIEF):
+                    await self._shared.tasks.run(work())
 
     async def _all_settled(self, within: float) -> None:
         """Wait for what goes on, and for what is about to."""

@@ -15,6 +15,9 @@ from .pump import Shared
 
 logger = logging.getLogger("holdfast")
 
+DRAINING = "draining"
+"""The count of a node that is 1 while it ends: it starts nothing new."""
+
 Hear = Callable[[str, str], None]
 """Called with the topic and the id of a hint. Both are empty if hints may have been lost."""
 
@@ -70,7 +73,7 @@ class Lease:
             await self.renew()
 
     def _told(self) -> NodeDetails:
-        counts = {"runs": len(self._shared.pumps)}
+        counts = {"runs": len(self._shared.pumps), DRAINING: int(self._shared.admission.closed)}
         return NodeDetails(address=self._details.address, version=self._details.version, counts=counts)
 
     def _begin_anew(self, node: str) -> None:
@@ -90,6 +93,7 @@ class Lease:
         self._end_listening()
         try:
             await self._store.release(self._shared.node)
+            await self._store.hint("left", [self._shared.node])
         except Exception as error:  # noqa: BLE001
             logger.warning("could not release the lease of this node: %s", error)
 

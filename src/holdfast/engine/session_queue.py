@@ -196,6 +196,8 @@ class SessionQueue:
         """Start the first queued run of a session, if none is running in it."""
         async with self.lock(session_id):
             if self._shared.admission.closed:
+                if self._shared.others:
+                    self._shared.tasks.start(self._send("left", [session_id]))
                 return
             await self._retry(self._shared.sure)
             record = await self.first_queued(session_id)
@@ -355,11 +357,11 @@ class SessionQueue:
 
     def _send_hints(self) -> None:
         changed, self._changed = sorted(self._changed), set()
-        self._shared.tasks.start(self._send(changed))
+        self._shared.tasks.start(self._send("session", changed))
 
-    async def _send(self, changed: list[str]) -> None:
+    async def _send(self, topic: str, ids: list[str]) -> None:
         with contextlib.suppress(StoreUnavailable):  # a hint may be lost
-            await self._store.hint("session", changed)
+            await self._store.hint(topic, ids)
 
     async def look(self) -> None:
         """Start what waits, and wake all watchers if another node may have changed something."""

@@ -136,6 +136,7 @@ def _engine(store: Store, settings: Settings, chats: ChatSources, agents: AgentS
         store,
         sources=sources_of({AGENT: agents}, chats),
         again=agents.again_or(chats.again),
+        elsewhere=chats.elsewhere,
         limits=limits_of(settings),
         lease=lease_of(settings),
         node=details_of(settings),

@@ -482,6 +482,10 @@ class Store(Protocol):
         """Fence a node that ends in good order: others may take what it leaves at once."""
         ...
 
+    async def give_up(self, keeper: str, run_ids: Sequence[str]) -> None:
+        """Leave running runs of a node to the others: whichever claims next takes them."""
+        ...
+
     async def nodes(self) -> list[NodeRecord]:
         """Return the nodes that are not fenced, in the order of their numbers. The lease of some may have ended."""
         ...

@@ -57,6 +57,12 @@ class MemoryNodes:
         if (known := self._nodes.get(keeper)) is not None:
             self._nodes[keeper] = replace(known, fenced=True)
 
+    async def give_up(self, keeper: str, run_ids: Sequence[str]) -> None:
+        """Leave running runs of a node to the others."""
+        for run in (self._runs[id] for id in run_ids if id in self._runs):
+            if run.record.status == "running" and run.record.keeper == keeper:
+                run.record = replace(run.record, keeper="")
+
     async def nodes(self) -> list[NodeRecord]:
         """Return the nodes that are not fenced."""
         now = self._clock()

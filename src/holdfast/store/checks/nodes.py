@@ -160,6 +160,21 @@ async def a_node_that_lost_its_run_can_no_longer_write(case: Case) -> None:
 
 
 @CHECKS.add
+async def a_run_that_was_given_up_goes_to_the_next_node_that_claims(case: Case) -> None:
+    """At once, while its old owner lives. That one writes to it no more, and can give up only what it owns."""
+    run, kept = await case.start("r", session=None), await case.start("r2", session=None)
+    await case.append(run, 1, Text("a"))
+    await case.alive("k2")
+    await case.store.give_up(case.id("k2"), [kept.id])
+    for _ in range(2):
+        await case.store.give_up(run.keeper, [run.id, case.id("none")])
+
+    assert {run.id: 2} == await case.claimed("k2")
+    assert not await case.append(run, 2, Text("late"))
+    assert {kept.id: 1} == await case.store.claim(kept.keeper)
+
+
+@CHECKS.add
 async def neither_queued_nor_settled_runs_are_taken_over(case: Case) -> None:
     """A queued run has no owner: it starts when its turn comes. A settled one needs none."""
     await case.session()

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import asdict
@@ -60,6 +61,11 @@ class NodesWriting(NodesReading):
     def release(self, keeper: str) -> Steps[None]:
         """Fence a node that ends in good order."""
         yield "release", {"id": keeper}
+
+    def give_up(self, keeper: str, run_ids: Sequence[str]) -> Steps[None]:
+        """Leave running runs of a node to the others."""
+        for run_id in sorted(run_ids):
+            yield "give_up", {"keeper": keeper, "id": run_id}
 
     def claim(self, keeper: str, unbroken: float) -> Steps[dict[str, int]]:
         """Take over runs of dead nodes, and return what this node then owns."""

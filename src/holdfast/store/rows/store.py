@@ -235,6 +235,10 @@ class RowStore(ABC):
         """Fence a node that ends in good order."""
         await self._write(lambda rows: rows.release(keeper))
 
+    async def give_up(self, keeper: str, run_ids: Sequence[str]) -> None:
+        """Leave running runs of a node to the others."""
+        await self._write(lambda rows: rows.give_up(keeper, run_ids))
+
     async def nodes(self) -> list[NodeRecord]:
         """Return the nodes that are not fenced."""
         return await self._read(lambda rows: rows.nodes())

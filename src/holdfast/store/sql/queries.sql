@@ -231,6 +231,9 @@ WHERE NOT keepers.fenced
 -- name: release
 UPDATE keepers SET fenced = TRUE WHERE id = :id
 
+-- name: give_up
+UPDATE runs SET keeper = '' WHERE id = :id AND keeper = :keeper AND status = 'running'
+
 -- name: fence
 UPDATE keepers SET fenced = TRUE WHERE until <= :clock AND NOT fenced AND EXISTS (
     SELECT 1 FROM keepers AS own
