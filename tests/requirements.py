@@ -541,6 +541,10 @@ REQUIREMENTS: dict[str, str] = {
         "Settings of the page, keys and grants that are changed or revoked through one node count on every node within "
         "a second, open streams included; keys of providers are encrypted in the store."
     ),
+    "nodes.drain": (
+        "A node that ends says so and takes no new runs; what waits, and what another node can go on with, is handed "
+        "over at once; the rest is drained and settled, and others need not wait for the end of its lease."
+    ),
     "nodes.hints": "The connection for hints comes back by itself, and what may have been lost is looked for.",
     "safe.store-password": "A password in the address of the store is in no log, error or page, nor in `config show`.",
     "store.copy": (

@@ -274,12 +274,15 @@ class Engine:
 
     async def look(self) -> None:
         """Find what this node has to do: what dead nodes left, requests to its runs, sessions in which a run waits."""
-        nodes = await self._shared.store.nodes()
-        self._shared.others = [node for node in nodes if node.id != self.keeper]
+        await self._find_others()
         await self._recovery.look()
         await self._intents.look()
         await self._queue.look()
         await self.holds.look()
+
+    async def _find_others(self) -> None:
+        nodes = await self._shared.store.nodes()
+        self._shared.others = [node for node in nodes if node.id != self.keeper]
 
     def _hear(self, topic: str, id: str) -> None:
         """Take a hint of another node. An unknown one, or none of a kind, asks for a look at everything."""
@@ -517,6 +520,7 @@ class Engine:
 
     async def _for_others(self) -> list[Pump]:
         """Return the runs that another node can go on with, if there is one that does not end too."""
+        await self._briefly(self._find_others)
         if all(node.counts.get(DRAINING) for node in self._shared.others):
             return []
         return [pump for pump in self._pumps.running() if not pump.was_ended and await self._recovery.can_leave(pump)]
