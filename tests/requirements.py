@@ -545,6 +545,10 @@ REQUIREMENTS: dict[str, str] = {
         "A node that ends says so and takes no new runs; what waits, and what another node can go on with, is handed "
         "over at once; the rest is drained and settled, and others need not wait for the end of its lease."
     ),
+    "nodes.versions": (
+        "Servers of two versions share the tables while they are upgraded one after the other; a step that older ones "
+        "cannot work with waits until they are stopped."
+    ),
     "nodes.hints": "The connection for hints comes back by itself, and what may have been lost is looked for.",
     "safe.store-password": "A password in the address of the store is in no log, error or page, nor in `config show`.",
     "store.copy": (

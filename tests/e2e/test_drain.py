@@ -1,8 +1,16 @@
-"""A server of several ends for an upgrade: what it works on is drained, handed over, or settled."""
+"""A server of several ends for an upgrade: what it works on goes on elsewhere, and two versions share the tables."""
 
 import asyncio
 import signal
 
+import pytest
+
+from holdfast.history import Session
+from holdfast.server.accounts.made_keys import new_key
+from holdfast.store import RunRecord
+from holdfast.store.opening import open_store
+from holdfast.store.postgres import schema
+from holdfast.store.rows.migrations import Migration, StoreInUse, StoreTooNew
 from tests.contract.test_attach import HALF
 from tests.requirements import requirement
 from tests.support.native import Native
@@ -36,3 +44,55 @@ async def test_another_server_goes_on_with_an_answer_when_one_is_asked_to_end(po
     assert "a time." == "".join(frame.json()["text"] for frame in rest if frame.event == "text.delta")
     assert 1 == len(up.requests)
     assert up.dropped.empty()
+
+
+def newer(sql: str) -> list[Migration]:
+    """The steps of a version that is one ahead."""
+    known = schema.postgres_steps()
+    return [*known, Migration(known[-1].number + 1, "9999_newer", sql)]
+
+
+@requirement("nodes.versions")
+async def test_a_server_of_the_older_version_works_and_starts_after_a_step_that_only_adds(postgres, monkeypatch):
+    """So servers are upgraded one after the other, and one that crashes meanwhile comes back."""
+    url, older = postgres.url(await postgres.new_database()), schema.postgres_steps
+    running = await asyncio.to_thread(open_store, url)
+    await running.renew("old", 3600.0)
+    await running.create_session(Session(id="ses_before", owner="me"))
+    tables = ("sessions", "runs", "documents", "keepers", "intents", "holds", "api_keys")
+    added = newer("-- works with 1\n" + "".join(f"ALTER TABLE {table} ADD COLUMN colour text;" for table in tables))
+    monkeypatch.setattr(schema, "postgres_steps", lambda: added)
+    upgraded = await asyncio.to_thread(open_store, url)
+    monkeypatch.setattr(schema, "postgres_steps", older)
+    restarted = await asyncio.to_thread(open_store, url)
+
+    for number, store in enumerate((running, upgraded, restarted)):
+        await store.create_session(Session(id=f"ses_{number}", owner="me"))
+        await store.create_run(RunRecord(id=f"run_{number}", owner="me", session_id=f"ses_{number}", keeper="old"))
+        await store.add_key(new_key(f"name{number}").record)
+        assert await store.hold("batch", "b", "old")
+        assert ["old"] == [node.id for node in await store.nodes()]
+    assert 4 == len(await running.list_sessions("me"))
+    assert 3 == len(await running.list_runs(owner="me")) == len(await running.list_keys())
+    for store in (running, upgraded, restarted):
+        await store.close()
+
+
+@requirement("nodes.versions")
+async def test_a_step_that_breaks_older_servers_waits_until_they_are_stopped(postgres, monkeypatch):
+    """And a server of the older version that starts afterwards is refused, with the reason."""
+    url, older = postgres.url(await postgres.new_database()), schema.postgres_steps
+    running = await asyncio.to_thread(open_store, url)
+    await running.renew("old", 3600.0)
+    breaking = newer("ALTER TABLE sessions RENAME COLUMN title TO name")
+    monkeypatch.setattr(schema, "postgres_steps", lambda: breaking)
+    with pytest.raises(StoreInUse, match="1 running servers cannot work with"):
+        await asyncio.to_thread(open_store, url)
+    await running.create_session(Session(id="ses_1", owner="me", title="As before"))
+    await running.release("old")
+    await running.close()
+    await (await asyncio.to_thread(open_store, url)).close()
+    monkeypatch.setattr(schema, "postgres_steps", older)
+
+    with pytest.raises(StoreTooNew, match="written by a newer Holdfast"):
+        await asyncio.to_thread(open_store, url)

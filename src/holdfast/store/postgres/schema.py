@@ -8,7 +8,7 @@ import time
 from asyncpg import Connection
 
 from ..place import without_password
-from ..rows.migrations import COPYING, Migration, StoreDamaged, check_applied, incomplete_copy, steps_in
+from ..rows.migrations import COPYING, Migration, StoreDamaged, StoreInUse, check_applied, incomplete_copy, steps_in
 from ..rows.queries import SQL
 from .connections import DRIVER_ERRORS, connect_to_postgres, unreachable
 
@@ -60,13 +60,28 @@ async def _migrate(connection: Connection, url: str) -> None:
             "CREATE TABLE IF NOT EXISTS migrations "
             "(number integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL, applied_at float8 NOT NULL)"
         )
-        rows = await connection.fetch("SELECT number, checksum FROM migrations")
+        await connection.execute("ALTER TABLE migrations ADD COLUMN IF NOT EXISTS works_with integer")
+        rows = await connection.fetch("SELECT number, checksum, coalesce(works_with, number) AS oldest FROM migrations")
         applied: dict[int, str] = {row["number"]: row["checksum"] for row in rows}
-        known = {step.number: step for step in postgres_steps()}
-        check_applied(applied, known, without_password(url), "restore a backup of the database (pg_restore)")
-        for step in known.values():
-            if step.number not in applied:
-                await _apply(connection, step)
+        known, oldest = {step.number: step for step in postgres_steps()}, {row["number"]: row["oldest"] for row in rows}
+        back = "restore a backup of the database (pg_restore)"
+        check_applied(applied, known, without_password(url), back, oldest)
+        missing = [step for step in known.values() if step.number not in applied]
+        await _refuse_to_break_others(connection, missing, max(applied, default=0))
+        for step in missing:
+            await _apply(connection, step)
+
+
+async def _refuse_to_break_others(connection: Connection, missing: list[Migration], now: int) -> None:
+    """Refuse a step that the nodes which run now cannot work with."""
+    if not now or all(step.works_with <= now for step in missing):
+        return
+    alive = "SELECT count(*) FROM keepers WHERE NOT fenced AND until > extract(epoch FROM clock_timestamp())"
+    if count := await connection.fetchval(alive):
+        raise StoreInUse(
+            f"This version changes the tables in a way that the {count} running servers cannot work with. "
+            "Stop all of them, and start this version then."
+        )
 
 
 async def _refuse_other_program(connection: Connection, url: str) -> None:
@@ -81,5 +96,10 @@ async def _refuse_other_program(connection: Connection, url: str) -> None:
 async def _apply(connection: Connection, step: Migration) -> None:
     await connection.execute(step.sql)
     await connection.execute(
-        "INSERT INTO migrations VALUES ($1, $2, $3, $4)", step.number, step.name, step.checksum, time.time()
+        "INSERT INTO migrations (number, name, checksum, applied_at, works_with) VALUES ($1, $2, $3, $4, $5)",
+        step.number,
+        step.name,
+        step.checksum,
+        time.time(),
+        step.works_with,
     )

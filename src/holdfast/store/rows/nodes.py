@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 from .. import CLAIMED_AT_ONCE, Intent, NodeDetails, NodeRecord
 from . import Row, Steps, first
 from .reading import Reading
-from .structs import decode, encode
+from .structs import decode, encode, values_for
 
 
 class NodesReading(Reading):
@@ -121,7 +121,7 @@ class NodesWriting(NodesReading):
 
 
 def _as_node(row: Row) -> NodeRecord:
-    values = dict(row)
+    values = values_for(NodeRecord, row)
     return NodeRecord(**values | {"counts": decode(values["counts"]), "fenced": bool(values["fenced"])})
 
 
