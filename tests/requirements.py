@@ -549,6 +549,10 @@ REQUIREMENTS: dict[str, str] = {
         "Servers of two versions share the tables while they are upgraded one after the other; a step that older ones "
         "cannot work with waits until they are stopped."
     ),
+    "nodes.unstored": (
+        "With a cluster key, a run that is not stored is read and stopped through any node while its own node has it; "
+        "if that node is gone, no reader is told of a success."
+    ),
     "nodes.hints": "The connection for hints comes back by itself, and what may have been lost is looked for.",
     "safe.store-password": "A password in the address of the store is in no log, error or page, nor in `config show`.",
     "store.copy": (

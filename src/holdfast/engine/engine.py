@@ -25,13 +25,13 @@ from ..store import HEAD, Idempotency, IfBusy, Lifetime, NodeDetails, RunRecord,
 from .admission import Admission, Places
 from .changed_sessions import ChangedSessions
 from .committer import Committer
-from .intents import Intents, Serve
+from .intents import Intents, Serve, UnstoredRuns
 from .keeper import Keeper
 from .lease import DRAINING, Holds, Lease
 from .pump import Clock, Pump, Shared
 from .recent import Recent
 from .recovery import BRIEF, Again, Elsewhere, Recovery
-from .run import Cost, Follow, Interrupt, Limits, RemoteLog, Run, StoredLog
+from .run import Cost, Follow, Interrupt, Limits, RemoteLog, Run, StoredLog, Unstored, UnstoredLog
 from .session_queue import Create, SessionQueue
 from .watchdog import Watchdog
 
@@ -88,6 +88,7 @@ class Engine:
         node: NodeDetails | None = None,
         serve: Serve | None = None,
         follow: Follow | None = None,
+        unstored: Unstored | None = None,
         clock: Clock = time.time,
         new_id: NewId = new_id,
         classes: EngineClasses | None = None,
@@ -118,6 +119,7 @@ class Engine:
         self._committer = classes.committer(shared, lambda pump: self._keeper.lose(pump), self._lease.renew)
         self._keeper = classes.keeper(shared, self._committer, self._recent, lambda record: self._queue.free(record))
         self._intents = classes.intents(shared, new_id, serve)
+        self._unstored = UnstoredRuns(shared, unstored, follow)
         queue = partial(classes.queue, make=self._make, launch=self._launch, find=self._find, open_run=self.open)
         self._queue = queue(shared, self._keeper, self._intents)
         recovery = partial(classes.recovery, shared, self._keeper, self._queue, self._intents)
@@ -386,6 +388,16 @@ class Engine:
             raise RunNotFound(run_id)
         return self._classes.run(self, record, self._log_of(record), self.limits, kept=True)
 
+    async def open_anywhere(self, run_id: str) -> Run:
+        """Return a run as `open` does, and one that is not stored from the node that has it, too."""
+        try:
+            return await self.open(run_id)
+        except RunNotFound:
+            if (found := await self._unstored.find(run_id)) is None:
+                raise
+            record, log = found
+            return self._classes.run(self, record, log, self.limits, kept=False)
+
     def _log_of(self, record: RunRecord) -> StoredLog:
         """Return the log of a run that is not worked on here: followed at its owner, if it has one."""
         if self._follow is None or record.status != "running":
@@ -425,7 +437,10 @@ class Engine:
 
     async def learn(self, run: Run) -> None:
         """Wait for the settlement of a run that goes on in another process."""
-        await self._keeper.learn(run)
+        if isinstance(run.log, UnstoredLog):
+            run.settle(await self._unstored.settlement(run.id, run.log))
+        else:
+            await self._keeper.learn(run)
 
     def forget(self, run_id: str) -> None:
         """Drop an ended run that is not stored, before its time."""
@@ -447,6 +462,8 @@ class Engine:
             pump = self._pumps.get(run.id)  # it may have started instead
         if pump is not None:
             return pump.end(StopIntent(by, self._shared.clock()))
+        if isinstance(run.log, UnstoredLog):
+            return run.settlement is None and await self._unstored.stop(run.id, run.log, by)
         return self.is_elsewhere(run) and await self._intents.stop(run.id, by)
 
     def stop_unheld(self, run: Run) -> None:

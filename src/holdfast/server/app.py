@@ -132,6 +132,7 @@ def create_app(
 
 
 def _engine(store: Store, settings: Settings, chats: ChatSources, agents: AgentSources) -> Engine:
+    peers = Peers(settings.cluster_key) if settings.cluster_key else None
     return Engine(
         store,
         sources=sources_of({AGENT: agents}, chats),
@@ -142,7 +143,8 @@ def _engine(store: Store, settings: Settings, chats: ChatSources, agents: AgentS
         node=details_of(settings),
         serve=agents.serve,
         cost=costs_of(settings),
-        follow=Peers(settings.cluster_key).follow if settings.cluster_key else None,
+        follow=None if peers is None else peers.follow,
+        unstored=peers,
     )
 
 
