@@ -553,6 +553,7 @@ REQUIREMENTS: dict[str, str] = {
         "With a cluster key, a run that is not stored is read and stopped through any node while its own node has it; "
         "if that node is gone, no reader is told of a success."
     ),
+    "nodes.limits": "`max_runs_per_owner` counts an owner's stored runs on all nodes.",
     "nodes.hints": "The connection for hints comes back by itself, and what may have been lost is looked for.",
     "safe.store-password": "A password in the address of the store is in no log, error or page, nor in `config show`.",
     "store.copy": (

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from holdfast.engine import intents
 from holdfast.engine.engine import Engine
-from holdfast.engine.run import Run
-from holdfast.errors import CannotSteer, HoldfastError, OwnerSilent, ShuttingDown, StoreUnavailable
+from holdfast.engine.run import Limits, Run
+from holdfast.errors import CannotSteer, HoldfastError, OwnerSilent, RunLimitReached, ShuttingDown, StoreUnavailable
 from holdfast.events import LEFT_TO_OTHERS, Completed, Failed, Interrupted, Stopped
 from holdfast.history import Message, Session
 from holdfast.ids import new_id
@@ -361,6 +361,22 @@ async def test_a_node_tells_of_itself():
     assert {"runs": 1, "draining": 0} == node.counts
     assert [] == await store.nodes()
     assert ["fenced"] == await store.append(engine.keeper, [Append("run", 1, 1, ())])
+
+
+@requirement("nodes.limits")
+async def test_the_stored_runs_of_an_owner_are_limited_over_all_nodes():
+    """A second server must not double what an owner may have at once. Runs of others do not count."""
+    async with nodes(MemoryStore(), limits=Limits(runs_per_owner=2)) as (one, two):
+        first = await one.start(forever("one "), keep=True, owner="ann")
+        await two.start(forever("two "), keep=True, owner="ann")
+        await one.start(forever("other "), keep=True, owner="bob")
+        for node in (one, two):
+            with pytest.raises(RunLimitReached):
+                await node.start(forever("three "), keep=True, owner="ann")
+        await first.stop()
+        third = await two.start(forever("three "), keep=True, owner="ann")
+
+        assert "running" == third.status
 
 
 # a node that ends

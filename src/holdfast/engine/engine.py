@@ -114,8 +114,7 @@ class Engine:
         self._keyed: WeakValueDictionary[tuple[str, str], Run] = WeakValueDictionary()  # those that are not stored
         self._watchdog = classes.watchdog(shared.pumps)
         self._lease = classes.lease(shared, lease, node or NodeDetails(), new_id, self._drop_all_of, self._hear)
-        self.holds = Holds(shared)
-        """What this node does besides runs."""
+        self.holds = Holds(shared)  # what this node does besides runs
         self._committer = classes.committer(shared, lambda pump: self._keeper.lose(pump), self._lease.renew)
         self._keeper = classes.keeper(shared, self._committer, self._recent, lambda record: self._queue.free(record))
         self._intents = classes.intents(shared, new_id, serve)
@@ -215,9 +214,15 @@ class Engine:
                 if_busy=if_busy,
                 idempotency=idempotency,
             )
-        with self._admission.reserve(owner, 1):
+        with self._admission.reserve(owner, 1, await self._running_elsewhere(owner) if keep else 0):
             accepting = self._queue.accept(pump, create, if_busy=if_busy, idempotency=idempotency)
             return await self._work.run(accepting, if_left=lambda: self.stop_unheld(run))
+
+    async def _running_elsewhere(self, owner: str) -> int:
+        """Return how many stored runs of an owner other nodes have, if that counts."""
+        if self.limits.runs_per_owner is None or not self._shared.others:
+            return 0
+        return await self._shared.store.running_elsewhere(owner, self.keeper)
 
     def _make(
         self,

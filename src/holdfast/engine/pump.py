@@ -200,11 +200,6 @@ class Pump:
         log = self.log
         await _until(log, lambda: log.seq >= log.appended)
 
-    async def left(self) -> None:
-        """Wait until the run is no longer worked on here: it has settled, or belongs to another process."""
-        log = self.log
-        await _until(log, lambda: log.closed)
-
     # ending it
 
     def end(self, cause: StopIntent | HoldfastError) -> bool:
@@ -297,6 +292,11 @@ class Shared:
     """The recovery's: makes the source of a run that another node has left."""
     sure: Callable[[], Awaitable[None]] = field(init=False)
     """The lease's: returns once the lease is held, so that this node may work on its runs."""
+
+
+async def left_this_node(pump: Pump) -> None:
+    """Wait until a run is no longer worked on here: it has settled, or belongs to another process."""
+    await _until(pump.log, lambda: pump.log.closed)
 
 
 async def _until(log: Log, is_so: Callable[[], bool]) -> None:

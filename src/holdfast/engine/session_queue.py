@@ -19,7 +19,7 @@ from ..store import Idempotency, IfBusy, RunRecord
 from .changed_sessions import ChangedSessions
 from .intents import Intents
 from .keeper import Keeper
-from .pump import Pump, Shared
+from .pump import Pump, Shared, left_this_node
 from .run import Run
 
 logger = logging.getLogger("holdfast")
@@ -283,7 +283,7 @@ class SessionQueue:
         for pump in running:
             pump.end(StopIntent(by, self._shared.clock()))
         for pump in running:
-            await pump.left()
+            await left_this_node(pump)
         return [pump.run for pump in running]
 
     async def drop_all(self, session_id: str, by: StoppedBy) -> list[Run]:

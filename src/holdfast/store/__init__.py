@@ -490,6 +490,10 @@ class Store(Protocol):
         """Return the nodes that are not fenced, in the order of their numbers. The lease of some may have ended."""
         ...
 
+    async def running_elsewhere(self, owner: str, keeper: str) -> int:
+        """Return how many runs of an owner are running on other nodes than this one."""
+        ...
+
     async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
         """Take over runs of dead nodes, and return the epoch of each running run that this node then owns, by id.
 

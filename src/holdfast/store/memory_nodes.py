@@ -68,6 +68,11 @@ class MemoryNodes:
         now = self._clock()
         return [replace(node, lease_left=node.until - now) for node in self._nodes.values() if not node.fenced]
 
+    async def running_elsewhere(self, owner: str, keeper: str) -> int:
+        """Return how many runs of an owner are running on other nodes."""
+        running = (run.record for run in self._runs.values() if run.record.status == "running")
+        return sum(record.owner == owner and record.keeper != keeper for record in running)
+
     async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
         """Take over runs of dead nodes, and return what this node then owns."""
         now, own = self._clock(), self._nodes.get(keeper)

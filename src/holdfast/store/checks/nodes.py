@@ -175,6 +175,19 @@ async def a_run_that_was_given_up_goes_to_the_next_node_that_claims(case: Case) 
 
 
 @CHECKS.add
+async def running_runs_of_an_owner_on_other_nodes_are_counted(case: Case) -> None:
+    """Neither those of this node, nor of another owner, nor those that have settled."""
+    mine, theirs = await case.start("r1", session=None), await case.start("r2", session=None)
+    await case.store.create_run(replace(case.record("r3", None), owner=case.id("other")))
+    await case.settle(await case.start("r4", session=None))
+
+    assert 0 == await case.store.running_elsewhere(case.owner, mine.keeper)
+    assert 2 == await case.store.running_elsewhere(case.owner, case.id("k2"))
+    await case.settle(theirs)
+    assert 1 == await case.store.running_elsewhere(case.owner, case.id("k2"))
+
+
+@CHECKS.add
 async def neither_queued_nor_settled_runs_are_taken_over(case: Case) -> None:
     """A queued run has no owner: it starts when its turn comes. A settled one needs none."""
     await case.session()

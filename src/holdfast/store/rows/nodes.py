@@ -38,6 +38,11 @@ class NodesReading(Reading):
         """Return the pieces of work of a kind that fenced nodes have left."""
         return [row["id"] for row in (yield "left_over", {"kind": kind, "limit": limit})]
 
+    def running_elsewhere(self, owner: str, keeper: str) -> Steps[int]:
+        """Return how many runs of an owner are running on other nodes."""
+        row = first((yield "running_elsewhere", {"owner": owner, "keeper": keeper}))
+        return 0 if row is None else int(row["runs"])
+
     def open_intents(self, keeper: str) -> Steps[list[Intent]]:
         """Return the open requests to a node."""
         return [_as_intent(row) for row in (yield "open_intents", {"keeper": keeper})]

@@ -243,6 +243,10 @@ class RowStore(ABC):
         """Return the nodes that are not fenced."""
         return await self._read(lambda rows: rows.nodes())
 
+    async def running_elsewhere(self, owner: str, keeper: str) -> int:
+        """Return how many runs of an owner are running on other nodes."""
+        return await self._read(lambda rows: rows.running_elsewhere(owner, keeper))
+
     async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
         """Take over runs of dead nodes, and return what this node then owns."""
         return await self._write(lambda rows: rows.claim(keeper, unbroken))

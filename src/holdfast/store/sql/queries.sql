@@ -244,6 +244,10 @@ UPDATE keepers SET fenced = TRUE WHERE until <= :clock AND NOT fenced AND EXISTS
 -- name: owned
 SELECT id, epoch FROM runs WHERE status = 'running' AND status <> 'settled' AND keeper = :keeper ORDER BY n
 
+-- name: running_elsewhere
+SELECT count(*) AS runs FROM runs
+WHERE status = 'running' AND status <> 'settled' AND owner = :owner AND keeper <> :keeper
+
 -- name: hold
 INSERT INTO holds (kind, id, keeper) SELECT :kind, :id, id FROM keepers WHERE id = :keeper AND NOT fenced
 ON CONFLICT (kind, id) DO UPDATE SET keeper = excluded.keeper
