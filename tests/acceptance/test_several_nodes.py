@@ -344,6 +344,8 @@ async def test_settings_that_were_sealed_with_another_key_stop_the_start():
         with pytest.raises(SettingsError, match="another cluster_key"):
             async with app.router.lifespan_context(app):
                 pass
+        with pytest.raises(SettingsError, match="another cluster_key"):  # and no later look takes it for settled
+            await app.state.parts.configured.catch_up()
 
 
 @requirement("nodes.settings", "safe.revoked")

@@ -13,10 +13,11 @@ from holdfast.store.postgres import schema
 from holdfast.store.rows.migrations import Migration, StoreInUse, StoreTooNew
 from tests.contract.test_attach import HALF
 from tests.requirements import requirement
+from tests.support.batches import World, asked_of
 from tests.support.native import Native
 from tests.support.ports import free_port
 from tests.support.server import Server, provider
-from tests.support.upstream import Upstream, answer
+from tests.support.upstream import Gate, Upstream, answer
 from tests.support.waiting import LONG
 
 
@@ -44,6 +45,30 @@ async def test_another_server_goes_on_with_an_answer_when_one_is_asked_to_end(po
     assert "a time." == "".join(frame.json()["text"] for frame in rest if frame.event == "text.delta")
     assert 1 == len(up.requests)
     assert up.dropped.empty()
+
+
+@requirement("nodes.drain", "nodes.work")
+async def test_another_server_goes_on_with_a_batch_when_one_is_asked_to_end(postgres, tmp_path):
+    """At once, not after the lease. Answers that are stored are not asked for again."""
+    env = {"HOLDFAST_STORE": postgres.url(await postgres.new_database())}
+    async with Upstream(answer("42")) as up:
+        up.models["b"] = [Gate("go"), *answer("43")]
+        described = [provider(up.base_url, models=["a", "b"])]
+        one = Server(tmp_path / "one", described, config="drain = 0", env=env)
+        two = Server(tmp_path / "two", described, env=env)
+        async with one, two, one.client() as first, two.client() as second:
+            here, there = World(up, first), World(up, second)
+            batch = await here.create(2, ["up/a", "up/b"], concurrency=4)
+            await here.progressed(batch, 2)
+            one.send_signal(signal.SIGTERM)
+            up.gates.open("go")
+            async with asyncio.timeout(LONG):
+                ended = await there.settled(batch)
+            cells = await there.cells(batch)
+
+    assert ("finished", 4, 0) == (ended["status"], ended["progress"]["done"], ended["progress"]["failed"])
+    assert {"42", "43"} == {cell["text"] for cell in cells}
+    assert {1} == {times for (model, _), times in asked_of(up).items() if model == "a"}
 
 
 def newer(sql: str) -> list[Migration]:

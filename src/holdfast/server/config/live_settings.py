@@ -99,7 +99,11 @@ class SavedSettings(Protocol):
         ...
 
     async def news(self) -> Saved | None:
-        """Return the settings if another server has changed them since they were read or saved here."""
+        """Return the settings if another server has changed them since they were used or saved here."""
+        ...
+
+    def used(self) -> None:
+        """Note that what `news` returned is in use."""
         ...
 
     async def save(self, saved: Saved) -> None:
@@ -129,6 +133,9 @@ class SavedFile:
     async def news(self) -> Saved | None:
         """Return None: no other server changes the file."""
         return None
+
+    def used(self) -> None:
+        """Do nothing: there are no news."""
 
     async def save(self, saved: Saved) -> None:
         """Write the file."""
@@ -330,8 +337,11 @@ class Configured:
 
     async def _take_news(self) -> None:
         saved = await self._file.news()
-        if saved is not None and saved != self._saved:
+        if saved is None:
+            return
+        if saved != self._saved:
             self._use(saved, self._provided.made(self.provider_settings(saved)))
+        self._file.used()
 
     def _use(self, saved: Saved, made: list[tuple[ProviderSettings, Provider]]) -> None:
         self._saved = saved

@@ -43,19 +43,24 @@ class SavedDocument:
         self._documents = Documents(store, KIND, SharedSettings)
         self._key = cluster_key.encode()
         self._version: int | None = None
+        self._read: int | None = None
 
     def read(self) -> Saved:
         """Return no settings: the store is asked by `news`, when the server has started."""
         return Saved()
 
     async def news(self) -> Saved | None:
-        """Return the settings if they are not those of the last call or the last `save`."""
+        """Return the settings if they are neither in use nor saved here."""
         stored = await self._documents.get(ID)
         if stored is None or stored.version == self._version:
             return None
-        self._version = stored.version
+        self._read = stored.version
         body = stored.body
         return body.plain if not body.sealed else self._unsealed(body.sealed)
+
+    def used(self) -> None:
+        """Note that what `news` returned is in use."""
+        self._version = self._read
 
     async def save(self, saved: Saved) -> None:
         """Replace the settings that were read last."""
