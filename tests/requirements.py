@@ -551,6 +551,27 @@ REQUIREMENTS: dict[str, str] = {
         "PostgreSQL killed, cut off or silent: calls fail with store_unavailable and can be repeated; nothing that was "
         "acknowledged is lost."
     ),
+    "nodes.work": (
+        "A batch, a delivery of a webhook, a round of a comparison and a chore is worked on by one node at a time; "
+        "another takes it over, and every node can read and stop it."
+    ),
+    "nodes.settings": (
+        "Settings of the page, keys and grants that are changed or revoked through one node count on every node within "
+        "a second, open streams included; keys of providers are encrypted in the store."
+    ),
+    "nodes.drain": (
+        "A node that ends says so and takes no new runs; what waits, and what another node can go on with, is handed "
+        "over at once; the rest is drained and settled, and others need not wait for the end of its lease."
+    ),
+    "nodes.versions": (
+        "Servers of two versions share the tables while they are upgraded one after the other; a step that older ones "
+        "cannot work with waits until they are stopped."
+    ),
+    "nodes.unstored": (
+        "With a cluster key, a run that is not stored is read and stopped through any node while its own node has it; "
+        "if that node is gone, no reader is told of a success."
+    ),
+    "nodes.limits": "`max_runs_per_owner` counts an owner's stored runs on all nodes.",
     "nodes.hints": "The connection for hints comes back by itself, and what may have been lost is looked for.",
     "safe.store-password": "A password in the address of the store is in no log, error or page, nor in `config show`.",
     "store.copy": (

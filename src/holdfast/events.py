@@ -9,6 +9,9 @@ import msgspec
 
 StoppedBy = Literal["user", "disconnect", "replaced", "budget", "shutdown", "revoked"]
 
+LEFT_TO_OTHERS = "another node goes on with it"
+"""The message of the cancel of a source whose run another node goes on with: its upstream must not be stopped."""
+
 Outcome = Literal["completed", "truncated", "stopped", "failed", "interrupted"]
 """How a run ended, as a word."""
 

@@ -137,6 +137,16 @@ def _sleeps_before_the_start(scenario: Scenario) -> None:
     scenario.troubles = [Trouble(0.8 + moment, "pause", 20.0)]
 
 
+def _fenced_while_it_stops(scenario: Scenario) -> None:
+    """A server loses sight of the store while it stops a run. The one that takes the run over dies before the end."""
+    first, _ = _two_sends(scenario)
+    scenario.sends, scenario.sessions, first.session = [first], 1, 0
+    first.again, first.source.on_cancel = "never", "never ends"
+    scenario.session_stops = [(0.9, 0, None)]
+    scenario.weather = Weather(partitions=[(0, 1.0, 9.0)])
+    scenario.troubles = [Trouble(9.5, "crash", 30.0)]
+
+
 def _two_sends(scenario: Scenario) -> tuple[SendPlan, SendPlan]:
     """Two sends that are kept and write for some twelve seconds; nothing else happens."""
     send = scenario.sends[0]
@@ -959,6 +969,24 @@ class _WaitsUnderTheLock(SessionQueue):
 
     async def _is_busy(self, session_id: str) -> bool:
         return bool(await self._retry(lambda: self._store.list_runs(session_id=session_id, status="running")))
+
+
+@bad(
+    "waits-for-a-settlement-under-the-lock",
+    "who stops a session waits for the settlement under its lock; a fenced node that claims the run needs that lock",
+    "ours, found by reading",
+    expects="a client waits for ever",
+    stage=_fenced_while_it_stops,
+)
+class _WaitsForTheSettlement(SessionQueue):
+    async def stop_running(self, session_id: str, by: Any) -> list[Run]:
+        running = [pump for pump in self._pumps.of_session(session_id) if pump.run.status == "running"]
+        for pump in running:
+            pump.end(StopIntent(by, self._shared.clock()))
+        runs = [pump.run for pump in running]
+        for run in runs:
+            await run.settled()
+        return runs
 
 
 # answers that get lost

@@ -50,12 +50,14 @@ class Connection:
         weather, random = self.world.weather, self.world.random
         await self._delay()
         if self.world.store_is_away(self.server) or random() < weather.fails_before:
+            self.world.note_failure(name, self.server)
             self.world.say(f"store: {name} fails")
             raise StoreUnavailable("the store is away")
         result = await getattr(self.medium, name)(*args, **kwargs)
         self.world.note_call(name, args, kwargs, result)
         await self._delay()
         if random() < self.world.weather.fails_after:
+            self.world.note_failure(name, self.server)
             self.world.say(f"store: {name} is done, but fails for its caller")
             raise StoreUnavailable("the store did not answer")
         return result

@@ -74,10 +74,14 @@ class Server(Process):
         """It has ended in good order: of the tasks up to this number nothing may be left."""
         self.disturbed = False
         """It was killed, paused or closed: what it owned may be settled by another."""
+        self.last_failed_renewal = float("-inf")
+        self.starved: set[str] = set()
+        """Its ids that were fenced soon after a renewal of their lease had failed on a slow store."""
         self.engine = world.design.engine(
             Connection(world, world.medium, self),
             sources=world.make_source,
             again=world.go_on,
+            elsewhere=world.can_leave,
             limits=world.scenario.limits,
             lease=LEASE,
             clock=world.clock,
@@ -190,6 +194,10 @@ class World:
         run.sources.append(facts)
         return sources.make(self, facts)
 
+    async def can_leave(self, record: RunRecord, log: Log) -> bool:
+        """Tell whether another server can go on with a run: what the engine asks when it closes."""
+        return self.history.runs[record.id].send.plan.again in ("yes", "slowly")
+
     def store_is_away(self, server: Server) -> bool:
         """Tell whether the store is in one of its long absences, or cannot be reached from a server."""
         now = self.loop.time()
@@ -214,6 +222,8 @@ class World:
         """Look at the medium right after a call took effect."""
         if self.history.lines is not None:
             self.say(f"store: {name} {_brief(args)} -> {_brief(result)}")
+        if name == "claim":
+            self._note_fenced()
         if name == "renew" and self._jump_at_renewal:
             self._jump(self._jump_at_renewal)
             self._jump_at_renewal = 0.0
@@ -223,6 +233,26 @@ class World:
             running = peek(self.medium.list_runs(session_id=result.session_id, status="running"))
             if len(running) > 1:
                 self.history.violate(f"two runs are running in one session: {[run.id for run in running]}")
+
+    def note_failure(self, name: str, server: Server) -> None:
+        """A call to the store fails for its caller."""
+        if name == "renew":
+            server.last_failed_renewal = self.loop.time()
+
+    def _note_fenced(self) -> None:
+        """Find the servers that were just taken for dead, and whether a renewal of theirs had failed a moment ago."""
+        is_slow, now = max(self.scenario.weather.delays) > 1.0, self.loop.time()
+        for server in self.servers:
+            node = self.medium._nodes.get(server.engine.keeper)
+            if node is not None and node.fenced and is_slow and now - server.last_failed_renewal < LEASE:
+                server.starved.add(node.id)
+
+    def losses(self, server: Any) -> int:
+        """Return how often a server may lose its runs: it died, slept or closed, or could not renew its lease.
+
+        An outage of the store is no such reason. A renewal that failed on a slow store is: a lease has two tries.
+        """
+        return (server.disturbed or self.is_cut(server)) + len(server.starved)
 
     def _note_owner(self, run_id: str) -> None:
         """A server has taken on a run: it may die before a source begins."""

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from holdfast.engine import intents
 from holdfast.engine.engine import Engine
-from holdfast.engine.run import Run
-from holdfast.errors import CannotSteer, HoldfastError, OwnerSilent, StoreUnavailable
-from holdfast.events import Completed, Failed, Interrupted, Stopped
+from holdfast.engine.run import Limits, Run
+from holdfast.errors import CannotSteer, HoldfastError, OwnerSilent, RunLimitReached, ShuttingDown, StoreUnavailable
+from holdfast.events import LEFT_TO_OTHERS, Completed, Failed, Interrupted, Stopped
 from holdfast.history import Message, Session
 from holdfast.ids import new_id
 from holdfast.store import Append, NodeDetails, RunRecord
@@ -357,6 +357,152 @@ async def test_a_node_tells_of_itself():
         await engine.check_store()
         (node,) = await store.nodes()
 
-    assert (engine.keeper, "10.0.0.1:8788", "1", {"runs": 1}) == (node.id, node.address, node.version, node.counts)
+    assert (engine.keeper, "10.0.0.1:8788", "1") == (node.id, node.address, node.version)
+    assert {"runs": 1, "draining": 0} == node.counts
     assert [] == await store.nodes()
     assert ["fenced"] == await store.append(engine.keeper, [Append("run", 1, 1, ())])
+
+
+@requirement("nodes.limits")
+async def test_the_stored_runs_of_an_owner_are_limited_over_all_nodes():
+    """A second server must not double what an owner may have at once. Runs of others do not count."""
+    async with nodes(MemoryStore(), limits=Limits(runs_per_owner=2)) as (one, two):
+        first = await one.start(forever("one "), keep=True, owner="ann")
+        await two.start(forever("two "), keep=True, owner="ann")
+        await one.start(forever("other "), keep=True, owner="bob")
+        for node in (one, two):
+            with pytest.raises(RunLimitReached):
+                await node.start(forever("three "), keep=True, owner="ann")
+        await first.stop()
+        third = await two.start(forever("three "), keep=True, owner="ann")
+
+        assert "running" == third.status
+
+
+# a node that ends
+
+
+def is_claimed_by(store: MemoryStore, run: Run, node: Engine) -> Any:
+    async def is_so() -> bool:
+        record = await store.get_run(run.id)
+        return record is not None and record.keeper == node.keeper
+
+    return is_so
+
+
+async def until(is_so: Any) -> None:
+    async with asyncio.timeout(LONG):
+        while not await is_so():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+@requirement("nodes.drain")
+async def test_a_node_that_drains_says_so_and_gives_up_at_once_what_only_waits():
+    """A person who decides meanwhile must not wait for the end of the drain: another node has the run by then."""
+    store = MemoryStore()
+
+    async def again(record: RunRecord, log: Any) -> Any:
+        return forever("again ")
+
+    async with nodes(store, again=again) as (one, two):
+        waiting, busy = [await one.start(forever("one "), keep=True) for _ in range(2)]
+        waiting.waits = True
+        closing = asyncio.create_task(one.close(drain=LONG))
+        await until(is_claimed_by(store, waiting, two))
+        drained = {node.id: node.counts for node in await store.nodes()}
+        is_closing = not closing.done()
+        with pytest.raises(ShuttingDown):
+            await one.start(forever("late "), keep=True)
+        await busy.stop()
+        async with asyncio.timeout(LONG):
+            await closing
+        await spoken(await two.open(waiting.id), "one again ")
+
+        assert is_closing
+        assert (1, 0) == (drained[one.keeper]["draining"], drained[two.keeper]["draining"])
+        assert [two.keeper] == [node.id for node in await store.nodes()]
+
+
+@requirement("nodes.drain")
+async def test_a_run_that_another_node_can_go_on_with_is_left_to_it_after_the_drain():
+    """Its source learns that its upstream is not to be stopped. What no other node can go on with is stopped here."""
+    store, cancels = MemoryStore(), []
+
+    async def noting() -> AsyncIterator[str]:
+        yield "one "
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError as cancelled:
+            cancels.append(cancelled.args)
+            raise
+
+    async def rest() -> AsyncIterator[str]:
+        yield "two"
+
+    async def again(record: RunRecord, log: Any) -> Any:
+        return rest() if record.model == "keeps" else None
+
+    async def elsewhere(record: RunRecord, log: Any) -> bool:
+        return record.model == "keeps"
+
+    async with nodes(store, again=again, elsewhere=elsewhere) as (one, two):
+        left, stopped = [await one.start(noting(), keep=True, model=model) for model in ("keeps", "forgets")]
+        for run in (left, stopped):
+            await spoken(run, "one ")
+        await one.close(drain=0.0)
+        async with asyncio.timeout(LONG):
+            ends = [await (await two.open(run.id)).settled() for run in (left, stopped)]
+
+    assert isinstance(ends[0], Completed)
+    assert isinstance(ends[1], Stopped)
+    assert ["one two", "one "] == [end.text for end in ends]
+    assert "shutdown" == ends[1].by
+    assert [(LEFT_TO_OTHERS,), ()] == cancels
+
+
+@requirement("nodes.drain")
+async def test_the_only_node_stops_its_runs_when_it_ends():
+    """There is nobody to go on with them, and the next start may be far."""
+    store = MemoryStore()
+
+    async def elsewhere(record: RunRecord, log: Any) -> bool:
+        return True
+
+    async with Engine(store, elsewhere=elsewhere) as only:
+        run = await only.start(forever("one "), keep=True)
+        await spoken(run, "one ")
+        await only.close()
+
+    settled = await run.settled()
+    assert isinstance(settled, Stopped)
+    assert "shutdown" == settled.by
+
+
+@requirement("nodes.drain")
+async def test_the_next_message_of_a_session_starts_on_another_node_while_one_drains():
+    """It does not wait for the end of the drain, nor for the next look."""
+    store = MemoryStore()
+    await store.create_session(Session(id="ses_1", owner=""))
+
+    def submitted(engine: Engine) -> Any:
+        record = RunRecord(id=new_id("run"), session_id="ses_1", message_id=new_id("msg"))
+        message = Message(id=new_id("usr"), role="user", content="Hi.")
+        return engine.submit(record, [message], if_busy="queue")
+
+    async with nodes(store, sources=lambda run: forever("said ")) as (one, two):
+        first, other = await submitted(one), await one.start(forever("busy "), keep=True)
+        second = await submitted(one)
+        await spoken(first, "said ")
+        closing = asyncio.create_task(one.close(drain=LONG))
+        await until(lambda: closes(one))
+        await first.stop()
+        await until(is_claimed_by(store, second, two))
+        is_closing = not closing.done()
+        await other.stop()
+        await closing
+
+        assert is_closing
+
+
+async def closes(engine: Engine) -> bool:
+    return engine.closing

@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.engine.engine import Engine
 from holdfast.engine.run import RemoteLog, Run
+from holdfast.errors import RunNotFound
 from holdfast.events import Completed, Event, Stopped
 from holdfast.peers import MOST_UNPROVEN, Peers, PeerServer
 from holdfast.store import NodeDetails
@@ -49,7 +50,7 @@ async def two_nodes(store: MemoryStore, key: str = KEY) -> AsyncIterator[tuple[E
     port = free_port()
     async with AsyncExitStack() as stack:
         owner = Engine(store, node=NodeDetails(address=f"127.0.0.1:{port}"))
-        other = Engine(store, follow=Peers(key).follow)
+        other = Engine(store, follow=Peers(key).follow, unstored=Peers(key))
         for engine in (owner, other):
             await stack.enter_async_context(engine)
         server = PeerServer(owner, KEY, seconds_to_ask=LONG)
@@ -201,3 +202,68 @@ async def test_connections_without_the_key_are_few_and_logged_once(caplog):
 
     assert b"" == nothing
     assert 1 == caplog.text.count("another cluster key")
+
+
+# runs that are not stored
+
+
+@requirement("nodes.unstored")
+async def test_a_run_that_is_not_stored_is_read_through_another_node_and_stopped():
+    """Only its own node has it, which is asked: by its log, and for the stop."""
+    words = Words()
+    async with two_nodes(MemoryStore()) as (owner, other, _):
+        run = await owner.start(words.source(), owner="ann")
+        words.queue.put_nowait("one ")
+        found = await other.open_anywhere(run.id)
+        reader = found.read()
+        seen = [await anext(reader) for _ in range(2)]
+        words.queue.put_nowait("two ")
+        seen.append(await anext(reader))
+        async with asyncio.timeout(LONG):
+            result = await found.stop()
+            rest = [event async for event in reader]
+
+    assert "ann" == found.record.owner
+    assert [1, 2, 3, 4] == [seq for seq, _ in [*seen, *rest]]
+    assert isinstance(result.settlement, Stopped)
+    assert ("one two ", "user", True) == (result.settlement.text, result.settlement.by, result.by_this_call)
+    assert result.settlement == await run.settled()
+
+
+@requirement("nodes.unstored")
+async def test_a_run_that_is_not_stored_and_has_ended_is_read_through_another_node():
+    """For as long as its node remembers it. One that no node has is not found."""
+    async with two_nodes(MemoryStore()) as (owner, other, _):
+        words = Words()
+        run = await owner.start(words.source())
+        for word in ("one ", None):
+            words.queue.put_nowait(word)
+        await run.settled()
+        found = await other.open_anywhere(run.id)
+        seen = [event async for event in found.read()]
+        owner.forget(run.id)
+        with pytest.raises(RunNotFound):
+            await other.open_anywhere(run.id)
+
+    assert isinstance(await found.settled(), Completed)
+    assert [1, 2, 3] == [seq for seq, _ in seen]
+
+
+@requirement("nodes.unstored")
+async def test_the_reader_of_a_run_that_went_with_its_node_is_not_told_of_a_success():
+    """Nothing else has its words."""
+    async with two_nodes(MemoryStore()) as (owner, other, server):
+        words = Words()
+        run = await owner.start(words.source())
+        words.queue.put_nowait("one ")
+        found = await other.open_anywhere(run.id)
+        reader = found.read()
+        seen = [await anext(reader) for _ in range(2)]
+        await server.close()
+        async with asyncio.timeout(LONG):
+            settled = await found.settled()
+            with pytest.raises(RunNotFound):
+                await anext(reader)
+
+    assert 2 == len(seen)
+    assert "interrupted" == settled.outcome

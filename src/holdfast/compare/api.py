@@ -36,6 +36,7 @@ from ..store.files import with_pictures
 from ..wires import native, sse
 from ..wires.shapes import ListedComparisonJson
 from . import wire as wire
+from .audience import Audience, RoundAnswer, RoundFrames
 from .model import (
     MOST_PANES,
     Comparison,
@@ -52,7 +53,7 @@ from .model import (
     swapped,
     voted,
 )
-from .runs import Audience, Change, Round, RoundAnswer, RoundFrames
+from .runs import Change, Round
 
 _shuffled = random.SystemRandom().shuffle  # so that the order does not show which model is in which pane
 
@@ -144,10 +145,11 @@ async def _begin(
     )
     comparison = noted_if_blind(comparison)
     with _take_starts(parts, comparison, len(models)) as places:
-        if key is not None:
-            await parts.rounds.keep_key(key, comparison)
-        await parts.rounds.add(comparison)
-        going_on = parts.rounds.begin(comparison, range(len(models)), places.handed_over())
+        async with parts.rounds.held(comparison.id):
+            if key is not None:
+                await parts.rounds.keep_key(key, comparison)
+            await parts.rounds.add(comparison)
+            going_on = parts.rounds.begin(comparison, range(len(models)), places.handed_over())
     return await _answering(parts, request, going_on)
 
 
@@ -220,8 +222,9 @@ async def _next_round(
     async with parts.rounds.lock(kept.id):
         change(await parts.rounds.read(kept.id, kept.owner))  # refused before it counts as a start
         with _take_starts(parts, kept, len(panes)) as places:
-            after = await parts.rounds.change(kept.id, kept.owner, change)
-            going_on = parts.rounds.begin(after, panes, places.handed_over())
+            async with parts.rounds.held(kept.id):
+                after = await parts.rounds.change(kept.id, kept.owner, change)
+                going_on = parts.rounds.begin(after, panes, places.handed_over())
     return await _answering(parts, request, going_on)
 
 
@@ -249,11 +252,7 @@ def _events(parts: Parts, going_on: Round | Audience) -> ASGIApp:
 async def stop_comparison(parts: Parts, request: Request) -> ASGIApp:
     """Stop every pane, including those that have not begun."""
     kept = await _own(parts, request)
-    going_on = parts.rounds.of(kept.id)
-    if going_on is not None:
-        await going_on.stop(by="user")
-        kept = going_on.comparison
-    return json_of(await parts.rounds.shown(kept))
+    return json_of(await parts.rounds.shown(await parts.rounds.stop(kept)))
 
 
 async def detach_comparison(parts: Parts, request: Request) -> ASGIApp:

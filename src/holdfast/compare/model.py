@@ -184,6 +184,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     lifetime: Literal["attached", "detached"] = "attached"
     """Attached panes stop when the client leaves that began them. Detached ones continue."""
     status: Literal["running", "settled"] = "running"
+    is_stopping: bool = False
+    """A node without the round has stopped it: the node that has it looks at this."""
     created_at: float = 0.0
     settled_at: float | None = None
     revealed_at: float | None = None
@@ -289,7 +291,12 @@ def _with_pane(comparison: Comparison, pane: Pane) -> Comparison:
 
 def settled(comparison: Comparison, now: float) -> Comparison:
     """Set the comparison to settled."""
-    return replace(comparison, status="settled", settled_at=now)
+    return replace(comparison, status="settled", settled_at=now, is_stopping=False)
+
+
+def stopping(comparison: Comparison) -> Comparison:
+    """Ask the node that has the round to stop it."""
+    return replace(comparison, is_stopping=True) if comparison.status == "running" else comparison
 
 
 def voted(comparison: Comparison, winner: Winner, now: float) -> Comparison:

@@ -7,18 +7,16 @@ round is to stop its runs, and the task sees them settle.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
-from starlette.types import ASGIApp
 
-from ..asgi.client import RequestClient
-from ..asgi.cursor import as_many_as_fit
-from ..asgi.delayed_response import DelayedResponse
 from ..concurrency.retry import Retry
+from ..concurrency.tasks import OwnedTasks
 from ..concurrency.watchers import Wake, Watchers
 from ..engine.admission import Places
 from ..engine.engine import Engine
@@ -34,7 +32,6 @@ from ..errors import (
 from ..events import StoppedBy
 from ..history import Message, Session, branch, text_of
 from ..ids import new_id
-from ..server.errors import json_of
 from ..store import HEAD, Idempotency, RunRecord, Store
 from ..store.documents import Documents, IdempotencyKeys
 from ..wires.shapes import ComparisonJson
@@ -43,6 +40,7 @@ from .model import (
     DOCUMENT,
     Comparison,
     ComparisonNotFound,
+    ComparisonRunning,
     Content,
     Pane,
     PaneAnswer,
@@ -51,12 +49,20 @@ from .model import (
     masked,
     settled,
     settlement_of,
+    stopping,
 )
 from .sources import PaneReport, PaneSources
 
 logger = logging.getLogger(__name__)
 
 ROOM_PAUSE = 0.2  # seconds between two tries to start a pane while there is no room
+LOOK_EVERY = 1.0
+"""Seconds between two looks at a comparison that another node may have changed. A hint comes sooner."""
+PATIENCE, ASK_AGAIN = 8.0, 0.1
+"""Seconds that a request waits for another node, and between two looks."""
+
+LAST_WORDS = 1.0
+"""Seconds for storing the last answers when the server ends."""
 
 KEYS = "comparison_key"
 COMPARISON = "comparison"  # the key of the comparison's id in the request of a pane's run
@@ -86,6 +92,9 @@ class Round:
         self._stopped: StoppedBy | None = None
         self._over = asyncio.Event()
         self._watchers = Watchers()
+        self.look = asyncio.Event()
+        """Set when another node may have changed the comparison."""
+        self._is_lost = False
         self.task = asyncio.create_task(self._play())
 
     # for clients
@@ -101,7 +110,34 @@ class Round:
     async def left(self, by: StoppedBy) -> None:
         """The client that started the panes has disconnected. Detached panes continue."""
         if self.comparison.lifetime == "attached":
+            await self._take_changes()
+        if self.comparison.lifetime == "attached":
             await self.stop(by)
+
+    def lose(self) -> None:
+        """Begin no more panes: another node has the round."""
+        self._is_lost, self._stopped = True, self._stopped or "shutdown"
+
+    async def _heed_requests(self) -> None:
+        """Take what other nodes have changed in the comparison: it was stopped, detached or revealed."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_EVERY):
+                    await self.look.wait()
+            self.look.clear()
+            await self._take_changes()
+
+    async def _take_changes(self) -> None:
+        now = self.comparison
+        try:
+            stored = await self._rounds.retry(lambda: self._rounds.documents.get(now.id))
+        except StoreUnavailable:
+            return  # the server ends
+        if stored is not None:
+            kept = stored.body
+            self.comparison = replace(self.comparison, lifetime=kept.lifetime, revealed_at=kept.revealed_at)
+        if stored is None or stored.body.is_stopping:
+            self._rounds.leave_to_end(self)
 
     async def stop(self, by: StoppedBy) -> None:
         """Stop every pane, including those that have not begun, and wait for the end."""
@@ -112,6 +148,7 @@ class Round:
     # panes
 
     async def _play(self) -> None:
+        heeding = asyncio.create_task(self._heed_requests())
         try:
             with self._places:
                 if self.comparison.order == "parallel":
@@ -119,9 +156,12 @@ class Round:
                 else:
                     for pane in self._panes:
                         await self._play_pane(pane)
-            now = self._rounds.engine.now()
-            await self._note(lambda kept: settled(kept, now))
+            if not self._is_lost:
+                now = self._rounds.engine.now()
+                await self._note(lambda kept: settled(kept, now))
+                await self._rounds.let_go(self.comparison.id)
         finally:
+            heeding.cancel()
             self._rounds.forget(self)
             self.is_over = True
             self._over.set()
@@ -143,7 +183,8 @@ class Round:
             answer = PaneAnswer(status="settled", outcome="stopped", by="shutdown")
         except HoldfastError as error:
             answer = PaneAnswer(status="settled", outcome="failed", error=error.info())
-        await self._note(lambda kept: answered(kept, number, answer))
+        if not self._is_lost:
+            await self._note(lambda kept: answered(kept, number, answer))
 
     async def _start_as_soon_as_it_can(self, pane: Pane, run_id: str, report: PaneReport) -> Run | None:
         """Start a pane. A later one of a sequence waits while the server has no room, and does not fail."""
@@ -221,41 +262,6 @@ async def _all_of(work: Iterable[Awaitable[None]]) -> None:
             raise error
 
 
-class Audience:
-    """A reader of a round that another request began. Its disconnect stops nothing."""
-
-    def __init__(self, rounds: Rounds, comparison: Comparison) -> None:
-        self._round = rounds.of(comparison.id)
-        self._comparison = comparison
-
-    @property
-    def comparison(self) -> Comparison:
-        """The current comparison."""
-        return self._comparison if self._round is None else self._round.comparison
-
-    @property
-    def runs(self) -> dict[int, Run]:
-        """The runs in progress, by pane."""
-        return {} if self._round is None else self._round.runs
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the round is over."""
-        return self._round is None or self._round.is_over
-
-    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` whenever there is more to read, until the returned function is called."""
-        return (lambda: None) if self._round is None else self._round.watch(wake)
-
-    async def over(self) -> None:
-        """Wait until the round is over."""
-        if self._round is not None:
-            await self._round.over()
-
-    async def left(self, by: StoppedBy) -> None:
-        """Do nothing: the panes are attached to another connection."""
-
-
 def _asked(prompt: Content) -> Message:
     return Message(id=new_id("msg"), role="user", content=prompt)
 
@@ -273,7 +279,78 @@ class Rounds:
         self.documents = Documents(store, DOCUMENT, Comparison, now=engine.now)
         self._keys = IdempotencyKeys(store, KEYS, now=engine.now)
         self._going_on: dict[str, Round] = {}
+        self._tasks = OwnedTasks("the comparisons")
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        engine.holds.add(DOCUMENT, self)
+
+    # one node for each round
+
+    @contextlib.asynccontextmanager
+    async def held(self, comparison_id: str) -> AsyncGenerator[None]:
+        """Take a comparison for a round that begins within the block."""
+        if not await self.engine.holds.take(DOCUMENT, comparison_id):
+            raise ShuttingDown if self.engine.closing else ComparisonRunning
+        try:
+            yield
+        finally:
+            if comparison_id not in self._going_on:
+                await self.let_go(comparison_id)
+
+    async def let_go(self, comparison_id: str) -> None:
+        """Let go of a comparison whose round is over. If the store is away when the server ends, that does it."""
+        with contextlib.suppress(StoreUnavailable):
+            await self.retry(lambda: self.engine.holds.let_go(DOCUMENT, comparison_id))
+
+    async def take_up(self, id: str) -> None:
+        """Store the end of a round that a dead node has left."""
+        stored = await self.retry(lambda: self.documents.get(id))
+        if stored is not None and stored.body.status == "running":
+            await self._settle_left_behind(stored.body)
+        await self.let_go(id)
+
+    def heed(self, id: str) -> None:
+        """Look at a comparison that another node has changed."""
+        if (going_on := self._going_on.get(id)) is not None:
+            going_on.look.set()
+
+    def drop(self) -> None:
+        """Leave the rounds to the other nodes."""
+        lost, self._going_on = self._going_on, {}
+        for going_on in lost.values():
+            going_on.lose()
+
+    async def close(self) -> None:
+        """Wait a moment for the rounds to be stored. What is not stored then is completed by another node."""
+        tasks = {going_on.task for going_on in self._going_on.values()}
+        if tasks:
+            await asyncio.wait(tasks, timeout=LAST_WORDS)
+        self.retry.close()
+        await self._tasks.cancel()
+
+    def leave_to_end(self, going_on: Round) -> None:
+        """Stop a round that was stopped through another node."""
+        self._tasks.start(going_on.stop(by="user"))
+
+    async def stop(self, comparison: Comparison) -> Comparison:
+        """Stop every pane, on whichever node the round is, and wait for the end."""
+        if (going_on := self.of(comparison.id)) is not None:
+            await going_on.stop(by="user")
+            return going_on.comparison
+        if await self.engine.holds.is_elsewhere(DOCUMENT, comparison.id):
+            await self.change(comparison.id, comparison.owner, stopping)
+            await self._ended_elsewhere(comparison.id)
+        return await self.read(comparison.id, comparison.owner)
+
+    async def _ended_elsewhere(self, comparison_id: str) -> None:
+        for _ in range(int(PATIENCE / ASK_AGAIN)):
+            if not await self.engine.holds.is_elsewhere(DOCUMENT, comparison_id):
+                return
+            await self.engine.holds.tell(DOCUMENT, comparison_id)
+            await asyncio.sleep(ASK_AGAIN)
+
+    def as_over(self, comparison: Comparison) -> Comparison:
+        """Return a comparison that was deleted while it was read."""
+        return settled(comparison, self.engine.now())
 
     # stored comparisons
 
@@ -286,6 +363,12 @@ class Rounds:
         comparison_id = await self._keys.find(key)
         if comparison_id is None:
             return None
+        for _ in range(int(PATIENCE / ASK_AGAIN)):
+            with contextlib.suppress(ComparisonNotFound):
+                return await self.read(comparison_id, key.owner)
+            if not await self.engine.holds.is_elsewhere(DOCUMENT, comparison_id):
+                break
+            await asyncio.sleep(ASK_AGAIN)  # another node is storing it
         try:
             return await self.read(comparison_id, key.owner)
         except ComparisonNotFound:
@@ -318,7 +401,9 @@ class Rounds:
         """Change a comparison by compare-and-set."""
 
         async def changed(kept: Comparison) -> Comparison:
-            return change(kept if comparison_id in self._going_on else await self._caught_up(kept))
+            is_newest = comparison_id in self._going_on or kept.status == "settled"
+            is_newest = is_newest or await self.engine.holds.is_elsewhere(DOCUMENT, comparison_id)
+            return change(kept if is_newest else await self._caught_up(kept))
 
         stored = await self.documents.change(comparison_id, changed, owner=owner)
         if stored is None:
@@ -331,12 +416,17 @@ class Rounds:
         return going_on.comparison if going_on is not None else await self._caught_up(kept)
 
     async def _caught_up(self, kept: Comparison) -> Comparison:
-        """Return a comparison with the ends of its panes that a killed server did not store."""
+        """Return a comparison with the ends of its panes that a killed server, or another node, did not store."""
         if kept.status == "settled":
             return kept
+        is_elsewhere = await self.engine.holds.is_elsewhere(DOCUMENT, kept.id)
         for pane in kept.panes:
             if pane.latest.status != "settled":
-                kept = answered(kept, pane.pane, await self._found(pane))
+                found = await self._found(pane)
+                if not is_elsewhere or found.run_id is not None:
+                    kept = answered(kept, pane.pane, found)
+        if is_elsewhere:
+            return kept
         is_running = any(pane.latest.status == "running" for pane in kept.panes)
         return kept if is_running else settled(kept, self.engine.now())
 
@@ -354,16 +444,16 @@ class Rounds:
     async def catch_up(self) -> None:
         """Store the ends of panes that a killed server did not store, so that no pane stays running."""
         async for stored in self.documents.all():
-            if stored.body.status == "running" and stored.id not in self._going_on:
-                await self._settle_left_behind(stored.body)
+            is_left = stored.body.status == "running" and stored.id not in self._going_on
+            if is_left and await self.engine.holds.take(DOCUMENT, stored.id):
+                await self.take_up(stored.id)
 
     async def _settle_left_behind(self, comparison: Comparison) -> None:
         for pane in comparison.panes:
             if pane.latest.status != "settled":
-                try:
-                    await (await self.engine.open(pane.latest.run_id or "")).settled()
-                except RunNotFound:
-                    continue
+                with contextlib.suppress(RunNotFound):
+                    run = await self.engine.open(pane.latest.run_id or "")
+                    await (run.stop() if comparison.is_stopping else run.settled())
         async with self.lock(comparison.id):
             try:
                 await self.change(comparison.id, comparison.owner, lambda kept: kept)
@@ -392,21 +482,12 @@ class Rounds:
 
     async def delete(self, comparison: Comparison) -> None:
         """Stop a comparison's panes and delete it with their sessions, the document last: so it can be repeated."""
-        if (going_on := self.of(comparison.id)) is not None:
-            await going_on.stop(by="user")
-        comparison = await self.read(comparison.id, comparison.owner)  # a pane may have another session by now
+        comparison = await self.stop(comparison)  # a pane may have another session by now
         for session_id in (each for pane in comparison.panes for each in (*pane.left, pane.session_id)):
             await self.engine.delete_session(session_id)
         if comparison.key is not None:
             await self._keys.forget(comparison.key, comparison.id)
         await self.documents.delete(comparison.id)
-
-    async def all_over(self, within: float) -> None:
-        """Wait for the rounds in progress to be stored, for so many seconds at most."""
-        tasks = {going_on.task for going_on in self._going_on.values()}
-        if tasks:
-            await asyncio.wait(tasks, timeout=within)
-        self.retry.close()
 
     # JSON
 
@@ -446,58 +527,3 @@ class Rounds:
         messages = await self.store.messages(pane.session_id)
         reasoning = next((said.reasoning for said in messages if said.run_id == run.id), None)
         return wire.PaneText(run.settlement.text, reasoning or "", run.settlement)
-
-
-class RoundFrames:
-    """The event stream of a round: the events of all panes, each in its order."""
-
-    def __init__(self, going_on: Round | Audience, show: Callable[[Comparison], Awaitable[ComparisonJson]]) -> None:
-        self.is_over = False
-        self.watch = going_on.watch
-        self._round = going_on
-        self._show = show
-        self._n = 0
-        self._seen: dict[int, int] = {}
-
-    async def next(self) -> bytes:
-        """Return the frames of the new events."""
-        if not self._n:
-            return await self._whole("comparison.started")
-        was_over = self._round.is_over
-        frames = [frame for pane, run in tuple(self._round.runs.items()) for frame in await self._pane(pane, run)]
-        if frames or not was_over or self.is_over:
-            return b"".join(frames)
-        self.is_over = True
-        return await self._whole("comparison.settled")
-
-    async def _pane(self, pane: int, run: Run) -> list[bytes]:
-        frames: list[bytes] = []
-        for event in as_many_as_fit(await run.log.batch(self._seen.get(pane, 0))):
-            self._seen[pane] = seq = self._seen.get(pane, 0) + 1
-            self._n += 1
-            frames.append(wire.pane_frame(self._n, pane, run.id, seq, event))
-        return frames
-
-    async def _whole(self, kind: Literal["comparison.started", "comparison.settled"]) -> bytes:
-        self._n += 1
-        return wire.whole_frame(self._n, kind, await self._show(self._round.comparison))
-
-
-class RoundAnswer(DelayedResponse):
-    """The JSON response of a round, sent at its end. A disconnect stops every pane."""
-
-    def __init__(self, going_on: Round | Audience, show: Callable[[Comparison], Awaitable[ComparisonJson]]) -> None:
-        self._round = going_on
-        self._show = show
-
-    async def ended(self, client: RequestClient) -> bool:
-        """Wait for the end of the round."""
-        return await client.wait_for(self._round.over())
-
-    async def left(self, by: StoppedBy) -> None:
-        """Stop the panes that are attached to this client."""
-        await self._round.left(by)
-
-    async def response(self) -> ASGIApp:
-        """Return the whole comparison."""
-        return json_of(await self._show(self._round.comparison))

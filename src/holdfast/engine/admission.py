@@ -49,20 +49,23 @@ class Admission:
         """The places that are taken."""
         return self._taken
 
-    def reserve(self, owner: str, runs: int) -> Places:
-        """Take the places of several runs that are about to start: all of them, or none if there is no room."""
-        self.require(owner, runs)
+    def reserve(self, owner: str, runs: int, elsewhere: int = 0) -> Places:
+        """Take the places of several runs that are about to start: all of them, or none if there is no room.
+
+        `elsewhere` are the owner's runs on other nodes.
+        """
+        self.require(owner, runs, elsewhere)
         self.take(owner, runs)
         return Places(runs, lambda: self.give_back(owner))
 
-    def require(self, owner: str, runs: int = 1) -> None:
+    def require(self, owner: str, runs: int = 1, elsewhere: int = 0) -> None:
         """Raise if there is no room for so many runs of an owner."""
-        limits = self._limits
+        limits, taken = self._limits, self._of_owner.get(owner, 0) + elsewhere
         if self.closed:
             raise ShuttingDown
         if self._taken + runs > limits.runs:
             raise RunLimitReached(limits.runs)
-        if limits.runs_per_owner is not None and self._of_owner.get(owner, 0) + runs > limits.runs_per_owner:
+        if limits.runs_per_owner is not None and taken + runs > limits.runs_per_owner:
             raise RunLimitReached(limits.runs_per_owner)
 
     def take(self, owner: str, runs: int = 1) -> None:

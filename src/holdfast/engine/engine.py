@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from ..concurrency.tasks import OwnedTasks
-from ..errors import IdempotencyConflict, RunNotFound
+from ..errors import IdempotencyConflict, RunNotFound, StoreUnavailable
 from ..events import Source, StoppedBy
 from ..history import Message
 from ..ids import NewId, new_id
@@ -25,13 +25,13 @@ from ..store import HEAD, Idempotency, IfBusy, Lifetime, NodeDetails, RunRecord,
 from .admission import Admission, Places
 from .changed_sessions import ChangedSessions
 from .committer import Committer
-from .intents import Intents, Serve
+from .intents import Intents, Serve, UnstoredRuns
 from .keeper import Keeper
-from .lease import Lease
+from .lease import DRAINING, Holds, Lease
 from .pump import Clock, Pump, Shared
 from .recent import Recent
-from .recovery import Again, Recovery
-from .run import Cost, Follow, Interrupt, Limits, Observe, RemoteLog, Run, StoredLog
+from .recovery import BRIEF, Again, Elsewhere, Recovery
+from .run import Cost, Follow, Interrupt, Limits, Observe, RemoteLog, Run, StoredLog, Unstored, UnstoredLog
 from .session_queue import Create, SessionQueue
 from .watchdog import Watchdog
 
@@ -81,6 +81,7 @@ class Engine:
         *,
         sources: Callable[[Run], Source] | None = None,
         again: Again | None = None,
+        elsewhere: Elsewhere | None = None,
         limits: Limits | None = None,
         cost: Cost = lambda record, settlement: None,
         observe: Observe | None = None,
@@ -88,6 +89,7 @@ class Engine:
         node: NodeDetails | None = None,
         serve: Serve | None = None,
         follow: Follow | None = None,
+        unstored: Unstored | None = None,
         clock: Clock = time.time,
         new_id: NewId = new_id,
         classes: EngineClasses | None = None,
@@ -97,7 +99,7 @@ class Engine:
         self._classes = classes = classes or EngineClasses()
         self._new_id = new_id
         self._has_sources, self._follow, self._observe = sources is not None, follow, observe
-        self._closed = False
+        self._closed = self._is_looking = False
         self._shared = shared = Shared(
             store=store if store is not None else cast(Store, _NoStore()),
             node=new_id("eng"),
@@ -113,12 +115,15 @@ class Engine:
         self._keyed: WeakValueDictionary[tuple[str, str], Run] = WeakValueDictionary()  # those that are not stored
         self._watchdog = classes.watchdog(shared.pumps)
         self._lease = classes.lease(shared, lease, node or NodeDetails(), new_id, self._drop_all_of, self._hear)
+        self.holds = Holds(shared)  # what this node does besides runs
         self._committer = classes.committer(shared, lambda pump: self._keeper.lose(pump), self._lease.renew)
         self._keeper = classes.keeper(shared, self._committer, self._recent, self._settled)
         self._intents = classes.intents(shared, new_id, serve)
+        self._unstored = UnstoredRuns(shared, unstored, follow)
         queue = partial(classes.queue, make=self._make, launch=self._launch, find=self._find, open_run=self.open)
         self._queue = queue(shared, self._keeper, self._intents)
-        self._recovery = classes.recovery(shared, self._keeper, self._queue, self._intents, lease, again, self._adopt)
+        recovery = partial(classes.recovery, shared, self._keeper, self._queue, self._intents)
+        self._recovery = recovery(lease, again, elsewhere, self._adopt)
         shared.changed, shared.ended = self._committer.changed, self._keeper.take
         shared.resume, shared.sure = self._recovery.resume, self._lease.sure
 
@@ -210,9 +215,15 @@ class Engine:
                 if_busy=if_busy,
                 idempotency=idempotency,
             )
-        with self._admission.reserve(owner, 1):
+        with self._admission.reserve(owner, 1, await self._running_elsewhere(owner) if keep else 0):
             accepting = self._queue.accept(pump, create, if_busy=if_busy, idempotency=idempotency)
             return await self._work.run(accepting, if_left=lambda: self.stop_unheld(run))
+
+    async def _running_elsewhere(self, owner: str) -> int:
+        """Return how many stored runs of an owner other nodes have, if that counts."""
+        if self.limits.runs_per_owner is None or not self._shared.others:
+            return 0
+        return await self._shared.store.running_elsewhere(owner, self.keeper)
 
     def _make(
         self,
@@ -277,12 +288,16 @@ class Engine:
     # other nodes
 
     async def look(self) -> None:
-        """Find what this node has to do: runs of dead nodes, requests to its runs, sessions in which one waits."""
-        nodes = await self._shared.store.nodes()
-        self._shared.others = [node for node in nodes if node.id != self.keeper]
+        """Find what this node has to do: what dead nodes left, requests to its runs, sessions in which a run waits."""
+        await self._find_others()
         await self._recovery.look()
         await self._intents.look()
         await self._queue.look()
+        await self.holds.look()
+
+    async def _find_others(self) -> None:
+        nodes = await self._shared.store.nodes()
+        self._shared.others = [node for node in nodes if node.id != self.keeper]
 
     def _hear(self, topic: str, id: str) -> None:
         """Take a hint of another node. An unknown one, or none of a kind, asks for a look at everything."""
@@ -292,12 +307,28 @@ class Engine:
             self._intents.answered(id)
         elif topic == "intent":
             self._intents.hinted()
+        elif topic == "held":
+            self.holds.hear(id)
+        elif topic == "left":
+            self._look_soon()
         else:
             self._queue.wake("")
             self._intents.hinted()
 
+    def _look_soon(self) -> None:
+        """Look now, once for all hints of the moment: a node has left something."""
+        if not self._is_looking:
+            self._is_looking = True
+            self._shared.tasks.start(self._look_now())
+
+    async def _look_now(self) -> None:
+        self._is_looking = False
+        with contextlib.suppress(StoreUnavailable):  # the next look repeats it
+            await self.look()
+
     def _drop_all_of(self, node: str) -> None:
-        """Drop the runs of an id of this node that was fenced: they belong to others."""
+        """Drop the runs and the work of an id of this node that was fenced: they belong to others."""
+        self.holds.drop()
         for pump in self._pumps.running():
             if pump.run.kept and pump.run.record.keeper == node:
                 self._keeper.lose(pump)
@@ -370,6 +401,16 @@ class Engine:
             raise RunNotFound(run_id)
         return self._classes.run(self, record, self._log_of(record), self.limits, kept=True)
 
+    async def open_anywhere(self, run_id: str) -> Run:
+        """Return a run as `open` does, and one that is not stored from the node that has it, too."""
+        try:
+            return await self.open(run_id)
+        except RunNotFound:
+            if (found := await self._unstored.find(run_id)) is None:
+                raise
+            record, log = found
+            return self._classes.run(self, record, log, self.limits, kept=False)
+
     def _log_of(self, record: RunRecord) -> StoredLog:
         """Return the log of a run that is not worked on here: followed at its owner, if it has one."""
         if self._follow is None or record.status != "running":
@@ -409,7 +450,10 @@ class Engine:
 
     async def learn(self, run: Run) -> None:
         """Wait for the settlement of a run that goes on in another process."""
-        await self._keeper.learn(run)
+        if isinstance(run.log, UnstoredLog):
+            run.settle(await self._unstored.settlement(run.id, run.log))
+        else:
+            await self._keeper.learn(run)
 
     def forget(self, run_id: str) -> None:
         """Drop an ended run that is not stored, before its time."""
@@ -431,6 +475,8 @@ class Engine:
             pump = self._pumps.get(run.id)  # it may have started instead
         if pump is not None:
             return pump.end(StopIntent(by, self._shared.clock()))
+        if isinstance(run.log, UnstoredLog):
+            return run.settlement is None and await self._unstored.stop(run.id, run.log, by)
         return self.is_elsewhere(run) and await self._intents.stop(run.id, by)
 
     def stop_unheld(self, run: Run) -> None:
@@ -475,17 +521,21 @@ class Engine:
         """Start nothing new, give runs `drain` seconds to end by themselves, stop the rest, see all of them settled.
 
         What cannot be settled `within` that many seconds (the store is away) is left to the next process, and so
-        is what only waits for a person. Twice is harmless.
+        is what only waits for a person. Other nodes get these at once, and after `drain` the runs that they can go on
+        with. Twice is harmless.
         """
         if self._closed:
             return
-        self._admission.closed = True
-        self._leave_waiting()
+        if not self._admission.closed:
+            self._admission.closed = True
+            await self._briefly(self._lease.renew)  # it says that this node drains
+        await self._leave(self._waiting())
         await self._all_settled(drain)
-        self._leave_waiting()
+        await self._leave(self._waiting() + await self._for_others())
         for pump in self._pumps.running():
             pump.end(StopIntent("shutdown", self._shared.clock()))
         await self._all_settled(within)
+        await self.holds.close()
         await self._end_tasks()
         self._watchdog.close()
         await self._shared.background.close()
@@ -493,12 +543,29 @@ class Engine:
             await self._lease.release()
         self._closed = True
 
-    def _leave_waiting(self) -> None:
-        """Leave the runs that only wait for a person as they are: the next process goes on waiting."""
-        for pump in self._pumps.running():
-            run = pump.run
-            if run.waits and run.kept and run.record.lifetime == "detached":
-                self._keeper.lose(pump)
+    def _waiting(self) -> list[Pump]:
+        """Return the runs that only wait for a person: another process goes on waiting."""
+        running = [pump for pump in self._pumps.running() if pump.run.waits and pump.run.kept]
+        return [pump for pump in running if pump.run.record.lifetime == "detached"]
+
+    async def _for_others(self) -> list[Pump]:
+        """Return the runs that another node can go on with, if there is one that does not end too."""
+        await self._briefly(self._find_others)
+        if all(node.counts.get(DRAINING) for node in self._shared.others):
+            return []
+        return [pump for pump in self._pumps.running() if not pump.was_ended and await self._recovery.can_leave(pump)]
+
+    async def _leave(self, pumps: list[Pump]) -> None:
+        """Leave runs as they are, to another process."""
+        if pumps:
+            await self._briefly(lambda: self._recovery.hand_over(pumps))
+
+    async def _briefly(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Ask something of the store that is not worth waiting for."""
+        if self.store is not None:
+            with contextlib.suppress(StoreUnavailable, TimeoutError):
+                async with asyncio.timeout(BRIEF):
+                    await self._shared.tasks.run(work())
 
     async def _all_settled(self, within: float) -> None:
         """Wait for what goes on, and for what is about to."""

@@ -1,6 +1,7 @@
 """Requests to the node that owns a run: to stop it, to steer it, to decide on a tool call.
 
-A request is a row of the store, which a hint announces. A lost hint costs one look, never the request.
+A request is a row of the store, which a hint announces. A lost hint costs one look, never the request. Only the node
+itself can be asked for a run that is not stored.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from typing import Any
 import msgspec
 
 from ..errors import HoldfastError, OwnerRefused, OwnerSilent, RunSettled, StoreUnavailable
-from ..events import ErrorInfo, StoppedBy
+from ..events import AnySettlement, ErrorInfo, Interrupted, StoppedBy
 from ..ids import NewId
 from ..log.settlement import StopIntent
 from ..store import Intent, RunRecord
 from .pump import Pump, Shared
-from .run import Run
+from .run import LOOK_AGAIN, Follow, Run, Unstored, UnstoredLog
 
 logger = logging.getLogger(__name__)
 
@@ -173,3 +174,37 @@ class Intents:
             return await self._serve(pump.run, intent.kind, intent.body)
         except HoldfastError as error:
             return {"error": msgspec.to_builtins(error.info())}
+
+
+class UnstoredRuns:
+    """The runs that are not stored, at the nodes that have them."""
+
+    def __init__(self, shared: Shared, unstored: Unstored | None, follow: Follow | None) -> None:
+        self._shared = shared
+        self._nodes = unstored
+        self._follow = follow
+
+    async def find(self, run_id: str) -> tuple[RunRecord, UnstoredLog] | None:
+        """Ask all other nodes for a run. None if none of those that answer has it."""
+        addresses = [node.address for node in self._shared.others if node.address]
+        if self._nodes is None or self._follow is None:
+            return None
+        asked = await asyncio.gather(*(self._nodes.find(address, run_id) for address in addresses))
+        for address, found in zip(addresses, asked, strict=True):
+            if found is not None:
+                return found.record, UnstoredLog(self._shared.store, found, self._follow, address)
+        return None
+
+    async def stop(self, run_id: str, log: UnstoredLog, by: StoppedBy) -> bool:
+        """Stop a run, and wait for its settlement. True if that is why it ended."""
+        assert self._nodes is not None
+        return await self._nodes.stop(log.address, run_id, by)
+
+    async def settlement(self, run_id: str, log: UnstoredLog) -> AnySettlement:
+        """Wait for the settlement of a run. A run whose node is gone was interrupted."""
+        assert self._nodes is not None
+        while (found := await self._nodes.find(log.address, run_id)) is not None:
+            if found.record.settlement is not None:
+                return found.record.settlement
+            await asyncio.sleep(LOOK_AGAIN)
+        return Interrupted(text=log.text)

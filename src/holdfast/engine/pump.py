@@ -12,8 +12,8 @@ from typing import Any
 from ..concurrency.background import Background
 from ..concurrency.retry import Retry
 from ..concurrency.tasks import OwnedTasks
-from ..errors import BudgetSpent, HoldfastError, RunSettled, SourceCancelled
-from ..events import SPOKEN, RunStarted, Source, Text, Yielded, push_all
+from ..errors import BudgetSpent, HoldfastError, RunSettled, SourceCancelled, StaleEpoch
+from ..events import LEFT_TO_OTHERS, SPOKEN, RunStarted, Source, Text, Yielded, push_all
 from ..log.intake import Intake
 from ..log.log import Log
 from ..log.segment import NOTHING, Segment
@@ -212,7 +212,7 @@ class Pump:
         self.cause = self.cause or cause
         self.log.seal()
         self.call_interrupt(cause.by if isinstance(cause, StopIntent) else cause.code)
-        self.task.cancel()
+        self.task.cancel(LEFT_TO_OTHERS if isinstance(cause, StaleEpoch) else None)
         self.stop_timer()
         self._timer = asyncio.get_running_loop().call_later(self.run.grace, self.abandon)
         return True
@@ -292,6 +292,11 @@ class Shared:
     """The recovery's: makes the source of a run that another node has left."""
     sure: Callable[[], Awaitable[None]] = field(init=False)
     """The lease's: returns once the lease is held, so that this node may work on its runs."""
+
+
+async def left_this_node(pump: Pump) -> None:
+    """Wait until a run is no longer worked on here: it has settled, or belongs to another process."""
+    await _until(pump.log, lambda: pump.log.closed)
 
 
 async def _until(log: Log, is_so: Callable[[], bool]) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from ..errors import AnswerLost
 from ..events import Notice, Source
@@ -18,8 +19,14 @@ from .session_queue import SessionQueue
 
 logger = logging.getLogger(__name__)
 
+BRIEF = 1.0
+"""Seconds for a question that an ending node cannot wait longer for."""
+
 Again = Callable[[RunRecord, Log], Awaitable[Source | None]]
 """Makes a source that goes on with a run which another node has left. None if it cannot go on."""
+
+Elsewhere = Callable[[RunRecord, Log], Awaitable[bool]]
+"""Returns whether another node could go on with a run, because its upstream goes on without this one."""
 
 
 class Recovery:
@@ -36,6 +43,7 @@ class Recovery:
         intents: Intents,
         lease: float,
         again: Again | None,
+        elsewhere: Elsewhere | None,
         adopt: Callable[[RunRecord, Log], Pump],
     ) -> None:
         self._shared = shared
@@ -45,6 +53,7 @@ class Recovery:
         self._intents = intents
         self._lease = lease
         self._again = again
+        self._elsewhere = elsewhere
         self._adopt = adopt
         self._at_work: set[str] = set()
 
@@ -89,6 +98,26 @@ class Recovery:
         if stop is not None:
             self._intents.stop_now(pump, stop)
         self._intents.hinted()  # for what else is asked of it
+
+    # leaving
+
+    async def can_leave(self, pump: Pump) -> bool:
+        """Return whether another node can go on with a run."""
+        run = pump.run
+        if self._elsewhere is None or not run.kept or run.record.lifetime != "detached":
+            return False
+        with contextlib.suppress(Exception):  # a run without a way to go on is stopped
+            async with asyncio.timeout(BRIEF):
+                return await self._elsewhere(run.record, pump.log)
+        return False
+
+    async def hand_over(self, pumps: Sequence[Pump]) -> None:
+        """Leave runs to the other nodes now. If the store is away, they follow when the lease ends."""
+        for pump in pumps:
+            self._keeper.lose(pump)
+        if pumps:
+            await self._store.give_up(self._shared.node, [pump.run.id for pump in pumps])
+            await self._store.hint("left", [self._shared.node])
 
     async def read_back(self, run_id: str) -> Log:
         """Return a run's log as the store has it."""

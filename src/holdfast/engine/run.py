@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from ..concurrency.watchers import Watchers
+from ..errors import RunNotFound
 from ..events import AnySettlement, Event, Settled, Snapshot, StoppedBy
 from ..history import Measured
 from ..log.log import Log
@@ -39,6 +40,7 @@ AHEAD = 2_000
 AGAIN = 1.0
 """Seconds between two tries to follow an owner."""
 
+_TRIES = 3  # to read a log that only its node has
 _AT_ONCE = 512  # events of a stored log that are read at once
 
 
@@ -178,6 +180,9 @@ class RemoteLog(StoredLog):
             return segment_of(events)
         if self.is_followed and after == self._after + len(self._events):
             return NOTHING
+        return await self._stored(after)
+
+    async def _stored(self, after: int) -> Segment:
         return await super().batch(after)
 
     @property
@@ -201,15 +206,18 @@ class RemoteLog(StoredLog):
         """Follow the owner, which may become another, from the reader's place."""
         self._after, self._events = after, []
         while not self.closed:
-            record = await self._store.get_run(self._record.id)
-            address = "" if record is None else self._address_of(record.keeper)
-            if address:
+            if address := await self._address():
                 at = self._after + len(self._events)
                 try:
                     await self._follow(address, self._record.id, at, hold=self.hold, take=self._take)
                 except (OSError, EOFError, ValueError, TimeoutError):
                     self._heard_at = float("-inf")
             await asyncio.sleep(AGAIN)
+
+    async def _address(self) -> str:
+        """Return where the owner is now; empty if that is not known."""
+        record = await self._store.get_run(self._record.id)
+        return "" if record is None else self._address_of(record.keeper)
 
     async def _take(self, first: int, segment: Segment) -> None:
         """Keep events for the reader. A number that is not the next ends the connection."""
@@ -224,6 +232,50 @@ class RemoteLog(StoredLog):
         while len(self._events) > AHEAD:
             self._room.clear()
             await self._room.wait()
+
+
+class FoundRun(msgspec.Struct, frozen=True):
+    """A run that is not stored, as its node describes it."""
+
+    record: RunRecord
+    text: str = ""
+
+
+class Unstored(Protocol):
+    """Asks another node for runs that are not stored, which it alone has."""
+
+    async def find(self, address: str, run_id: str) -> FoundRun | None:
+        """Return a run; None if the node does not have it, or does not answer."""
+        ...
+
+    async def stop(self, address: str, run_id: str, by: StoppedBy) -> bool:
+        """Stop a run, and wait for its settlement. True if that is why it ended. `OwnerSilent` without an answer."""
+        ...
+
+
+class UnstoredLog(RemoteLog):
+    """The log of a run that is not stored, read at the node that has it. Nothing stands in for that node."""
+
+    def __init__(self, store: Store, found: FoundRun, follow: Follow, address: str) -> None:
+        super().__init__(store, found.record, follow, lambda keeper: address)
+        self.address = address
+        self.text = found.text
+        self.closed = False
+        self._tries = _TRIES
+
+    async def _stored(self, after: int) -> Segment:
+        if self._tries < 0:
+            raise RunNotFound(self._record.id)
+        return NOTHING
+
+    async def _address(self) -> str:
+        """Return where the run is. After some tries without it, the run is gone."""
+        self._tries -= 1
+        if self._tries < 0:
+            self.closed = True
+            self._watchers.notify()
+            return ""
+        return self.address
 
 
 class Run:

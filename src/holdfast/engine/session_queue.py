@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from weakref import WeakValueDictionary
 
@@ -19,7 +19,7 @@ from ..store import Idempotency, IfBusy, RunRecord
 from .changed_sessions import ChangedSessions
 from .intents import Intents
 from .keeper import Keeper
-from .pump import Pump, Shared
+from .pump import Pump, Shared, left_this_node
 from .run import Run
 
 logger = logging.getLogger(__name__)
@@ -196,6 +196,8 @@ class SessionQueue:
         """Start the first queued run of a session, if none is running in it."""
         async with self.lock(session_id):
             if self._shared.admission.closed:
+                if self._shared.others:
+                    self._shared.tasks.start(self._send("left", [session_id]))
                 return
             await self._retry(self._shared.sure)
             record = await self.first_queued(session_id)
@@ -237,35 +239,52 @@ class SessionQueue:
         async with self.lock(session_id):
             queued = await self.drop_all(session_id, by)
             here = await self.stop_running(session_id, by)
-        return here + await self.stop_elsewhere(session_id, by) + queued
+        settled = [run for run in here if run.settlement is not None]
+        lost = {run.id for run in here if run.settlement is None}
+        return settled + await self.stop_elsewhere(session_id, by, lost) + queued
 
-    async def stop_elsewhere(self, session_id: str, by: StoppedBy) -> list[Run]:
-        """Stop what other nodes run in a session, and wait for it. The caller does not hold the session's lock."""
+    async def stop_elsewhere(self, session_id: str, by: StoppedBy, lost: Collection[str] = ()) -> list[Run]:
+        """Stop what other nodes run in a session, and wait for it. The caller does not hold the session's lock.
+
+        `lost` are runs that this node stopped and lost before they settled: it may have taken them up again.
+        """
         running = await self._retry(lambda: self._store.list_runs(session_id=session_id, status="running"))
         here = {pump.run.id for pump in self._pumps.running()}  # one that waits here may run elsewhere by now
+        here.difference_update(lost)
         stopped = [record for record in running if record.id not in here and not self.is_accepting(record.id)]
         for record in stopped:
             await self._intents.stop(record.id, by)
         return [await self._open(record.id) for record in stopped]
 
     async def delete(self, session_id: str) -> None:
-        """Stop all runs of a session and delete it. Nothing can start in it in between on this node."""
-        await self.stop_all(session_id, "user")
-        async with self.lock(session_id):
-            await self.drop_all(session_id, "user")
-            await self.stop_running(session_id, "user")
-            await self._retry(lambda: self._store.delete_session(session_id))
+        """Stop all runs of a session and delete it. Nothing can start in it in between on this node.
+
+        Other nodes may start one, some times over.
+        """
+        for times_left in reversed(range(_INTERRUPTS)):
+            await self.stop_all(session_id, "user")
+            async with self.lock(session_id):
+                await self.drop_all(session_id, "user")
+                await self.stop_running(session_id, "user")
+                running = await self._retry(lambda: self._store.list_runs(session_id=session_id, status="running"))
+                if not running:
+                    await self._retry(lambda: self._store.delete_session(session_id))
+                    break
+                if not times_left:
+                    raise SessionBusy(running[0].id)
         self.touch(session_id, None)
 
     async def stop_running(self, session_id: str, by: StoppedBy) -> list[Run]:
-        """Stop what is running in a session, and wait for its settlement."""
+        """Stop what is running in a session, and wait until it has settled, or this node has lost it.
+
+        The settlement of a lost run is not waited for: this node may be the one that takes it over, and needs the lock.
+        """
         running = [pump for pump in self._pumps.of_session(session_id) if pump.run.status == "running"]
         for pump in running:
             pump.end(StopIntent(by, self._shared.clock()))
-        runs = [pump.run for pump in running]
-        for run in runs:
-            await run.settled()
-        return runs
+        for pump in running:
+            await left_this_node(pump)
+        return [pump.run for pump in running]
 
     async def drop_all(self, session_id: str, by: StoppedBy) -> list[Run]:
         """Settle all queued runs of a session. The store knows those that another process has queued, too."""
@@ -338,11 +357,11 @@ class SessionQueue:
 
     def _send_hints(self) -> None:
         changed, self._changed = sorted(self._changed), set()
-        self._shared.tasks.start(self._send(changed))
+        self._shared.tasks.start(self._send("session", changed))
 
-    async def _send(self, changed: list[str]) -> None:
+    async def _send(self, topic: str, ids: list[str]) -> None:
         with contextlib.suppress(StoreUnavailable):  # a hint may be lost
-            await self._store.hint("session", changed)
+            await self._store.hint(topic, ids)
 
     async def look(self) -> None:
         """Start what waits, and wake all watchers if another node may have changed something."""

@@ -23,7 +23,8 @@ from ..store.documents import Stored
 from ..wires import native, sse
 from .model import MOST_AT_ONCE, MOST_MODELS, MOST_PROMPTS, Batch, BatchPrompt, BatchReport, Cell, Match, last_number
 from .patterns import LONGEST_PATTERN
-from .runner import BatchNotFound, BatchWork, is_hidden
+from .runner import BatchNotFound, is_hidden
+from .work import BatchWork
 
 OFTEN = 0.2
 """Minimum seconds between two frames of progress."""

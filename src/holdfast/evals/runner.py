@@ -1,12 +1,14 @@
 """Runs batches: sends every prompt to every model, a few at a time, and stores each answer.
 
 Each answer is a document, so that the cost of storing one does not grow with the batch. A cell with a document is never
-repeated. A cell in progress when the server ends has none, and is repeated at the next start.
+repeated. A cell in progress when the server ends has none, and is repeated at the next start. Of several nodes on a
+store one holds each batch. A request to stop it comes through the batch's document, which its holder looks at.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
@@ -19,10 +21,9 @@ import msgspec
 from ..compare.model import Price, cost
 from ..concurrency.retry import Retry
 from ..concurrency.tasks import OwnedTasks
-from ..concurrency.watchers import Wake, Watchers
 from ..engine.engine import Engine
 from ..engine.run import Run
-from ..errors import HoldfastError, NotFound, ShuttingDown
+from ..errors import HoldfastError, NotFound, ShuttingDown, StaleDocument
 from ..events import Failed, Interrupted, Settlement, Stopped
 from ..history import figures_of
 from ..ids import new_id
@@ -31,6 +32,7 @@ from ..store.documents import Documents, IdempotencyKeys, Stored
 from ..wires import native
 from .model import UNANSWERED, Batch, BatchPrompt, Cell, State, agrees
 from .patterns import TIME_LIMIT, PatternCheck, Patterns
+from .work import BatchWork
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +42,10 @@ PROMPTS_TOGETHER = 100
 """Prompts in one document."""
 AGAIN = 0.5
 """Seconds between two tries to start a run while there is no room for it."""
+LOOK_EVERY = 1.0
+"""Seconds between two looks at a batch that another node may have changed. A hint comes sooner."""
+PATIENCE, ASK_AGAIN = 8.0, 0.1
+"""Seconds that a request waits for another node, and between two looks."""
 LAST_WORDS = 1.0
 """Seconds for storing the last answers when the server ends."""
 
@@ -51,6 +57,17 @@ class BatchNotFound(NotFound):
 
     def __init__(self, batch_id: str) -> None:
         super().__init__(f"There is no batch {batch_id!r}.")
+
+
+class BatchHalfMade(HoldfastError):
+    """Another node has been making the batch of the same key for a while."""
+
+    code = "batch_half_made"
+    status = 503
+    retry_after = 2.0
+
+    def __init__(self) -> None:
+        super().__init__("Another server is storing the batch with this key. Repeat the request.")
 
 
 class PromptPage(msgspec.Struct, frozen=True):
@@ -83,19 +100,45 @@ class BatchRunner:
         self._making: set[str] = set()
         self._tasks = OwnedTasks("the batches")
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        engine.holds.add(KIND, self)
 
     # start and end
 
-    async def take_up(self) -> None:
-        """Resume the batches of the last process. Repeating it changes nothing."""
+    async def take_up_all(self) -> None:
+        """Resume the batches that no node has. Repeating it changes nothing."""
         async for stored in self.documents.all(retry=self._retry):
-            if stored.body.state == "running":
-                self._work_on(stored)
-            elif is_hidden(stored.body):
-                self._tasks.start(self._erase(stored.id, stored.body.key))
+            is_open = stored.body.state == "running" or is_hidden(stored.body)
+            if is_open and await self._engine.holds.take(KIND, stored.id):
+                self._go_on(stored)
+
+    async def take_up(self, id: str) -> None:
+        """Resume a batch that another node has left."""
+        stored = await self._retry(lambda: self.documents.get(id))
+        if stored is None or not (stored.body.state == "running" or is_hidden(stored.body)):
+            await self._engine.holds.let_go(KIND, id)
+        else:
+            self._go_on(stored)
+
+    def _go_on(self, stored: Stored[Batch]) -> None:
+        if stored.body.state == "running":
+            self._work_on(stored)
+        else:
+            self._tasks.start(self._erase(stored.id, stored.body.key))
+
+    def heed(self, id: str) -> None:
+        """Look at a batch that another node has changed."""
+        if (work := self._works.get(id)) is not None:
+            work.look.set()
+
+    def drop(self) -> None:
+        """Leave the batches to the other nodes."""
+        lost, self._works = self._works, {}
+        for work in lost.values():
+            work.is_lost = True
+            self._tasks.start(work.stop(by="shutdown"))
 
     async def close(self) -> None:
-        """Store the finished answers, and leave the rest to the next process. The engine is closed before."""
+        """Store the finished answers, and leave the rest to the next process. All runs have settled before."""
         await self._tasks.wait(timeout=LAST_WORDS)
         await self._tasks.cancel()
         await self._patterns.close()
@@ -120,12 +163,25 @@ class BatchRunner:
                 batch_id, known = await self._keys.claim(key, new_id("bat")), None
             if known is not None and known.body.state != "making":
                 return known
+            if not await self._engine.holds.take(KIND, batch_id):
+                return await self._made_elsewhere(batch_id)
             await self._erase_parts(batch_id)  # of an attempt that was not acknowledged
             return await self._create(batch_id, owner, msgspec.structs.replace(batch, key=key_id), prompts)
+
+    async def _made_elsewhere(self, id: str) -> Stored[Batch]:
+        """Wait for a batch that another node is making for the same key."""
+        for _ in range(int(PATIENCE / ASK_AGAIN)):
+            stored = await self.documents.get(id)
+            if stored is not None and not is_hidden(stored.body):
+                return stored
+            await asyncio.sleep(ASK_AGAIN)
+        raise BatchHalfMade
 
     async def _create(self, id: str, owner: str, batch: Batch, prompts: Sequence[BatchPrompt]) -> Stored[Batch]:
         self._making.add(id)
         try:
+            if not await self._engine.holds.take(KIND, id):
+                raise ShuttingDown
             stored = await self._made(id, owner, batch, prompts)
         finally:
             self._making.discard(id)
@@ -150,9 +206,20 @@ class BatchRunner:
 
         async with self._lock(stored.id):
             stored = await self._change(stored.id, stopped)
-            if stored.body.state == "stopped" and (work := self._works.get(stored.id)) is not None:
-                await work.stop()
+            if stored.body.state == "stopped":
+                await self._end_work(stored.id)
             return await self._change(stored.id, lambda batch: batch)
+
+    async def _end_work(self, id: str) -> None:
+        """Wait for the end of the work on a batch that is no longer running, here or on another node."""
+        if (work := self._works.get(id)) is not None:
+            await work.stop()
+            return
+        for _ in range(int(PATIENCE / ASK_AGAIN)):
+            if not await self._engine.holds.is_elsewhere(KIND, id):
+                return
+            await self._engine.holds.tell(KIND, id)
+            await asyncio.sleep(ASK_AGAIN)
 
     async def resume(self, stored: Stored[Batch], *, failed: bool) -> Stored[Batch]:
         """Resume a batch; with `failed`, failed cells are repeated too."""
@@ -167,16 +234,29 @@ class BatchRunner:
         async with self._lock(stored.id):
             stored = await self._change(stored.id, going_on)
             if stored.body.state == "running":
-                self._work_on(stored)
+                self._tasks.start(self._work_when_free(stored))
             return stored
+
+    async def _work_when_free(self, stored: Stored[Batch]) -> None:
+        """Work on a batch as soon as no other node has it: one that is just ending its work on it may go on with it."""
+        now: Stored[Batch] | None = stored
+        while now is not None and now.body.state == "running" and not self._engine.closing:
+            if await self._retry(lambda: self._engine.holds.take(KIND, stored.id)):
+                self._work_on(now)
+                return
+            await asyncio.sleep(LOOK_EVERY)
+            now = await self._retry(lambda: self.documents.get(stored.id))
 
     async def delete(self, stored: Stored[Batch]) -> None:
         """Stop a batch and delete it. It is hidden at once; its cells are deleted in the background."""
         async with self._lock(stored.id):
             stored = await self._change(stored.id, lambda batch: _in_state(batch, "deleting"))
             if (work := self._works.get(stored.id)) is not None:
-                await work.stop()
-        self._tasks.start(self._erase(stored.id, stored.body.key))
+                await work.stop()  # and its end erases it
+            elif await self._engine.holds.take(KIND, stored.id):
+                self._tasks.start(self._erase(stored.id, stored.body.key))
+            else:
+                await self._engine.holds.tell(KIND, stored.id)  # the node that has it erases it
 
     async def _erase(self, batch_id: str, key_id: str) -> None:
         """Erase a batch that is being deleted or was partly stored, unless its key has begun it again."""
@@ -187,6 +267,7 @@ class BatchRunner:
             if key_id:
                 await self._forget_key(key_id, batch_id)
         await self._erase_parts(batch_id)
+        await self._retry(lambda: self._engine.holds.let_go(KIND, batch_id))
 
     async def _forget_key(self, key_id: str, batch_id: str) -> None:
         """Delete the key of this batch. A key that stands for another batch is kept."""
@@ -279,6 +360,7 @@ class BatchRunner:
 
     async def _work(self, work: BatchWork) -> None:
         """Answer the open cells, then store the end."""
+        heeding = self._tasks.spawn(self._heed_requests(work))
         try:
             await work.begin(await self.prompts(work.id), self.cell_documents(work.id).all(retry=self._retry))
             asking = [self._ask_on(work) for _ in range(work.batch.concurrency)]
@@ -286,11 +368,33 @@ class BatchRunner:
             for error in filter(None, ended):
                 raise error
             await self._retry(lambda: self._finish(work))
+            if not work.is_lost:
+                await self._leave(work)
         except Exception:
             logger.exception("batch %s failed; it resumes at the next start", work.id)
         finally:
+            heeding.cancel()
             work.ready.set()
             work.tell()
+
+    async def _heed_requests(self, work: BatchWork) -> None:
+        """Stop the work on a batch that was stopped or deleted through another node."""
+        while not work.is_stopping:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_EVERY):
+                    await work.look.wait()
+            work.look.clear()
+            stored = await self._retry(lambda: self.documents.get(work.id))
+            if stored is None or stored.body.state != "running":
+                self._tasks.start(work.stop())
+
+    async def _leave(self, work: BatchWork) -> None:
+        """Let go of a batch that has ended. One that is still running is left to the next process."""
+        stored = await self._retry(lambda: self.documents.get(work.id))
+        if stored is not None and is_hidden(stored.body):
+            self._tasks.start(self._erase(work.id, stored.body.key))
+        elif stored is None or stored.body.state != "running":
+            await self._retry(lambda: self._engine.holds.let_go(KIND, work.id))
 
     async def _finish(self, work: BatchWork) -> None:
         """Store the counts of a batch that has ended, and its state `finished` unless a stop was faster."""
@@ -366,110 +470,11 @@ class BatchRunner:
             version=work.versions.get(place),
             at=cell.settled_at,
         )
-        await self._retry(put)
-        work.count(cell)
-
-
-class BatchWork:
-    """The work on one batch: its open cells, its counts, and its watchers."""
-
-    def __init__(self, stored: Stored[Batch]) -> None:
-        self.id = stored.id
-        self.owner = stored.owner
-        self.batch = stored.body
-        self.prompts: list[BatchPrompt] = []
-        self.versions: dict[tuple[int, int], int] = {}
-        """The versions of the documents of cells that are repeated."""
-        self.done = 0
-        self.failed = 0
-        self.running = 0
-        self.is_stopping = False
-        self.task: asyncio.Task[None] | None = None
-        self.ready = asyncio.Event()
-        """Set when earlier answers have been counted."""
-        self._answered = bytearray(self.batch.total)
-        self._next = 0
-        self._runs: dict[str, Run] = {}
-        self._stopped = asyncio.Event()
-        self._watchers = Watchers()
-
-    async def begin(self, prompts: list[BatchPrompt], kept: AsyncGenerator[Stored[Cell]]) -> None:
-        """Count the stored answers."""
-        self.prompts = prompts
-        async with aclosing(kept):
-            async for stored in kept:
-                cell = stored.body
-                if cell.outcome in UNANSWERED and cell.settled_at < (self.batch.again_at or 0.0):
-                    self.versions[cell.prompt, cell.model] = stored.version
-                else:
-                    self._mark(cell)
-        self.ready.set()
-        self.tell()
-
-    def next_open(self) -> tuple[int, int] | None:
-        """Return the next open cell: prompt by prompt, so that all models advance evenly."""
-        while not self.is_stopping and self._next < len(self._answered):
-            place, self._next = self._next, self._next + 1
-            if not self._answered[place]:
-                return divmod(place, len(self.batch.models))
-        return None
-
-    def count(self, cell: Cell) -> None:
-        """Count a stored answer."""
-        self._mark(cell)
-        self.tell()
-
-    def _mark(self, cell: Cell) -> None:
-        self._answered[cell.prompt * len(self.batch.models) + cell.model] = 1
-        self.done += 1
-        self.failed += cell.outcome in UNANSWERED
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether every cell is answered."""
-        return self.done == self.batch.total
-
-    def asking(self, run: Run) -> _Asking:
-        """Count a run as running within the block."""
-        return _Asking(self, self._runs, run)
-
-    async def pause(self, seconds: float) -> None:
-        """Wait, but no longer than until the batch is stopped."""
         try:
-            async with asyncio.timeout(seconds):
-                await self._stopped.wait()
-        except TimeoutError:
-            pass
-
-    async def stop(self) -> None:
-        """Stop: begin no cell, stop the runs, and wait for their end."""
-        self.is_stopping = True
-        self._stopped.set()
-        await asyncio.gather(*(run.stop(by="user") for run in list(self._runs.values())))
-        if self.task is not None:
-            await asyncio.wait({self.task})
-
-    def watch(self, wake: Wake) -> Wake:
-        """Call `wake` whenever the progress changes, until the returned function is called."""
-        return self._watchers.watch(wake)
-
-    def tell(self) -> None:
-        """Notify the watchers of a change."""
-        self._watchers.notify()
-
-
-class _Asking:
-    def __init__(self, work: BatchWork, runs: dict[str, Run], run: Run) -> None:
-        self._work, self._runs, self._run = work, runs, run
-
-    def __enter__(self) -> None:
-        self._runs[self._run.id] = self._run
-        self._work.running = len(self._runs)
-        self._work.tell()
-
-    def __exit__(self, *exc: object) -> None:
-        self._runs.pop(self._run.id, None)
-        self._work.running = len(self._runs)
+            await self._retry(put)
+        except StaleDocument:  # another node had the batch meanwhile, and has stored this answer
+            logger.warning("batch %s: a cell was answered on another node, too", work.id)
+        work.count(cell)
 
 
 def is_hidden(batch: Batch) -> bool:

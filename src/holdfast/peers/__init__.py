@@ -1,7 +1,7 @@
-"""The connections between nodes: each follows logs of runs that another one owns.
+"""The connections between nodes: each follows logs at the owners of runs, and asks for runs that are not stored.
 
-A connection carries one log. The node that asks proves with an HMAC that it has the cluster's key, and so does the one
-that answers. What they send is not encrypted: the port belongs into a network of the nodes' own.
+A connection carries one log, or one answer. The node that asks proves with an HMAC that it has the cluster's key, and
+so does the one that answers. What they send is not encrypted: the port belongs into a network of the nodes' own.
 """
 
 from __future__ import annotations
@@ -14,11 +14,16 @@ import math
 import os
 import struct
 import time
+from collections.abc import AsyncGenerator
+from typing import Literal
 
 import msgspec
 
 from ..engine.engine import Engine
-from ..engine.run import SILENCE, Run, Take
+from ..engine.intents import PATIENCE
+from ..engine.run import SILENCE, FoundRun, Run, Take
+from ..errors import OwnerSilent
+from ..events import StoppedBy
 from ..log.segment import NOTHING, Segment, decode_segment, encode_segment
 
 logger = logging.getLogger(__name__)
@@ -35,8 +40,10 @@ _FRAME = struct.Struct("!QI")  # the number of the first event, and the bytes th
 
 class _Request(msgspec.Struct, frozen=True):
     run_id: str
-    after: int
+    after: int = 0
     hold: bool = False
+    ask: Literal["log", "run", "stop"] = "log"
+    by: StoppedBy = "user"
 
 
 def _proof(key: bytes, *parts: bytes) -> bytes:
@@ -51,17 +58,39 @@ class Peers:
 
     async def follow(self, address: str, run_id: str, after: int, *, hold: bool, take: Take) -> None:
         """Follow a log at its owner, until it ends or the connection does."""
-        host, _, port = address.rpartition(":")
-        async with asyncio.timeout(SILENCE):
-            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
-        try:
-            async with asyncio.timeout(SILENCE):
-                await self._ask(reader, writer, _Request(run_id, after, hold))
+        async with self._asked(address, _Request(run_id, after, hold)) as reader:
             while True:
                 async with asyncio.timeout(SILENCE):
                     first, size = _FRAME.unpack(await reader.readexactly(_FRAME.size))
                     body = await reader.readexactly(size)
                 await take(first, decode_segment(body) if body else NOTHING)
+
+    async def find(self, address: str, run_id: str) -> FoundRun | None:
+        """Return a run that is not stored; None if the node does not have it, or does not answer."""
+        try:
+            async with self._asked(address, _Request(run_id, ask="run")) as reader, asyncio.timeout(SILENCE):
+                return msgspec.json.decode(await _whole(reader), type=FoundRun)
+        except (OSError, EOFError, ValueError, TimeoutError):
+            return None
+
+    async def stop(self, address: str, run_id: str, by: StoppedBy) -> bool:
+        """Stop a run that is not stored, and wait for its settlement. True if that is why it ended."""
+        try:
+            async with self._asked(address, _Request(run_id, ask="stop", by=by)) as reader, asyncio.timeout(PATIENCE):
+                return msgspec.json.decode(await _whole(reader), type=bool)
+        except (OSError, EOFError, ValueError, TimeoutError):
+            raise OwnerSilent(run_id, taken=True) from None
+
+    @contextlib.asynccontextmanager
+    async def _asked(self, address: str, request: _Request) -> AsyncGenerator[asyncio.StreamReader]:
+        """Ask another node. Its answer can be read within the block."""
+        host, _, port = address.rpartition(":")
+        async with asyncio.timeout(SILENCE):
+            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+        try:
+            async with asyncio.timeout(SILENCE):
+                await self._ask(reader, writer, request)
+            yield reader
         finally:
             writer.close()
 
@@ -127,8 +156,12 @@ class PeerServer:
             finally:
                 self._unproven -= 1
             run = None if request is None else self._engine.here(request.run_id)
-            if run is not None and request is not None:
+            if run is None or request is None:
+                return
+            if request.ask == "log":
                 await self._serve(run, request, reader, writer)
+            else:
+                await _answer(run, request, writer)
         except (OSError, EOFError, TimeoutError, msgspec.MsgspecError):
             pass  # the other node has gone
         finally:
@@ -169,6 +202,24 @@ class PeerServer:
             await asyncio.gather(sending, leaving, return_exceptions=True)
             if is_held and run.settlement is None:
                 await run.leave()
+
+
+async def _whole(reader: asyncio.StreamReader) -> bytes:
+    """Return an answer of one frame."""
+    _, size = _FRAME.unpack(await reader.readexactly(_FRAME.size))
+    return await reader.readexactly(size)
+
+
+async def _answer(run: Run, request: _Request, writer: asyncio.StreamWriter) -> None:
+    """Describe a run, or stop it."""
+    if request.ask == "stop":
+        answer: object = (await run.stop(request.by)).by_this_call
+    else:
+        now = msgspec.structs.replace(run.record, status=run.status, seq=run.seq, settlement=run.settlement)
+        answer = FoundRun(now, run.text)
+    body = msgspec.json.encode(answer)
+    writer.write(_FRAME.pack(0, len(body)) + body)
+    await writer.drain()
 
 
 async def _send(run: Run, after: int, writer: asyncio.StreamWriter) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ from .cluster import details_of, lease_of, peers_served
 from .config.live_settings import Configured, SavedFile
 from .config.provider_factory import NEAR
 from .config.settings import AGENT, Settings, SettingsError, data_folder
+from .config.shared_settings import SavedDocument
 from .dialects import ag_ui, ai_sdk, llama_cpp, ollama, pass_through
 from .dialects import anthropic as messages
 from .dialects import completions as text_completions
@@ -58,8 +59,10 @@ from .sources.chat import ChatSources
 
 LOOK_AT_MODELS = 15.0
 """Seconds until a new model of a provider has its own label in the metrics."""
-BATCHES, WEBHOOKS = "batches", "webhooks"
-"""Names of background tasks."""
+CHORE = "chore"
+"""The kind of work that one node does for all. The node that has a chore keeps it."""
+OLD_REQUEST = 60.0
+"""Seconds after which a request to another node is removed. No caller waits so long."""
 
 ENDPOINTS: list[Endpoint] = [
     *completions.ENDPOINTS,
@@ -123,7 +126,7 @@ def create_app(
         keys = Keys(settings, environ, store, file)
     metrics = metrics_of(settings)
     store = store if metrics is None else metrics.timed(store)
-    saved = SavedFile(folder)
+    saved = SavedDocument(store, settings.cluster_key) if settings.store else SavedFile(folder)
     configured = Configured(
         settings, sources or {}, environ, saved, look_every=look_every, has_keys=lambda: keys.is_needed
     )
@@ -140,17 +143,20 @@ def create_app(
 def _engine(
     store: Store, settings: Settings, chats: ChatSources, agents: AgentSources, metrics: Metrics | None
 ) -> Engine:
+    peers = Peers(settings.cluster_key) if settings.cluster_key else None
     return Engine(
         store,
         sources=sources_of({AGENT: agents}, chats),
         again=agents.again_or(chats.again),
+        elsewhere=chats.elsewhere,
         limits=limits_of(settings),
         lease=lease_of(settings),
         node=details_of(settings),
         serve=agents.serve,
         cost=costs_of(settings),
         observe=None if metrics is None else metrics.settled,
-        follow=Peers(settings.cluster_key).follow if settings.cluster_key else None,
+        follow=None if peers is None else peers.follow,
+        unstored=peers,
     )
 
 
@@ -219,6 +225,7 @@ def _lifespan(parts: Parts):  # type: ignore[no-untyped-def]
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
         await check_access(parts)
+        await parts.configured.catch_up()
         await parts.configured.look()  # before the engine starts, which may resume runs of discovered providers
         await parts.agents.clear_up()
         measured = metrics_served(parts.metrics, parts.settings, parts.metrics_socket)
@@ -240,14 +247,28 @@ def _begin_background(parts: Parts) -> None:
     """Start the background tasks."""
     configured, background = parts.configured, parts.background
     background.every("keys", LOOK_EVERY, parts.keys.refresh, longest_pause=1.0)
-    background.once(BATCHES, parts.batches.take_up)
-    background.once(WEBHOOKS, parts.webhooks.take_up)
+    if parts.settings.store:
+        background.every("settings", LOOK_EVERY, configured.catch_up, longest_pause=1.0)
+    background.once("batches", parts.batches.take_up_all)
+    background.once("webhooks", parts.webhooks.take_up_all)
     background.once("comparisons", parts.rounds.catch_up)
-    background.every("log trimming", 3600.0, lambda: _trim_logs(parts))
+    background.every("log trimming", 3600.0, lambda: _as_one_node(parts, "log trimming", _trim_logs))
+    background.every("old requests", 60.0, lambda: _as_one_node(parts, "old requests", _forget_requests), first=60.0)
     background.every("discovery", configured.look_every, configured.look, first=configured.look_every)
     if parts.metrics is not None:
         background.every("model names", LOOK_AT_MODELS, parts.metrics.look)
         background.once("measuring", parts.metrics.measure_process)
+
+
+async def _as_one_node(parts: Parts, name: str, chore: Callable[[Parts], Awaitable[None]]) -> None:
+    """Do a chore, unless another node of the store does it."""
+    if await parts.engine.holds.take(CHORE, name):
+        await chore(parts)
+
+
+async def _forget_requests(parts: Parts) -> None:
+    """Delete requests between nodes whose callers wait no more."""
+    await parts.store.forget_intents(OLD_REQUEST)
 
 
 async def _trim_logs(parts: Parts) -> None:
@@ -265,10 +286,6 @@ async def end(parts: Parts, drain: float) -> None:
     The timeouts are such that the process ends within ten seconds, even if the store is away.
     """
     await parts.engine.close(drain=drain, within=3.0)
-    await parts.background.close(BATCHES, WEBHOOKS)  # they would restart what is closed now
-    await parts.batches.close()
-    await parts.webhooks.close()
-    await parts.rounds.all_over(within=1.0)
     await parts.tasks.wait(timeout=1.0)
     parts.closing.begin()
 

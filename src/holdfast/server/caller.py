@@ -72,7 +72,7 @@ async def own_session(parts: Parts, request: Request) -> Session:
 async def own_run(parts: Parts, request: Request, run_id: str | None = None) -> Run:
     """Return the run of the path. One of another owner is not found."""
     run_id = request.path_params["run_id"] if run_id is None else run_id
-    run = await parts.engine.open(run_id)
+    run = await parts.engine.open_anywhere(run_id)
     if run.record.owner != owner_of(request):
         raise RunNotFound(run_id)
     return run

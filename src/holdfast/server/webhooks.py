@@ -1,7 +1,8 @@
 """Webhooks: report the end of responses in the background, at least once, even across restarts.
 
 A delivery is stored before the run starts and deleted when the listener has accepted it, one document for each. So
-neither a crash nor a listener that is away loses it; a repeated delivery has the same id.
+neither a crash nor a listener that is away loses it; a repeated delivery has the same id. Of several nodes on a store
+one holds each delivery.
 """
 
 from __future__ import annotations
@@ -119,20 +120,38 @@ class Webhooks:
         self._retry = Retry()
         self._room = asyncio.Semaphore(AT_ONCE)
         self._tasks = OwnedTasks("the webhooks")
-        self._here: set[str] = set()
-        """The ids of the deliveries of this process."""
+        self._at_work: dict[str, asyncio.Task[None]] = {}
+        """The deliveries that this node works on, by id."""
+        self._starting: set[str] = set()
+        """The ids of deliveries whose run is about to start."""
+        engine.holds.add(KIND, self)
 
     # start and end
 
-    async def take_up(self) -> None:
-        """Resume the deliveries of the last process. Repeating it changes nothing."""
+    async def take_up_all(self) -> None:
+        """Resume the deliveries that no node has. Repeating it changes nothing."""
         async for stored in self._deliveries.all(retry=self._retry):
-            if stored.id not in self._here:
-                self._here.add(stored.id)
-                self._tasks.start(self._see_to(stored))
+            if stored.id not in self._starting and await self._engine.holds.take(KIND, stored.id):
+                self._begin(stored)
+
+    async def take_up(self, id: str) -> None:
+        """Resume a delivery that another node has left."""
+        stored = await self._retry(partial(self._deliveries.get, id))
+        if stored is None:
+            await self._engine.holds.let_go(KIND, id)
+        else:
+            self._begin(stored)
+
+    def heed(self, id: str) -> None:
+        """Do nothing: no other node changes a delivery."""
+
+    def drop(self) -> None:
+        """Leave the open deliveries to the other nodes."""
+        for task in self._at_work.values():
+            task.cancel()
 
     async def close(self) -> None:
-        """Leave the open deliveries to the next process. The engine is closed before."""
+        """Leave the open deliveries to the next process. All runs have settled before, or never will."""
         await self._tasks.wait(timeout=LAST_WORDS)
         await self._tasks.cancel()
 
@@ -144,19 +163,29 @@ class Webhooks:
 
     async def _expected(self, record: RunRecord, listener: Listener) -> Stored[Delivery]:
         id = new_id("hook")
-        self._here.add(id)
+        await self._engine.holds.take(KIND, id)
+        self._starting.add(id)
         return await self._deliveries.put(id, Delivery(record.id, listener.name), owner=record.owner)
 
     def promise(self, run: Run, expected: list[Stored[Delivery]]) -> None:
         """Begin the deliveries. Those of a repeated request, which has started no run, are dropped."""
         for stored in expected:
-            new = stored.body.run_id == run.id
-            self._tasks.start(self._see_to(stored) if new else self._forget(stored.id))
+            self._starting.discard(stored.id)
+            if stored.body.run_id == run.id:
+                self._begin(stored)
+            else:
+                self._tasks.start(self._forget(stored.id))
 
     def withdraw(self, expected: list[Stored[Delivery]]) -> None:
         """Drop the deliveries of a run that was not started."""
         for stored in expected:
             self._tasks.start(self._forget(stored.id))
+
+    def _begin(self, stored: Stored[Delivery]) -> None:
+        """Work on a delivery, once."""
+        if stored.id not in self._at_work:
+            task = self._at_work[stored.id] = self._tasks.spawn(self._see_to(stored))
+            task.add_done_callback(lambda _: self._at_work.pop(stored.id, None))
 
     async def _see_to(self, stored: Stored[Delivery]) -> None:
         listener = next((each for each in self._listeners if each.name == stored.body.listener), None)
@@ -165,8 +194,9 @@ class Webhooks:
         await self._forget(stored.id)
 
     async def _forget(self, id: str) -> None:
+        self._starting.discard(id)
         await self._retry(partial(self._deliveries.delete, id))
-        self._here.discard(id)
+        await self._retry(partial(self._engine.holds.let_go, KIND, id))
 
     async def _tell(self, listener: Listener, run_id: str) -> None:
         """Deliver the end of a run to a listener, until it has accepted it, or three days have passed."""

@@ -482,8 +482,16 @@ class Store(Protocol):
         """Fence a node that ends in good order: others may take what it leaves at once."""
         ...
 
+    async def give_up(self, keeper: str, run_ids: Sequence[str]) -> None:
+        """Leave running runs of a node to the others: whichever claims next takes them."""
+        ...
+
     async def nodes(self) -> list[NodeRecord]:
         """Return the nodes that are not fenced, in the order of their numbers. The lease of some may have ended."""
+        ...
+
+    async def running_elsewhere(self, owner: str, keeper: str) -> int:
+        """Return how many runs of an owner are running on other nodes than this one."""
         ...
 
     async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
@@ -502,6 +510,14 @@ class Store(Protocol):
 
         A node that is fenced, or that the store does not know, holds nothing: its work can be taken.
         """
+        ...
+
+    async def holder(self, kind: str, id: str) -> str:
+        """Return the node that has a piece of work; empty if none has, or if it is fenced."""
+        ...
+
+    async def left_over(self, kind: str, limit: int = 100) -> list[str]:
+        """Return the pieces of work of a kind that fenced nodes have left, for others to take."""
         ...
 
     async def let_go(self, kind: str, id: str, keeper: str) -> None:
@@ -544,6 +560,10 @@ class Store(Protocol):
 
         If it was not taken, it never takes effect.
         """
+        ...
+
+    async def forget_intents(self, seconds: float) -> None:
+        """Remove requests that are older: their callers wait no more. One that no owner has taken yet stays."""
         ...
 
     # hints

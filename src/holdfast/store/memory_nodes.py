@@ -57,10 +57,21 @@ class MemoryNodes:
         if (known := self._nodes.get(keeper)) is not None:
             self._nodes[keeper] = replace(known, fenced=True)
 
+    async def give_up(self, keeper: str, run_ids: Sequence[str]) -> None:
+        """Leave running runs of a node to the others."""
+        for run in (self._runs[id] for id in run_ids if id in self._runs):
+            if run.record.status == "running" and run.record.keeper == keeper:
+                run.record = replace(run.record, keeper="")
+
     async def nodes(self) -> list[NodeRecord]:
         """Return the nodes that are not fenced."""
         now = self._clock()
         return [replace(node, lease_left=node.until - now) for node in self._nodes.values() if not node.fenced]
+
+    async def running_elsewhere(self, owner: str, keeper: str) -> int:
+        """Return how many runs of an owner are running on other nodes."""
+        running = (run.record for run in self._runs.values() if run.record.status == "running")
+        return sum(record.owner == owner and record.keeper != keeper for record in running)
 
     async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
         """Take over runs of dead nodes, and return what this node then owns."""
@@ -94,6 +105,16 @@ class MemoryNodes:
         if self._is_standing(keeper) and not self._is_standing(holder):
             self._holds[kind, id] = holder = keeper
         return holder == keeper
+
+    async def holder(self, kind: str, id: str) -> str:
+        """Return the node that has a piece of work."""
+        holder = self._holds.get((kind, id), "")
+        return holder if self._is_standing(holder) else ""
+
+    async def left_over(self, kind: str, limit: int = 100) -> list[str]:
+        """Return the pieces of work of a kind that fenced nodes have left."""
+        held = sorted((of, id) for (of, id), keeper in self._holds.items() if not self._is_standing(keeper))
+        return [id for of, id in held if of == kind][:limit]
 
     async def let_go(self, kind: str, id: str, keeper: str) -> None:
         """Give back a piece of work."""
@@ -143,6 +164,14 @@ class MemoryNodes:
         """Remove a request."""
         run = self._run_of_intent(id)
         return None if run is None else run.intents.pop(id)
+
+    async def forget_intents(self, seconds: float) -> None:
+        """Remove requests that are older."""
+        for run in self._runs.values():
+            old = [intent for intent in run.intents.values() if intent.asked_at < self._clock() - seconds]
+            for intent in old:
+                if not _is_open(intent, run.record):
+                    del run.intents[intent.id]
 
     def _run_of_intent(self, id: str) -> StoredRun | None:
         return next((run for run in self._runs.values() if id in run.intents), None)

@@ -29,6 +29,7 @@ class InTurns:
         self.think = provider.think
         self.demo = provider.demo
         self.attaches = isinstance(provider, Attaching) and provider.attaches
+        self.attaches_anywhere = self.attaches and getattr(provider, "attaches_anywhere", False)
         self.tools = getattr(provider, "tools", True)
         self._provider = provider
         self._most = most

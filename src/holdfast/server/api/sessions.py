@@ -251,7 +251,12 @@ ENDPOINTS = [
         takes=SessionChanges,
         answers={200: "the session", 409: "busy or gone", **_BAD},
     ),
-    Endpoint("DELETE", "/api/sessions/{session_id}", delete_session, answers={204: "deleted", 404: "no such session"}),
+    Endpoint(
+        "DELETE",
+        "/api/sessions/{session_id}",
+        delete_session,
+        answers={204: "deleted", 404: "no such session", 409: "other nodes keep starting runs in it"},
+    ),
     Endpoint(
         "POST", "/api/sessions/{session_id}/stop", stop_session, answers={200: "what stopped", 404: "no such session"}
     ),

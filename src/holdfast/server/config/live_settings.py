@@ -1,7 +1,8 @@
 """The settings of a running server: their values, their sources, and changes from the UI.
 
 A flag beats the environment, which beats the file, which beats the UI. The settings of the UI are saved in a file of
-the data folder that only its owner can read, since it holds keys. Keys leave this module only to their providers.
+the data folder that only its owner can read, since it holds keys; several servers on one store keep them there
+(shared_settings.py). Keys leave this module only to their providers.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import pathlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import msgspec
@@ -90,6 +91,26 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True):
     fallbacks: dict[str, str] = {}
 
 
+class SavedSettings(Protocol):
+    """Where the settings of the UI are saved."""
+
+    def read(self) -> Saved:
+        """Return the settings with which a server starts."""
+        ...
+
+    async def news(self) -> Saved | None:
+        """Return the settings if another server has changed them since they were used or saved here."""
+        ...
+
+    def used(self) -> None:
+        """Note that what `news` returned is in use."""
+        ...
+
+    async def save(self, saved: Saved) -> None:
+        """Save the settings."""
+        ...
+
+
 class SavedFile:
     """The file for the settings of the UI. Without a folder they last as long as the process."""
 
@@ -108,6 +129,17 @@ class SavedFile:
             raise SettingsError(
                 f"{self.path} cannot be read: {error}. Delete it to start with empty settings."
             ) from None
+
+    async def news(self) -> Saved | None:
+        """Return None: no other server changes the file."""
+        return None
+
+    def used(self) -> None:
+        """Do nothing: there are no news."""
+
+    async def save(self, saved: Saved) -> None:
+        """Write the file."""
+        await asyncio.to_thread(self.write, saved)
 
     def write(self, saved: Saved) -> None:
         """Replace the file atomically; only its owner can read it. Blocks on the disk."""
@@ -138,7 +170,7 @@ class Configured:
         settings: Settings,
         sources: Mapping[str, str],
         environ: Mapping[str, str],
-        file: SavedFile,
+        file: SavedSettings,
         *,
         look_every: float = NEAR,
         has_keys: Callable[[], bool] = lambda: False,
@@ -287,17 +319,34 @@ class Configured:
         """Change the settings: check them as a whole, save them, and use them for every new run."""
         await asyncio.to_thread(_check_dialects, wanted)
         async with self._changing:
+            await self._take_news()
             saved = self._changed(wanted)
             made = self._made(saved)
             try:
                 await self._check(saved, Providers([provider for _, provider in made]))
-                await asyncio.to_thread(self._file.write, saved)
+                await self._file.save(saved)
             except BaseException:
                 await self._forget(provider for _, provider in made)
                 raise
-            self._saved = saved
-            self.version += 1
-            self.providers.change(self._provided.keep(made))
+            self._use(saved, made)
+
+    async def catch_up(self) -> None:
+        """Use what was changed through another server."""
+        async with self._changing:
+            await self._take_news()
+
+    async def _take_news(self) -> None:
+        saved = await self._file.news()
+        if saved is None:
+            return
+        if saved != self._saved:
+            self._use(saved, self._provided.made(self.provider_settings(saved)))
+        self._file.used()
+
+    def _use(self, saved: Saved, made: list[tuple[ProviderSettings, Provider]]) -> None:
+        self._saved = saved
+        self.version += 1
+        self.providers.change(self._provided.keep(made))
 
     async def reload(self, settings: Settings, sources: Mapping[str, str]) -> None:
         """Take in other settings of file and environment: all, or none if one of them is invalid."""
@@ -426,8 +475,11 @@ class Configured:
 
 
 def with_saved(settings: Settings, sources: Mapping[str, str]) -> tuple[Settings, dict[str, str]]:
-    """Return the settings that a server would use, those of the UI included, and their sources."""
-    configured = Configured(settings, sources, os.environ, SavedFile(data_folder(settings)))
+    """Return the settings that a server would use, those of the UI included, and their sources.
+
+    The settings of the UI that are in a shared store are left out.
+    """
+    configured = Configured(settings, sources, os.environ, SavedFile(None if settings.store else data_folder(settings)))
     changed = {"default_model": configured.default_model, "fallbacks": dict(configured.fallbacks)}
     saved = {name: "ui" for name in changed if configured.source(name) == "ui"}
     described = configured.provider_settings()

@@ -143,6 +143,13 @@ class ChatSources:
             return None
         return partial(self._attach, provider, record, log)
 
+    async def elsewhere(self, record: RunRecord, log: Log) -> bool:
+        """Return whether any node could go on with a run: its upstream keeps the answer under the run's id."""
+        if record.kind != "chat" or not _can_be_found_again(record):
+            return False
+        provider, _ = await self._providers.find(log.answered_by or record.model)
+        return bool(getattr(provider, "attaches_anywhere", False))
+
     async def _attach(self, provider: Provider, record: RunRecord, log: Log, out: Outlet) -> None:
         assert isinstance(provider, Attaching)
         used = self._providers.use(provider)

@@ -49,6 +49,24 @@ async def a_request_is_taken_by_the_owner_of_this_epoch(case: Case) -> None:
 
 
 @CHECKS.add
+async def requests_of_callers_who_have_gone_are_removed(case: Case) -> None:
+    """Those that were taken or answered, or whose run has ended. One that no owner has taken may still be served."""
+    run, ended = await case.start("r", session=None), await case.start("r2", session=None)
+    names = {"open": run, "taken": run, "answered": run, "late": ended}
+    for name, of in names.items():
+        await case.store.ask_owner(_stop(case, of, name))
+    for name in ("taken", "answered"):
+        await case.store.take_intent(case.id(name), 1)
+    await case.store.answer_intent(case.id("answered"), {})
+    await case.settle(ended)
+
+    await case.store.forget_intents(3600.0)
+    assert len(names) == len([name for name in names if await case.store.get_intent(case.id(name))])
+    await case.store.forget_intents(-1.0)
+    assert ["open"] == [name for name in names if await case.store.get_intent(case.id(name))]
+
+
+@CHECKS.add
 async def the_first_answer_stands(case: Case) -> None:
     """An answered request is not open, and cannot be taken."""
     run = await case.start("r", session=None)

@@ -160,6 +160,34 @@ async def a_node_that_lost_its_run_can_no_longer_write(case: Case) -> None:
 
 
 @CHECKS.add
+async def a_run_that_was_given_up_goes_to_the_next_node_that_claims(case: Case) -> None:
+    """At once, while its old owner lives. That one writes to it no more, and can give up only what it owns."""
+    run, kept = await case.start("r", session=None), await case.start("r2", session=None)
+    await case.append(run, 1, Text("a"))
+    await case.alive("k2")
+    await case.store.give_up(case.id("k2"), [kept.id])
+    for _ in range(2):
+        await case.store.give_up(run.keeper, [run.id, case.id("none")])
+
+    assert {run.id: 2} == await case.claimed("k2")
+    assert not await case.append(run, 2, Text("late"))
+    assert {kept.id: 1} == await case.store.claim(kept.keeper)
+
+
+@CHECKS.add
+async def running_runs_of_an_owner_on_other_nodes_are_counted(case: Case) -> None:
+    """Neither those of this node, nor of another owner, nor those that have settled."""
+    mine, theirs = await case.start("r1", session=None), await case.start("r2", session=None)
+    await case.store.create_run(replace(case.record("r3", None), owner=case.id("other")))
+    await case.settle(await case.start("r4", session=None))
+
+    assert 0 == await case.store.running_elsewhere(case.owner, mine.keeper)
+    assert 2 == await case.store.running_elsewhere(case.owner, case.id("k2"))
+    await case.settle(theirs)
+    assert 1 == await case.store.running_elsewhere(case.owner, case.id("k2"))
+
+
+@CHECKS.add
 async def neither_queued_nor_settled_runs_are_taken_over(case: Case) -> None:
     """A queued run has no owner: it starts when its turn comes. A settled one needs none."""
     await case.session()
@@ -219,3 +247,23 @@ async def what_a_fenced_node_held_can_be_taken(case: Case) -> None:
     assert not await case.store.hold("batch", case.id("other"), one.id)
     assert not await case.store.hold("batch", case.id("other"), case.id("never"))
     assert await case.store.hold("batch", case.id("b"), two.id)
+
+
+@CHECKS.add
+async def what_is_left_over_is_found_without_its_holder(case: Case) -> None:
+    """What a living node has is not in the list, and it has a holder. What a fenced one had is, and has none."""
+    one, two = await case.alive("k1"), await case.alive("k2")
+    kind = case.id("kind")
+    for id, keeper in (("a", one.id), ("b", one.id), ("c", two.id)):
+        await case.store.hold(kind, id, keeper)
+
+    assert [] == await case.store.left_over(kind)
+    assert one.id == await case.store.holder(kind, "a")
+    assert "" == await case.store.holder(kind, "unheard of")
+    await case.store.release(one.id)
+    assert ["a", "b"] == await case.store.left_over(kind)
+    assert ["a"] == await case.store.left_over(kind, limit=1)
+    assert "" == await case.store.holder(kind, "a")
+    assert await case.store.hold(kind, "a", two.id)
+    assert ["b"] == await case.store.left_over(kind)
+    assert two.id == await case.store.holder(kind, "a")

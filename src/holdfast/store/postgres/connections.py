@@ -30,6 +30,7 @@ _MET_ANOTHER = (
     asyncpg.UniqueViolationError,
     asyncpg.ForeignKeyViolationError,
     asyncpg.DeadlockDetectedError,
+    asyncpg.InvalidCachedStatementError,  # a newer version has changed the tables: asyncpg prepares it again
     asyncpg.SerializationError,
 )
 """Another transaction was faster. Repeated, this one sees what that one has done."""

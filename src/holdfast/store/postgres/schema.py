@@ -8,7 +8,7 @@ import time
 from asyncpg import Connection
 
 from ..place import without_password
-from ..rows.migrations import COPYING, Migration, StoreDamaged, check_applied, incomplete_copy, steps_in
+from ..rows.migrations import COPYING, Migration, StoreDamaged, StoreInUse, check_applied, incomplete_copy, steps_in
 from ..rows.queries import SQL
 from .connections import DRIVER_ERRORS, connect_to_postgres, unreachable
 
@@ -77,17 +77,34 @@ async def _migrate(connection: Connection, url: str) -> None:
             "CREATE TABLE IF NOT EXISTS migrations "
             "(number integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL, applied_at float8 NOT NULL)"
         )
-        for step in await _due(connection, url):
+        await connection.execute("ALTER TABLE migrations ADD COLUMN IF NOT EXISTS works_with integer")
+        due = await _due(connection, url)
+        await _refuse_to_break_others(connection, due)
+        for step in due:
             await _apply(connection, step)
 
 
 async def _due(connection: Connection, url: str) -> list[Migration]:
     """Return the steps that are not applied yet. A database with a step of a newer version is refused."""
-    rows = await connection.fetch("SELECT number, checksum FROM migrations")
+    rows = await connection.fetch("SELECT * FROM migrations")
     applied: dict[int, str] = {row["number"]: row["checksum"] for row in rows}
+    oldest = {row["number"]: row.get("works_with") or row["number"] for row in rows}
     known = {step.number: step for step in postgres_steps()}
-    check_applied(applied, known, without_password(url), "restore a backup of the database (pg_restore)")
+    check_applied(applied, known, without_password(url), "restore a backup of the database (pg_restore)", oldest)
     return [step for step in known.values() if step.number not in applied]
+
+
+async def _refuse_to_break_others(connection: Connection, due: list[Migration]) -> None:
+    """Refuse a step that the nodes which run now cannot work with."""
+    now = await connection.fetchval("SELECT coalesce(max(number), 0) FROM migrations")
+    if not now or all(step.works_with <= now for step in due):
+        return
+    alive = "SELECT count(*) FROM keepers WHERE NOT fenced AND until > extract(epoch FROM clock_timestamp())"
+    if count := await connection.fetchval(alive):
+        raise StoreInUse(
+            f"This version changes the tables in a way that the {count} running servers cannot work with. "
+            "Stop all of them, and start this version then."
+        )
 
 
 async def _refuse_other_program(connection: Connection, url: str) -> None:
@@ -102,5 +119,10 @@ async def _refuse_other_program(connection: Connection, url: str) -> None:
 async def _apply(connection: Connection, step: Migration) -> None:
     await connection.execute(step.sql)
     await connection.execute(
-        "INSERT INTO migrations VALUES ($1, $2, $3, $4)", step.number, step.name, step.checksum, time.time()
+        "INSERT INTO migrations (number, name, checksum, applied_at, works_with) VALUES ($1, $2, $3, $4, $5)",
+        step.number,
+        step.name,
+        step.checksum,
+        time.time(),
+        step.works_with,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,13 @@ class StoreTooNew(HoldfastError):
     """A newer version has written the database."""
 
     code = "store_too_new"
+    status = 503
+
+
+class StoreInUse(HoldfastError):
+    """Other processes use the database in a way that is in the way."""
+
+    code = "store_in_use"
     status = 503
 
 
@@ -43,6 +51,15 @@ class Migration(NamedTuple):
     """Changes rows after the SQL, in the same transaction."""
 
     @property
+    def works_with(self) -> int:
+        """The oldest schema whose programs still work after this step: a step that only adds says so in its first line.
+
+        Without such a line it needs all nodes to be stopped.
+        """
+        found = re.match(r"-- works with (\d+)\n", self.sql.replace("\r\n", "\n"))
+        return int(found[1]) if found else self.number
+
+    @property
     def checksum(self) -> str:
         """The same on every system, whatever its line ends are."""
         return hashlib.sha256(self.sql.replace("\r\n", "\n").encode()).hexdigest()
@@ -55,18 +72,26 @@ def steps_in(folder: Path, then: Mapping[int, Callable[[Any], None]] | None = No
     return tuple(Migration(n, file.stem, file.read_text("utf-8"), changes.get(n)) for n, file in numbered)
 
 
-def check_applied(applied: Mapping[int, str], known: Mapping[int, Migration], where: str, older: str) -> None:
-    """Refuse a database with a step that this version does not have, or has in another edition.
+def check_applied(
+    applied: Mapping[int, str],
+    known: Mapping[int, Migration],
+    where: str,
+    older: str,
+    works_with: Mapping[int, int] | None = None,
+) -> None:
+    """Refuse a database with a step that this version cannot work with, or has in another edition.
 
-    `applied` has the checksums of the database's steps. `older` tells how to go back to an older schema.
+    `applied` has the checksums of the database's steps, `works_with` the oldest schema that each step works with.
+    `older` tells how to go back to an older schema.
     """
-    if newer := applied.keys() - known.keys():
+    oldest = works_with or {}
+    if newer := [step for step in applied.keys() - known.keys() if oldest.get(step, step) > max(known)]:
         raise StoreTooNew(
             f"{where} was written by a newer Holdfast (schema {max(newer)}; this one knows {max(known)}). "
             f"Install the newer version, or {older}."
         )
     for number, checksum in applied.items():
-        if checksum != known[number].checksum:
+        if number in known and checksum != known[number].checksum:
             raise StoreDamaged(
                 f"{where} was made by another edition of schema step {known[number].name}. "
                 "Install the Holdfast that made it, unchanged, or give this one another place for its data."

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import asdict
@@ -13,7 +14,7 @@ from msgspec.structs import asdict
 from .. import CLAIMED_AT_ONCE, Intent, NodeDetails, NodeRecord
 from . import Row, Steps, first
 from .reading import Reading
-from .structs import decode, encode
+from .structs import decode, encode, values_for
 
 
 class NodesReading(Reading):
@@ -27,6 +28,20 @@ class NodesReading(Reading):
         """Return a request to the owner of a run."""
         row = first((yield "intent", {"id": id}))
         return None if row is None else _as_intent(row)
+
+    def holder(self, kind: str, id: str) -> Steps[str]:
+        """Return the node that has a piece of work; empty if none has, or if it is fenced."""
+        row = first((yield "standing_holder", {"kind": kind, "id": id}))
+        return "" if row is None else str(row["keeper"])
+
+    def left_over(self, kind: str, limit: int) -> Steps[list[str]]:
+        """Return the pieces of work of a kind that fenced nodes have left."""
+        return [row["id"] for row in (yield "left_over", {"kind": kind, "limit": limit})]
+
+    def running_elsewhere(self, owner: str, keeper: str) -> Steps[int]:
+        """Return how many runs of an owner are running on other nodes."""
+        row = first((yield "running_elsewhere", {"owner": owner, "keeper": keeper}))
+        return 0 if row is None else int(row["runs"])
 
     def open_intents(self, keeper: str) -> Steps[list[Intent]]:
         """Return the open requests to a node."""
@@ -51,6 +66,11 @@ class NodesWriting(NodesReading):
     def release(self, keeper: str) -> Steps[None]:
         """Fence a node that ends in good order."""
         yield "release", {"id": keeper}
+
+    def give_up(self, keeper: str, run_ids: Sequence[str]) -> Steps[None]:
+        """Leave running runs of a node to the others."""
+        for run_id in sorted(run_ids):
+            yield "give_up", {"keeper": keeper, "id": run_id}
 
     def claim(self, keeper: str, unbroken: float) -> Steps[dict[str, int]]:
         """Take over runs of dead nodes, and return what this node then owns."""
@@ -100,9 +120,13 @@ class NodesWriting(NodesReading):
         yield "withdraw_intent", {"id": id}
         return _as_intent(row)
 
+    def forget_intents(self, seconds: float) -> Steps[None]:
+        """Remove requests that are older."""
+        yield "forget_intents", {"seconds": seconds, "clock": time.time()}
+
 
 def _as_node(row: Row) -> NodeRecord:
-    values = dict(row)
+    values = values_for(NodeRecord, row)
     return NodeRecord(**values | {"counts": decode(values["counts"]), "fenced": bool(values["fenced"])})
 
 

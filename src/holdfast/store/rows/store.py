@@ -235,9 +235,17 @@ class RowStore(ABC):
         """Fence a node that ends in good order."""
         await self._write(lambda rows: rows.release(keeper))
 
+    async def give_up(self, keeper: str, run_ids: Sequence[str]) -> None:
+        """Leave running runs of a node to the others."""
+        await self._write(lambda rows: rows.give_up(keeper, run_ids))
+
     async def nodes(self) -> list[NodeRecord]:
         """Return the nodes that are not fenced."""
         return await self._read(lambda rows: rows.nodes())
+
+    async def running_elsewhere(self, owner: str, keeper: str) -> int:
+        """Return how many runs of an owner are running on other nodes."""
+        return await self._read(lambda rows: rows.running_elsewhere(owner, keeper))
 
     async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
         """Take over runs of dead nodes, and return what this node then owns."""
@@ -246,6 +254,14 @@ class RowStore(ABC):
     async def hold(self, kind: str, id: str, keeper: str) -> bool:
         """Take a piece of work for a node."""
         return await self._write(lambda rows: rows.hold(kind, id, keeper))
+
+    async def holder(self, kind: str, id: str) -> str:
+        """Return the node that has a piece of work."""
+        return await self._read(lambda rows: rows.holder(kind, id))
+
+    async def left_over(self, kind: str, limit: int = 100) -> list[str]:
+        """Return the pieces of work of a kind that fenced nodes have left."""
+        return await self._read(lambda rows: rows.left_over(kind, limit))
 
     async def let_go(self, kind: str, id: str, keeper: str) -> None:
         """Give back a piece of work."""
@@ -283,6 +299,10 @@ class RowStore(ABC):
     async def withdraw_intent(self, id: str) -> Intent | None:
         """Remove a request."""
         return await self._write(lambda rows: rows.withdraw_intent(id))
+
+    async def forget_intents(self, seconds: float) -> None:
+        """Remove requests that are older."""
+        await self._write(lambda rows: rows.forget_intents(seconds))
 
     # API keys
 

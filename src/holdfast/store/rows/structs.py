@@ -22,10 +22,15 @@ decode_message = msgspec.json.Decoder(Message).decode
 decode_messages = msgspec.json.Decoder(tuple[Message, ...]).decode
 
 
+def values_for(kind: type[msgspec.Struct], row: Row) -> dict[str, Any]:
+    """Return what a row has for a struct. Other columns are numbers of ours, or were added by a newer version."""
+    fields = kind.__struct_fields__
+    return {name: value for name, value in dict(row).items() if name in fields}
+
+
 def as_run(row: Row) -> RunRecord:
     """Return a row of `run` as a record."""
-    values = dict(row)
-    del values["n"]
+    values = values_for(RunRecord, row)
     values["request"] = decode(values["request"])
     values["input"] = decode_messages(values["input"])
     if values["settlement"] is not None:
@@ -35,9 +40,7 @@ def as_run(row: Row) -> RunRecord:
 
 def as_session(row: Row) -> Session:
     """Return a row of `session` as a session."""
-    values = dict(row)
-    for name in ("n", "message_n", "feed_n", "queue_n"):
-        del values[name]
+    values = values_for(Session, row)
     values["params"] = decode(values["params"])
     values["pinned"] = bool(values["pinned"])
     return Session(**values)
@@ -45,16 +48,14 @@ def as_session(row: Row) -> Session:
 
 def as_document(row: Row) -> Document:
     """Return a row of `document` as a document."""
-    values = dict(row)
-    del values["n"]
+    values = values_for(Document, row)
     values["body"] = decode(values["body"])
     return Document(**values)
 
 
 def as_key(row: Row) -> KeyRecord:
     """Return a row of `api_key` as a record."""
-    values = dict(row)
-    del values["n"]
+    values = values_for(KeyRecord, row)
     values["admin"] = bool(values["admin"])
     return KeyRecord(**values)
 

@@ -231,6 +231,9 @@ WHERE NOT keepers.fenced
 -- name: release
 UPDATE keepers SET fenced = TRUE WHERE id = :id
 
+-- name: give_up
+UPDATE runs SET keeper = '' WHERE id = :id AND keeper = :keeper AND status = 'running'
+
 -- name: fence
 UPDATE keepers SET fenced = TRUE WHERE until <= :clock AND NOT fenced AND EXISTS (
     SELECT 1 FROM keepers AS own
@@ -241,6 +244,10 @@ UPDATE keepers SET fenced = TRUE WHERE until <= :clock AND NOT fenced AND EXISTS
 -- name: owned
 SELECT id, epoch FROM runs WHERE status = 'running' AND status <> 'settled' AND keeper = :keeper ORDER BY n
 
+-- name: running_elsewhere
+SELECT count(*) AS runs FROM runs
+WHERE status = 'running' AND status <> 'settled' AND owner = :owner AND keeper <> :keeper
+
 -- name: hold
 INSERT INTO holds (kind, id, keeper) SELECT :kind, :id, id FROM keepers WHERE id = :keeper AND NOT fenced
 ON CONFLICT (kind, id) DO UPDATE SET keeper = excluded.keeper
@@ -248,6 +255,14 @@ WHERE holds.keeper NOT IN (SELECT id FROM keepers WHERE NOT fenced)
 
 -- name: holder
 SELECT keeper FROM holds WHERE kind = :kind AND id = :id
+
+-- name: standing_holder
+SELECT keeper FROM holds
+WHERE kind = :kind AND id = :id AND keeper IN (SELECT id FROM keepers WHERE NOT fenced)
+
+-- name: left_over
+SELECT id FROM holds
+WHERE kind = :kind AND keeper NOT IN (SELECT id FROM keepers WHERE NOT fenced) ORDER BY id LIMIT :limit
 
 -- name: let_go
 DELETE FROM holds WHERE kind = :kind AND id = :id AND keeper = :keeper
@@ -277,6 +292,11 @@ UPDATE intents SET answer = :answer WHERE id = :id
 
 -- name: withdraw_intent
 DELETE FROM intents WHERE id = :id
+
+-- name: forget_intents
+DELETE FROM intents WHERE asked_at < :clock - :seconds AND (answer IS NOT NULL OR NOT EXISTS (
+    SELECT 1 FROM runs WHERE runs.n = intents.run AND runs.status = 'running' AND intents.taken < runs.epoch
+))
 
 -- name: waiting_sessions
 SELECT id FROM sessions

@@ -10,12 +10,12 @@ from typing import TypeVar
 from ...errors import StoreUnavailable
 from ..hints import Hints
 from ..rows import Steps
-from ..rows.migrations import StoreDamaged, StoreTooNew
+from ..rows.migrations import StoreDamaged, StoreInUse, StoreTooNew
 from ..rows.nodes import NodesReading
 from ..rows.store import RowStore
 from ..rows.transactions import Writing
 from .driver import READING, WRITING, drive
-from .file import StoreInUse, StoreReadOnly, Trace, locate
+from .file import StoreReadOnly, Trace, locate
 from .threads import Job, Readers, Writer
 
 __all__ = ["SqliteStore", "StoreDamaged", "StoreInUse", "StoreReadOnly", "StoreTooNew"]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ...errors import HoldfastError, StoreUnavailable
 from ..folder import check_file, check_folder, make_folder, open_file
-from ..rows.migrations import COPYING, Migration, StoreDamaged, check_applied, incomplete_copy, steps_in
+from ..rows.migrations import COPYING, Migration, StoreDamaged, StoreInUse, check_applied, incomplete_copy, steps_in
 from ..rows.queries import SQL, queries
 from .upgrades import move_pictures
 
@@ -31,13 +31,6 @@ _WAL_PAGES = 4000  # 16 MB between checkpoints: a page that many runs append to 
 _WAL_BYTES = 64 * 1024 * 1024
 
 Trace = Callable[[str], None]
-
-
-class StoreInUse(HoldfastError):
-    """Another process has the database open."""
-
-    code = "store_in_use"
-    status = 503
 
 
 class StoreReadOnly(HoldfastError):

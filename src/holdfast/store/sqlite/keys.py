@@ -12,8 +12,9 @@ from typing import TypeVar
 from .. import KeyRecord
 from ..folder import check_folder
 from ..rows import Steps
+from ..rows.migrations import StoreInUse
 from .driver import READING, WRITING, drive
-from .file import StoreInUse, connect_beside, connect_reader, explained, is_current, locate, prepare, roll_back
+from .file import connect_beside, connect_reader, explained, is_current, locate, prepare, roll_back
 
 _PATIENCE = 10.0  # seconds for another process to create or migrate the database
 

@@ -6,12 +6,13 @@ read is decoded in one pass and emitted together. How it is left and asked again
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from ...errors import AnswerLost, ProviderError, ProviderRefused, Unsupported
-from ...events import Outlet
+from ...events import LEFT_TO_OTHERS, Outlet
 from ...fields import PASSED_ON, Table, refusal, refused
 from ...http_client.route import Route
 from .. import ChatRequest, Forwarded
@@ -95,7 +96,8 @@ class OpenAICompatible(HTTPProvider):
         )
         listing = {"models_timeout": models_timeout, "models_fresh": models_fresh}
         super().__init__(upstream, models=models, prefills=prefills, think=think, **listing)
-        self.attaches, self.tools = attaches, tools
+        self.attaches = self.attaches_anywhere = attaches
+        self.tools = tools
         self._path = path
         self._alternate, self._developer = alternate, developer
         self._max_event, self._max_text = max_event, max_text
@@ -141,15 +143,21 @@ class OpenAICompatible(HTTPProvider):
         decoder: AnswerDecoder,
         out: Outlet,
     ) -> None:
-        """Answer with an upstream that writes on without a reader. It is told to stop if we leave before the end."""
-        is_refused = False
+        """Answer with an upstream that writes on without a reader. It is told to stop if we leave before the end.
+
+        It is not if another node goes on with the run.
+        """
+        must_end = True
         try:
             await self.upstream.answer(request, ask, decoder, out)
         except ProviderRefused:
-            is_refused = True
+            must_end = False
+            raise
+        except asyncio.CancelledError as cancelled:
+            must_end = LEFT_TO_OTHERS not in cancelled.args
             raise
         finally:
-            if not decoder.finished and not is_refused:
+            if not decoder.finished and must_end:
                 # A request that is not answered yet may be read only after the first word that it is not wanted.
                 pauses = () if decoder.began else _UNHEARD
                 self.upstream.drop(self.upstream.path_to(_NAMED), _query(request.name), again_after=pauses)
