@@ -533,6 +533,10 @@ REQUIREMENTS: dict[str, str] = {
         "PostgreSQL killed, cut off or silent: calls fail with store_unavailable and can be repeated; nothing that was "
         "acknowledged is lost."
     ),
+    "nodes.history": (
+        "What clients of any node were answered is what every node keeps, whatever fails: no gap, no repeat, one "
+        "ending, an answered stop stands, an accepted message is there once."
+    ),
     "nodes.hints": "The connection for hints comes back by itself, and what may have been lost is looked for.",
     "safe.store-password": "A password in the address of the store is in no log, error or page, nor in `config show`.",
     "store.copy": (
