@@ -9,7 +9,7 @@ from blockbuster import BlockBuster, blockbuster_ctx
 from hypothesis import settings
 
 from tests.support.long import EVERYTHING
-from tests.support.postgres import Postgres
+from tests.support.postgres import Postgres, shared_postgres, stop_shared_postgres
 
 # A run starts Python more than a thousand times. Without cached bytecode each start compiles all that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -61,11 +61,14 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
-    """A PostgreSQL server of this test process. Each test makes a database of its own."""
-    server = Postgres()
-    yield server
-    server.stop()
+def postgres() -> Postgres:
+    """The PostgreSQL server of this test process. Each test makes a database of its own."""
+    return shared_postgres()
+
+
+def pytest_sessionfinish() -> None:
+    """End what this process has started for all its tests."""
+    stop_shared_postgres()
 
 
 @pytest.fixture(scope="session", autouse=True)

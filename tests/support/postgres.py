@@ -9,9 +9,7 @@ import signal
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
-
-import asyncpg
+from typing import Any, NamedTuple
 
 from tests.support.ports import free_port
 from tests.support.waiting import LONG
@@ -60,7 +58,7 @@ class Postgres:
         }
         flags = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
         with open(self._folder / "log", "ab") as log:
-            process = subprocess.Popen(
+            process: subprocess.Popen[bytes] = subprocess.Popen(
                 [_program("postgres"), "-D", str(data), *flags],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -129,22 +127,38 @@ class Postgres:
 
     async def new_database(self) -> str:
         """Make an empty database, and return its name."""
-        name = f"test{next(self._names)}"
-        connection = await asyncpg.connect(self.url("postgres"))
-        try:
-            await connection.execute(f"CREATE DATABASE {name}")
-        finally:
-            await connection.close()
-        return name
+        return await asyncio.to_thread(self._new_database)
 
     def new_url(self) -> str:
-        """Make an empty database, and return its URL. For tests without an event loop."""
-        return self.url(asyncio.run(self.new_database()))
+        """Make an empty database, and return its URL."""
+        return self.url(self._new_database())
+
+    def _new_database(self) -> str:
+        name = f"test{next(self._names)}"
+        self._ask(f"CREATE DATABASE {name}")
+        return name
 
     def _do(self, program: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(
+        done: subprocess.CompletedProcess[bytes] = subprocess.run(
             [_program(program), *arguments], capture_output=True, check=False, cwd=self._folder, **_as_nobody()
         )
+        return done
+
+
+_shared: list[Postgres] = []
+
+
+def shared_postgres() -> Postgres:
+    """Return the server of this test process, and start it the first time."""
+    if not _shared:
+        _shared.append(Postgres())
+    return _shared[0]
+
+
+def stop_shared_postgres() -> None:
+    """End the server of this test process, if there is one."""
+    while _shared:
+        _shared.pop().stop()
 
 
 def _program(name: str) -> str:
@@ -154,5 +168,5 @@ def _program(name: str) -> str:
     return str(Path(spec.origin).parent / "pginstall" / "bin" / name)
 
 
-def _as_nobody() -> dict[str, int]:
+def _as_nobody() -> dict[str, Any]:
     return {"user": NOBODY, "group": NOBODY} if os.getuid() == 0 else {}
