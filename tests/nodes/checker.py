@@ -124,10 +124,8 @@ def _of_stops(story: Story, kept: Kept) -> Found:
     for stop in story.history.stops:
         if stop.run["settlement"] is None:
             yield Violation("stop-ends", f"{stop.run_id}: a stop was answered with {stop.run}")
-        elif (run := kept.runs.get(stop.run_id)) is not None and run["settlement"] != stop.run["settlement"]:
-            yield Violation(
-                "stop-stands", f"{stop.run_id}: answered {stop.run['settlement']}, kept {run['settlement']}"
-            )
+        elif (run := kept.runs.get(stop.run_id)) is not None and run != stop.run:
+            yield Violation("stop-stands", f"{stop.run_id}: answered {stop.run}, kept {run}")
 
 
 # messages

@@ -154,11 +154,15 @@ class Fleet:
             return False
         if self._is(0.3):
             most = min(most, len(reading.frames) + self._chance.randint(1, 60))
-        while len(reading.frames) < most and (frame := await response.next_event()) is not None:
-            reading.frames.append(frame)
-            self._count()
-            if _is_end(reading):
-                break
+        has_ended = False
+        while len(reading.frames) < most and not _is_end(reading) and not has_ended:
+            frame = await response.next_event()
+            if frame is not None and frame.data:
+                reading.frames.append(frame)
+                self._count()
+            elif frame is None and session_id not in self.history.deleting:
+                self.history.broken.append(f"GET {reading.path}: it ended after {_cursor(reading)}")
+            has_ended = frame is None or not frame.data  # without data it is the farewell of a node that ends
         response.leave()
         return True
 

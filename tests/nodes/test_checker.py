@@ -145,7 +145,7 @@ FALSE: dict[str, tuple[str, Callable[[Story], Any]]] = {
         "seen-is-kept",
         lambda it: seen(it).append(frame("6", "text.delta", run=FIRST, seq=6, text="more")),
     ),
-    "a run never ends": ("not-settled", everywhere(lambda node: node.runs[SECOND].update(status="running"))),
+    "a run never ends": ("not-settled", everywhere(lambda node: node.runs[FIRST].update(status="running"))),
     "a message waits for ever": (
         "not-settled",
         everywhere(lambda node: node.sessions[SESSION].update(queued=[{"run_id": "run_3"}])),  # type: ignore[union-attr]
@@ -166,9 +166,9 @@ FALSE: dict[str, tuple[str, Callable[[Story], Any]]] = {
         "one-settlement",
         everywhere(lambda node: node.streams[feed_path(SESSION)].append(frame("5", "run.settled", n=5, run_id=SECOND))),
     ),
-    "a run has another text than its log": (
+    "a run has another ending than its log": (
         "one-settlement",
-        everywhere(lambda node: node.runs[SECOND].update(text="")),
+        everywhere(lambda node: node.runs[FIRST]["settlement"].update(finish_reason="length")),
     ),
     "a stop is answered with a running run": (
         "stop-ends",

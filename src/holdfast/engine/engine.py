@@ -119,6 +119,7 @@ class Engine:
         self._queue = queue(shared, self._keeper, self._intents)
         self._recovery = classes.recovery(shared, self._keeper, self._queue, self._intents, lease, again, self._adopt)
         shared.changed, shared.ended = self._committer.changed, self._keeper.take
+        shared.log_elsewhere = self._log_of
         shared.resume, shared.sure = self._recovery.resume, self._lease.sure
 
     async def __aenter__(self) -> Engine:
@@ -351,6 +352,15 @@ class Engine:
         """Return the runs that are going on here."""
         return [pump.run for pump in self._pumps.running()]
 
+    async def running(self, *, owner: str | None = None, session_id: str | None = None) -> dict[str, Run]:
+        """Return the runs that are going on in sessions, by session: those of other nodes, too."""
+        runs = {run.record.session_id: run for run in self.live() if run.record.session_id is not None}
+        if self._shared.others:
+            for record in await self._shared.store.list_runs(owner=owner, session_id=session_id, status="running"):
+                if record.session_id is not None and record.session_id not in runs:
+                    runs[record.session_id] = self._stored(record)
+        return runs
+
     async def open(self, run_id: str) -> Run:
         """Return a run, queued, going on or ended. `RunNotFound` if there is none."""
         if run := self._known(run_id):
@@ -360,11 +370,26 @@ class Engine:
             return run
         if record is None:
             raise RunNotFound(run_id)
+        return self._stored(record)
+
+    async def at(self, run: Run, seq: int) -> Run:
+        """Return a run for a reader that has seen its events up to `seq`.
+
+        This node may show fewer, while it is cut off from the store or before it notices that it was fenced. Then the
+        reader gets the run from the store, which has what was seen at another node.
+        """
+        if run.kept and run.seq < seq:
+            record = await self._shared.store.get_run(run.id)
+            if record is not None and record.seq >= seq:
+                return self._stored(record)
+        return run
+
+    def _stored(self, record: RunRecord) -> Run:
         return self._classes.run(self, record, self._log_of(record), self.limits, kept=True)
 
     def _log_of(self, record: RunRecord) -> StoredLog:
         """Return the log of a run that is not worked on here: followed at its owner, if it has one."""
-        if self._follow is None or record.status != "running":
+        if self._follow is None or record.settlement is not None:
             return StoredLog(self._shared.store, record)
         return RemoteLog(self._shared.store, record, self._follow, self._address_of)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import msgspec
 
@@ -131,12 +132,12 @@ class Keeper:
             self._session_is_free(run.record)
 
     def lose(self, pump: Pump) -> None:
-        """Another node has the run: send readers to the store, and learn the settlement for those who wait."""
+        """Another node has the run: send readers to its log, and learn the settlement for those who wait."""
         if not pump.log.closed:
             pump.end(StaleEpoch(pump.run.id))
             if pump.task is not None:
                 self._shared.abandoned.hold(pump.task)
-            pump.log.abandon()
+            pump.log.abandon(partial(self._shared.log_elsewhere, pump.run.record))
             self.let_go(pump)
             self._shared.tasks.start(self.learn(pump.run))
 
@@ -153,7 +154,8 @@ class Keeper:
 
     async def learn(self, run: Run) -> None:
         """Wait for the settlement of a run of another node. A missing run went with its session."""
-        run.settle(await _settled_elsewhere(self._shared, run.id) or Stopped(by="user", text=run.text))
+        record = await _settled_elsewhere(self._shared, run.id)
+        run.settle((record and record.settlement) or Stopped(by="user", text=run.text), record)
 
 
 def _message_of(pump: Pump, settlement: AnySettlement, now: float) -> Message | None:
@@ -173,12 +175,12 @@ def _message_of(pump: Pump, settlement: AnySettlement, now: float) -> Message | 
     )
 
 
-async def _settled_elsewhere(shared: Shared, run_id: str) -> AnySettlement | None:
-    """Look at a run of another node until it has settled. None if it is gone."""
+async def _settled_elsewhere(shared: Shared, run_id: str) -> RunRecord | None:
+    """Look at a run of another node until it has settled, and return it. None if it is gone."""
     ask = shared.retry.always
     while (record := await ask(lambda: shared.store.get_run(run_id))) and record.settlement is None:  # noqa: ASYNC110
         await asyncio.sleep(LOOK_AGAIN)
-    return None if record is None else record.settlement
+    return record
 
 
 def measured(pump: Pump) -> Measured | None:

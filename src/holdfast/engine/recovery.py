@@ -14,6 +14,7 @@ from ..store import RunRecord
 from .intents import Intents
 from .keeper import Keeper
 from .pump import Pump, Shared
+from .run import read_back
 from .session_queue import SessionQueue
 
 logger = logging.getLogger("holdfast")
@@ -92,11 +93,7 @@ class Recovery:
 
     async def read_back(self, run_id: str) -> Log:
         """Return a run's log as the store has it."""
-        log = Log(run_id)
-        while events := await self._store.read_log(run_id, log.seq):
-            log.append(segment_of(events))
-            log.publish(log.appended)
-        return log
+        return await read_back(self._store, run_id)
 
     async def resume(self, pump: Pump) -> Source:
         """Return a source that goes on where a dead node stopped. Without one the run is interrupted."""

@@ -150,7 +150,7 @@ class _Feed:
     async def _enter_run(self, run_id: str, seq: int) -> None:
         self._leave_run()
         try:
-            self._run = await self._parts.engine.open(run_id)
+            self._run = await self._parts.engine.at(await self._parts.engine.open(run_id), seq)
         except RunNotFound:
             return  # deleted with its session
         self._seq = max(seq if seq <= self._run.seq else 0, self._run.log.oldest - 1)
@@ -164,6 +164,8 @@ class _Feed:
 
     async def _run_frames(self) -> bytes:
         """Return the next events of the active run. Its settlement is an entry of the feed."""
+        if self._run is not None and self._run.log.successor is not None:
+            await self._enter_run(self._run.id, self._seq)  # another node has it now
         run = self._run
         if run is None:
             return b""
@@ -206,8 +208,8 @@ class _List:
             return native.list_frame(cursor, {"type": "session.deleted", "session_id": session_id})
         if session.kind != "chat" or session.owner != self._owner:
             return b""
-        running = (run for run in self._parts.engine.of_session(session_id) if run.status == "running")
-        shown = session_in_list(session, next(running, None))
+        running = await self._parts.engine.running(session_id=session_id)
+        shown = session_in_list(session, running.get(session_id))
         return native.list_frame(cursor, {"type": "session.listed", "session": shown})
 
 
