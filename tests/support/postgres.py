@@ -47,7 +47,7 @@ class Postgres:
         self._process = self._started(self._data, self.port)
 
     def _started(self, data: Path, port: int) -> subprocess.Popen[bytes]:
-        # Without fsync a power cut loses data, and a kill -9 does not: the tests have no power cut.
+        # Without fsync a power cut loses data, and a kill -9 does not: the tests have no power cut. A bench has fsync.
         options = {
             "port": port,
             "listen_addresses": "127.0.0.1",
@@ -120,6 +120,12 @@ class Postgres:
             self._process.kill()
             self._process.wait()
             shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def pid(self) -> int:
+        """The process id of the server. Its other processes are children of it."""
+        assert self._process is not None
+        return self._process.pid
 
     def url(self, database: str, port: int | None = None) -> str:
         """Return the URL of a database, on another port if a proxy listens there."""
