@@ -352,11 +352,11 @@ class Engine:
         """Return the runs that are going on here."""
         return [pump.run for pump in self._pumps.running()]
 
-    async def running(self, *, owner: str | None = None, session_id: str | None = None) -> dict[str, Run]:
-        """Return the runs that are going on in sessions, by session: those of other nodes, too."""
+    async def running(self, owner: str) -> dict[str, Run]:
+        """Return the runs that are going on in the sessions of an owner, on any node, by session."""
         runs = {run.record.session_id: run for run in self.live() if run.record.session_id is not None}
         if self._shared.others:
-            for record in await self._shared.store.list_runs(owner=owner, session_id=session_id, status="running"):
+            for record in await self._shared.store.list_runs(owner=owner, status="running"):
                 if record.session_id is not None and record.session_id not in runs:
                     runs[record.session_id] = self._stored(record)
         return runs
@@ -457,9 +457,15 @@ class Engine:
 
     # sessions
 
-    def of_session(self, session_id: str) -> list[Run]:
-        """Return the runs that are going on or queued in a session."""
-        return [pump.run for pump in self._pumps.of_session(session_id)]
+    async def of_session(self, session_id: str) -> list[Run]:
+        """Return the runs that are going on or queued in a session, on any node."""
+        runs = [pump.run for pump in self._pumps.of_session(session_id)]
+        if self._shared.others:
+            store, here = self._shared.store, {run.id for run in runs}
+            running = await store.list_runs(session_id=session_id, status="running")
+            elsewhere = [*running, *await store.queued(session_id)]
+            runs += [self._stored(record) for record in elsewhere if record.id not in here]
+        return runs
 
     async def stop_session(self, session_id: str, by: StoppedBy = "user") -> list[Run]:
         """Stop all runs of a session, the queued ones first so that none of them starts in between."""

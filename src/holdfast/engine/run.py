@@ -335,10 +335,11 @@ class Run:
             self.live.interrupt = hook
 
     def take_hold(self) -> bool:
-        """Become the client by whose stay an attached run lives. True for the first who asks."""
+        """Become the client by whose stay an attached run lives. True for the first who asks, if it goes on here."""
         first, self._is_held = not self._is_held, True
         if isinstance(self.log, StoredLog):
             self.log.hold = True
+            return False
         return first and self.record.lifetime == "attached"
 
     async def leave(self, by: StoppedBy = "disconnect") -> None:

@@ -208,8 +208,8 @@ class _List:
             return native.list_frame(cursor, {"type": "session.deleted", "session_id": session_id})
         if session.kind != "chat" or session.owner != self._owner:
             return b""
-        running = await self._parts.engine.running(session_id=session_id)
-        shown = session_in_list(session, running.get(session_id))
+        running = (run for run in await self._parts.engine.of_session(session_id) if run.status == "running")
+        shown = session_in_list(session, next(running, None))
         return native.list_frame(cursor, {"type": "session.listed", "session": shown})
 
 

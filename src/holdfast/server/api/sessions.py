@@ -82,7 +82,7 @@ async def list_sessions(parts: Parts, request: Request) -> ASGIApp:
         owner, query=words, prefix=query.get("prefix", ""), limit=limit, before=query.get("before")
     )
     hits = await parts.store.find_messages([session.id for session in sessions], words) if words else {}
-    running = await parts.engine.running(owner=owner)
+    running = await parts.engine.running(owner)
     listed = [session_in_list(session, running.get(session.id), hits.get(session.id)) for session in sessions]
     return Json({"sessions": listed, "next": sessions[-1].id if len(sessions) == limit else None, "feed": feed})
 
@@ -188,7 +188,7 @@ async def change_session(parts: Parts, request: Request) -> ASGIApp:
 
 async def _leaf(parts: Parts, session: Session, message_id: str) -> str:
     """Return the last message of the newest branch through a message."""
-    if any(run.status == "running" for run in parts.engine.of_session(session.id)):
+    if any(run.status == "running" for run in await parts.engine.of_session(session.id)):
         raise Conflict("Wait for the run to end, or stop it, before you show another branch.")
     messages = await parts.store.messages(session.id)
     if all(said.id != message_id for said in messages):
