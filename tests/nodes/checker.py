@@ -28,7 +28,7 @@ def violations(story: Story) -> list[Violation]:
     found = [Violation("broken-answer", shown) for shown in story.history.broken]
     found += _of_nodes(story.nodes)
     for reading in story.history.readings:
-        found += _of_reading(reading, kept.streams.get(reading.path))
+        found += _of_reading(reading, kept)
     for run_id, run in kept.runs.items():
         found += _of_run(run, kept.streams[events_path(run_id)])
     found += _of_stops(story, kept)
@@ -61,10 +61,12 @@ def _said(frame: Frame) -> tuple[str | None, str | None, str]:
 # readers
 
 
-def _of_reading(reading: Reading, kept: Sequence[Frame] | None) -> Found:
+def _of_reading(reading: Reading, node: Kept) -> Found:
     """A reader gets each number once and in order over all its connections, and only what is kept."""
+    kept = node.streams.get(reading.path)
     if reading.path.startswith("/api/sessions/"):
         yield from _of_feed(reading, kept)
+        yield from _of_runs_in_feed(reading, node)
         return
     numbers = [frame.id for frame in reading.frames]
     if numbers != [str(n) for n in range(1, len(numbers) + 1)]:
@@ -97,6 +99,22 @@ def _of_feed(reading: Reading, kept: Sequence[Frame] | None) -> Found:
         stored = [frame.data for frame in kept if "n" in frame.json()]
         if [frame.data for frame in entries] != stored[: len(entries)]:
             yield Violation("seen-is-kept", f"{reading.path}: a reader of the feed got other entries than are kept")
+
+
+def _of_runs_in_feed(reading: Reading, node: Kept) -> Found:
+    """Before its end, a feed has shown all events of a run that began in it."""
+    last: dict[str, int] = {}
+    for event in (frame.json() for frame in reading.frames):
+        if "seq" in event:
+            last[event["run"]] = event["seq"]
+        elif event["type"] == "run.started":
+            last[event["run_id"]] = 0
+        elif event["type"] == "run.settled" and event["run_id"] in last and event["run_id"] in node.runs:
+            run = node.runs[event["run_id"]]
+            if last[run["id"]] != run["seq"] - 1:
+                yield Violation(
+                    "numbers", f"{reading.path}: {run['id']} ended after {last[run['id']]}, not {run['seq']}"
+                )
 
 
 # runs

@@ -40,6 +40,7 @@ def run(run_id: str) -> dict[str, Any]:
         "session_id": SESSION,
         "status": "settled",
         "text": TEXTS[run_id],
+        "seq": len(log(run_id)),
         "started_at": "then",
         "settlement": settlement(run_id),
     }
@@ -58,9 +59,11 @@ def feed() -> list[Frame]:
     return [
         frame("1", "run.started", n=1, run_id=FIRST),
         frame("1:1", "run.started", run=FIRST, seq=1),
-        frame("1:2", "text.delta", run=FIRST, seq=2, text="t0 "),
+        *(frame(f"1:{seq}", "text.delta", run=FIRST, seq=seq, text=f"t{seq - 2} ") for seq in (2, 3, 4)),
         frame("2", "run.settled", n=2, run_id=FIRST),
         frame("3", "run.started", n=3, run_id=SECOND),
+        frame("3:1", "run.started", run=SECOND, seq=1),
+        frame("3:2", "text.delta", run=SECOND, seq=2, text="t0 "),
         frame("4", "run.settled", n=4, run_id=SECOND),
     ]
 
@@ -131,7 +134,8 @@ FALSE: dict[str, tuple[str, Callable[[Story], Any]]] = {
     "a node lacks the end of a log": ("nodes-differ", lambda it: it.nodes[1].streams[events_path(FIRST)].pop()),
     "a reader gets an event twice": ("numbers", lambda it: seen(it).insert(2, seen(it)[1])),
     "a reader misses an event": ("numbers", lambda it: seen(it).pop(1)),
-    "a reader of the feed misses an entry": ("numbers", lambda it: seen(it, 1).pop(3)),
+    "a reader of the feed misses an entry": ("numbers", lambda it: seen(it, 1).pop(5)),
+    "a reader of the feed misses the last words of a run": ("numbers", lambda it: seen(it, 1).pop(4)),
     "a reader of the feed gets a run's event twice": ("numbers", lambda it: seen(it, 1).insert(2, seen(it, 1)[2])),
     "a reader of the feed gets another entry": (
         "seen-is-kept",

@@ -109,6 +109,8 @@ class _Feed:
         if frames := await self._run_frames():
             return frames
         entries = await self._parts.store.read_feed(self._session_id, self._n, limit=1)
+        if entries and self._run is not None and _is_end_of(self._run, entries[0]):
+            await self._enter_run(self._run.id, self._seq)  # the log of another node may be behind the store
         if entries and (frames := await self._run_frames()):
             return frames  # emitted during the read, and before the entry: the entry is read again
         if entries:
@@ -135,7 +137,7 @@ class _Feed:
     async def _enter(self, entry: FeedEntry) -> None:
         if entry.type == "run.started":
             await self._enter_run(entry.data["run_id"], 0)
-        elif entry.type == "run.settled" and self._run is not None and self._run.id == entry.data["run_id"]:
+        elif self._run is not None and _is_end_of(self._run, entry):
             self._leave_run()  # a queued run that was dropped settles while another runs
 
     async def _told(self, entry: FeedEntry) -> dict[str, Any]:
@@ -175,6 +177,10 @@ class _Feed:
         return b"".join(
             native.feed_run_frame(self._n, run.id, seq, event, self._name) for seq, event in enumerate(events, first)
         )
+
+
+def _is_end_of(run: Run, entry: FeedEntry) -> bool:
+    return entry.type == "run.settled" and entry.data["run_id"] == run.id
 
 
 class _List:
