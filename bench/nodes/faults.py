@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from bench import machine
 from bench.nodes.servers import Cluster, cluster
@@ -82,8 +83,10 @@ async def rolling_restart() -> Figures:
                 await server.restart()
             over.set()
             await asyncio.gather(*clients)
-    return {f"rolling_{name}": float(seen[name]) for name in ("completed", "other", "gaps", "reconnects")} | {
-        "rolling_streams": float(STREAMS)
+    return {f"rolling_{name}": float(times) for name, times in seen.items()} | {
+        "rolling_streams": float(STREAMS),
+        "rolling_gaps": float(seen["gaps"]),
+        "rolling_runs": float(sum(times for name, times in seen.items() if name not in ("gaps", "reconnects"))),
     }
 
 
@@ -116,11 +119,16 @@ async def _read_to_the_end(nodes: Cluster, n: int, run: str, seen: Counter[str])
                     seen["gaps"] += int(frame.id) != last + 1
                     last = int(frame.id)
                     if frame.event == "run.settled":
-                        outcome = frame.json()["settlement"]["outcome"]
-                        return "completed" if outcome == "completed" else "other"
+                        return _ending(frame.json()["settlement"])
         except LOST:
             await asyncio.sleep(0.2)
         seen["reconnects"] += 1
+
+
+def _ending(settlement: dict[str, Any]) -> str:
+    """Return how a run ended, and why if it did not complete."""
+    why = settlement["by"] or (settlement["error"] or {}).get("code")
+    return "_".join(filter(None, [settlement["outcome"], why]))
 
 
 async def idle() -> Figures:

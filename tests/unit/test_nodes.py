@@ -12,7 +12,7 @@ from holdfast.engine import intents
 from holdfast.engine.engine import Engine
 from holdfast.engine.run import Run
 from holdfast.errors import CannotSteer, HoldfastError, OwnerSilent, StoreUnavailable
-from holdfast.events import Completed, Failed, Interrupted, Stopped, Text
+from holdfast.events import Completed, Failed, Finish, Interrupted, Stopped, Text
 from holdfast.history import Message, Session
 from holdfast.ids import new_id
 from holdfast.store import Append, NodeDetails, RunRecord
@@ -413,3 +413,39 @@ async def test_a_reader_that_has_seen_more_than_its_node_shows_continues_from_th
         assert (2, 3, 3) == (run.seq, there.seq, here.seq)
         assert run is await owner.at(run, 2)
         assert run is await owner.at(run, 4), "no node has shown it"
+
+
+class SlowToCreate(MemoryStore):
+    """Adds a run when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.goes_on = asyncio.Event(), asyncio.Event()
+
+    async def create_run(self, *args, **options):
+        self.asked.set()
+        await self.goes_on.wait()
+        return await super().create_run(*args, **options)
+
+
+async def test_a_run_that_was_accepted_as_its_node_began_to_end_may_end_by_itself():
+    """It has as long as any other run of a node that drains."""
+    store = SlowToCreate()
+    engine = Engine(store)
+    starting = asyncio.create_task(engine.start(one_word(), keep=True))
+    await store.asked.wait()
+    closing = asyncio.create_task(engine.close(drain=LONG))
+    async with asyncio.timeout(LONG):
+        while not engine.closing:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        store.goes_on.set()
+        settled = await (await starting).settled()
+        await closing
+
+    assert isinstance(settled, Completed)
+    assert "one" == settled.text
+
+
+async def one_word() -> AsyncIterator[Any]:
+    yield "one"
+    yield Finish("stop")

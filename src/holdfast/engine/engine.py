@@ -97,6 +97,8 @@ class Engine:
         self._new_id = new_id
         self._has_sources, self._follow = sources is not None, follow
         self._closed = False
+        self._stops_all = False
+        """The time to drain is over."""
         self._shared = shared = Shared(
             store=store if store is not None else cast(Store, _NoStore()),
             node=new_id("eng"),
@@ -240,7 +242,7 @@ class Engine:
         self._admission.take(run.record.owner)
         pump.start()
         self._watchdog.watch(pump)
-        if self._admission.closed:
+        if self._stops_all:
             pump.end(StopIntent("shutdown", self._shared.clock()))
         return run
 
@@ -506,6 +508,7 @@ class Engine:
         self._leave_waiting()
         await self._all_settled(drain)
         self._leave_waiting()
+        self._stops_all = True
         for pump in self._pumps.running():
             pump.end(StopIntent("shutdown", self._shared.clock()))
         await self._all_settled(within)
