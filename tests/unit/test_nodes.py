@@ -449,3 +449,21 @@ async def test_a_run_that_was_accepted_as_its_node_began_to_end_may_end_by_itsel
 async def one_word() -> AsyncIterator[Any]:
     yield "one"
     yield Finish("stop")
+
+
+async def test_a_run_that_its_node_has_lost_ends_there_with_the_text_that_another_has_stored():
+    """A stop at the old owner returns the run: its text and the number of its last event, not what was shown there."""
+    store = MemoryStore(clock := Clock())
+    async with nodes(store, lease=9.0) as (owner, other):
+        run = await owner.start(forever("one "), keep=True)
+        await spoken(run, "one ")
+        await store.append(owner.keeper, [Append(run.id, 1, 3, [Text("two")])])
+        clock.now += 10.0
+        await store.renew(other.keeper, 3600.0)
+        clock.now += 7.0
+        await other.look()
+        await owner.check_store()
+        async with asyncio.timeout(LONG):
+            settled = await run.settled()
+
+    assert ("one two", "one two", 4) == (settled.text, run.text, run.seq)

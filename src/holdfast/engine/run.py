@@ -364,6 +364,8 @@ class Run:
             self.settlement = settlement
             self.status = "settled"
             self.record = record or self.record
+            if self.log.successor is not None:
+                self.log = self.log.successor()  # another node has ended it
             if isinstance(self.log, StoredLog):
                 self.log.end(self.record)
             elif not self.log.closed:

@@ -110,7 +110,7 @@ class _Feed:
             return frames
         entries = await self._parts.store.read_feed(self._session_id, self._n, limit=1)
         if entries and self._run is not None and _is_end_of(self._run, entries[0]):
-            await self._enter_run(self._run.id, self._seq)  # the log of another node may be behind the store
+            await self._enter_run(self._run.id, self._seq, has_ended=True)
         if entries and (frames := await self._run_frames()):
             return frames  # emitted during the read, and before the entry: the entry is read again
         if entries:
@@ -149,12 +149,16 @@ class _Feed:
                 told["settlement"] = native.settlement(await run.settled())  # the store has it a moment before the run
         return told
 
-    async def _enter_run(self, run_id: str, seq: int) -> None:
+    async def _enter_run(self, run_id: str, seq: int, *, has_ended: bool = False) -> None:
+        """Read a run from a place. The log of one that `has_ended` may be behind the store here, by its last words."""
         self._leave_run()
+        engine = self._parts.engine
         try:
-            self._run = await self._parts.engine.at(await self._parts.engine.open(run_id), seq)
+            run = await engine.open(run_id)
         except RunNotFound:
             return  # deleted with its session
+        is_behind = has_ended and run.settlement is None
+        self._run = await engine.at(run, run.seq + 1 if is_behind else seq)
         self._seq = max(seq if seq <= self._run.seq else 0, self._run.log.oldest - 1)
         self._unwatch_run = self._run.log.watch(self._wake)
 
