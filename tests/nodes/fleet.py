@@ -82,15 +82,14 @@ class Fleet:
         return str(answer["id"])
 
     async def _send(self, send: Send) -> bool:
-        """Send a message until it is accepted or refused. Some are sent again although they were accepted."""
+        """Send a message until it is accepted or refused. Some are sent to two nodes at once."""
         policy = self._chance.choice(["queue", "queue", "reject", "interrupt"])
         model = f"up/tokens:{send.tokens}:{self._chance.randint(*PACE)}"
         body = {"input": send.input, "model": model, "if_busy": policy}
+        path, headers = f"/api/sessions/{send.session_id}/runs", {"Idempotency-Key": send.input}
         times = 2 if self._is(0.2) else 1
-        for _ in range(times):
-            path, headers = f"/api/sessions/{send.session_id}/runs", {"Idempotency-Key": send.input}
-            if (run := await self._answered("POST", path, body, headers)) is not None:
-                send.run_ids.append(run["id"])
+        answers = await asyncio.gather(*(self._answered("POST", path, body, headers) for _ in range(times)))
+        send.run_ids += [run["id"] for run in answers if run is not None]
         return bool(send.run_ids)
 
     async def _stop(self, run_id: str, session_id: str, after: int) -> None:
