@@ -21,7 +21,6 @@ FILES = [
     "test_start",
     "test_disconnect",
     "test_session_list",
-    "test_search",
     "test_steer",
     "test_approvals",
     "test_ai_sdk",
