@@ -38,7 +38,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "long(reason): only `make test-all` runs it (docs/testing.md says what is long)")
 
 
-FIRST = ("tests/protocol/test_openapi.py", "tests/e2e/test_markdown_time.py", "tests/faults/test_simulation.py")
+FIRST = (
+    "tests/protocol/test_openapi.py",
+    "tests/nodes/test_faults.py",
+    "tests/e2e/test_markdown_time.py",
+    "tests/faults/test_simulation.py",
+)
 """The files that take longest. Files are handed out in order, so one that comes last would let the others wait."""
 
 
