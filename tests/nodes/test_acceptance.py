@@ -27,7 +27,7 @@ FILES = [
     "test_ag_ui",
     "test_pictures",
 ]
-SOME = "fifty_stops or status_has or queued_message_can_be or attached_run_lives_by or taken_up_after_every"
+SOME = "fifty_stops or status_has or queued_message_can_be or attached_run_lives_by"
 """A few of the tests that failed before nodes knew each other's runs."""
 
 

@@ -157,7 +157,7 @@ class _Feed:
             run = await engine.open(run_id)
         except RunNotFound:
             return  # deleted with its session
-        is_behind = has_ended and run.settlement is None
+        is_behind = run.status == "queued" or (has_ended and run.settlement is None)  # it has begun, elsewhere
         self._run = await engine.at(run, run.seq + 1 if is_behind else seq)
         self._seq = max(seq if seq <= self._run.seq else 0, self._run.log.oldest - 1)
         self._unwatch_run = self._run.log.watch(self._wake)
