@@ -9,7 +9,8 @@ from blockbuster import BlockBuster, blockbuster_ctx
 from hypothesis import settings
 
 from tests.support.long import EVERYTHING
-from tests.support.postgres import Postgres
+from tests.support.postgres import Postgres, shared_postgres, stop_shared_postgres
+from tests.support.server import NODES
 
 # A run starts Python more than a thousand times. Without cached bytecode each start compiles all that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -33,20 +34,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "requirement(*ids): the promises of tests/requirements.py that the test proves")
+    config.addinivalue_line("markers", "one_server(reason): it is not run with several nodes (HOLDFAST_TEST_NODES)")
     config.addinivalue_line("markers", "long(reason): only `make test-all` runs it (docs/testing.md says what is long)")
 
 
-FIRST = ("tests/protocol/test_openapi.py", "tests/e2e/test_markdown_time.py", "tests/faults/test_simulation.py")
+FIRST = (
+    "tests/protocol/test_openapi.py",
+    "tests/nodes/test_faults.py",
+    "tests/e2e/test_markdown_time.py",
+    "tests/faults/test_simulation.py",
+)
 """The files that take longest. Files are handed out in order, so one that comes last would let the others wait."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run the longest files first, and leave the long tests to `make test-all`."""
+    """Run the longest files first, and leave out what is for `make test-all`, or for one server."""
     items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
-    long = [item for item in items if item.get_closest_marker("long")]
-    if not EVERYTHING and long:
-        config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if item not in long]
+    left_out = (["long"] if not EVERYTHING else []) + (["one_server"] if NODES > 1 else [])
+    others = [item for item in items if any(item.get_closest_marker(mark) for mark in left_out)]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in others]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -61,11 +69,14 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
-    """A PostgreSQL server of this test process. Each test makes a database of its own."""
-    server = Postgres()
-    yield server
-    server.stop()
+def postgres() -> Postgres:
+    """The PostgreSQL server of this test process. Each test makes a database of its own."""
+    return shared_postgres()
+
+
+def pytest_sessionfinish() -> None:
+    """End what this process has started for all its tests."""
+    stop_shared_postgres()
 
 
 @pytest.fixture(scope="session", autouse=True)

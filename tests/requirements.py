@@ -572,6 +572,10 @@ REQUIREMENTS: dict[str, str] = {
         "if that node is gone, no reader is told of a success."
     ),
     "nodes.limits": "`max_runs_per_owner` counts an owner's stored runs on all nodes.",
+    "nodes.history": (
+        "What clients of any node were answered is what every node keeps, whatever fails: no gap, no repeat, one "
+        "ending, an answered stop stands, an accepted message is there once."
+    ),
     "nodes.hints": "The connection for hints comes back by itself, and what may have been lost is looked for.",
     "safe.store-password": "A password in the address of the store is in no log, error or page, nor in `config show`.",
     "store.copy": (

@@ -447,13 +447,13 @@ async def test_files_are_kept_and_shown_again(world):
 )
 async def test_bad_input_is_refused_and_leaves_nothing_behind(world, body, status):
     """No run, no session, no call of the model."""
-    before = await Native(world.client).get("/api/sessions?limit=200")
+    before = (await Native(world.client).get("/api/sessions?limit=200"))["sessions"]
     calls = len(world.up.requests)
     refused = await world.client.post("/api/chat", {"id": "refused", "model": "up/hello", **body})
 
     assert status == refused.status
     assert (await refused.json())["error"]["message"]
-    assert before == await Native(world.client).get("/api/sessions?limit=200")
+    assert before == (await Native(world.client).get("/api/sessions?limit=200"))["sessions"]
     assert calls == len(world.up.requests)
 
 

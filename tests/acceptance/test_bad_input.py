@@ -36,7 +36,7 @@ class Place:
     async def stored(self) -> tuple[Any, Any, Any, int]:
         """All that a request could have left behind."""
         return (
-            await self.api.get("/api/sessions?limit=200"),
+            (await self.api.get("/api/sessions?limit=200"))["sessions"],
             await self.api.get("/api/runs?limit=200"),
             await self.api.session(self.session_id),
             len(self.world.up.requests),

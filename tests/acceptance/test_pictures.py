@@ -92,6 +92,7 @@ async def test_a_picture_is_a_file_that_a_browser_keeps_and_takes_for_nothing_el
 
 
 @requirement("safe.pictures")
+@pytest.mark.one_server("it reads the SQLite file")
 async def test_a_hash_is_no_key_to_anothers_picture(world: World):
     """Someone who has, or guesses, the same hash learns nothing: from no file, no message, no import, no prompt."""
     data = a_picture("secret")
@@ -116,6 +117,7 @@ async def test_a_hash_is_no_key_to_anothers_picture(world: World):
 
 
 @requirement("hist.pictures")
+@pytest.mark.one_server("it reads the SQLite file")
 async def test_a_picture_is_kept_once_and_goes_with_the_last_session_that_has_it(world: World):
     """Two people send the same photo, and one of them forks the chat: the disk has it once, until nobody has it."""
     data = a_picture("shared")

@@ -137,6 +137,7 @@ async def test_a_cursor_of_another_process_gets_the_word_to_load_the_list_again(
 
 
 @requirement("sub.session-list", "safe.owner-404")
+@pytest.mark.one_server("a cursor of the list counts the changes that its node has seen")
 async def test_one_owner_never_hears_of_the_sessions_of_another(tmp_path):
     """A title can be a secret, and so can the moment in which somebody works."""
     async with Upstream() as up, two_owners(tmp_path, up) as server:

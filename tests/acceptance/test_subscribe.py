@@ -204,6 +204,7 @@ async def test_a_reader_that_has_seen_the_end_gets_204(world):
 
 
 @requirement("sub.after-end")
+@pytest.mark.one_server("a run that is not stored is known to its own node only")
 async def test_a_completion_that_nobody_asked_to_keep_can_still_be_read_for_a_while(world):
     """A client that lost its connection in the last moment comes back for the end."""
     world.up.models["unkept"] = answer("not kept")
@@ -652,6 +653,7 @@ async def stalled(world: World, run_id: str, count: int) -> list[Response]:
 
 @requirement("sub.slow-reader-bounded")
 @pytest.mark.parametrize(("deltas", "size"), [(20_000, 10), (1_000, 5_000)], ids=["small deltas", "large deltas"])
+@pytest.mark.one_server("it measures the memory of a process")
 async def test_readers_that_never_read_cost_less_than_a_megabyte_each_and_slow_nobody(world, deltas, size):
     """A cursor is a number: what a reader has not taken stays in the log, once, and not in a queue of its own."""
     name = f"never-read-{size}"
@@ -728,6 +730,7 @@ async def test_thirty_readers_that_leave_and_return_see_all_of_it_once_while_twe
 
 @requirement("sub.timeline")
 @pytest.mark.parametrize("kept", [True, False], ids=["in a session", "in memory"])
+@pytest.mark.one_server("a run that is not stored is known to its own node only")
 async def test_a_timeline_tells_when_each_event_came(world, kept):
     """People want to see what really happened: where the model paused, and when it was stopped."""
     name = f"timeline-{kept}"

@@ -162,6 +162,25 @@ async def test_one_idempotency_key_makes_one_run_on_two_nodes(two):
         assert found[0].id in {run.id for run in runs}
 
 
+@requirement("nodes.races")
+@pytest.mark.parametrize("if_busy", ["reject", "queue"])
+async def test_one_idempotency_key_makes_one_run_of_a_session_on_two_nodes(two, if_busy):
+    """The second node waits for the session. It then finds a session that is busy, with the run of its own key."""
+    session = await new_session(two[0])
+    for number in range(ROUNDS):
+        key = Idempotency("o", f"key {number}", "digest")
+        runs = [record(session, node) for node in "ab"]
+        found = await asyncio.gather(
+            *(
+                store.create_run(run, [said()], if_busy=if_busy, idempotency=key)
+                for store, run in zip(two, runs, strict=True)
+            )
+        )
+
+        assert found[0] == found[1]
+        await settle(two[0], found[0])
+
+
 @requirement("nodes.fence-waits")
 async def test_a_claim_waits_for_an_append_that_is_under_way(two, postgres):
     """Otherwise the old owner's words would come after the new owner has read the end of the log."""

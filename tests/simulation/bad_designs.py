@@ -646,7 +646,7 @@ class _ForgetsKeys(MemoryStore):
 )
 class _StopsBySession(Engine):
     async def stop_run(self, run: Run, by: Any) -> bool:
-        for other in self.of_session(run.record.session_id) if run.record.session_id else ():
+        for other in await self.of_session(run.record.session_id) if run.record.session_id else ():
             if (pump := pump_of(self, other.id)) is not None:
                 pump.end(StopIntent(by, self.now()))
         return await super().stop_run(run, by)

@@ -7,6 +7,7 @@ reads is a test that does not ask, and leaving is a call that says how: FIN, RST
 import asyncio
 import codecs
 import json as jsonlib
+import random
 import re
 import socket
 import struct
@@ -299,11 +300,14 @@ class Client:
         *,
         timeout: float = LONG,
         receive_buffer: int | None = None,
+        ports: Sequence[int] = (),
     ) -> None:
+        """`ports` are those of equal nodes: each request goes to a random one of them."""
         parts = urlsplit(base_url)
         if parts.scheme != "http" or parts.hostname is None:
             raise ValueError(f"only plain http is spoken here: {base_url!r}")
         self.host, self.port = parts.hostname, parts.port or 80
+        self._ports = list(ports) or [self.port]
         self._netloc = parts.netloc
         self._prefix = parts.path.rstrip("/")
         self._headers = dict(headers or {})
@@ -395,7 +399,7 @@ class Client:
         self._responses.append(response)
         try:
             async with asyncio.timeout(timeout):
-                await asyncio.get_running_loop().sock_connect(sock, (self.host, self.port))
+                await asyncio.get_running_loop().sock_connect(sock, (self.host, random.choice(self._ports)))
             await response.write(data)
         except BaseException:
             response.close()

@@ -9,14 +9,21 @@ import signal
 import subprocess
 import tempfile
 from pathlib import Path
-
-import asyncpg
+from typing import Any, NamedTuple
 
 from tests.support.ports import free_port
 from tests.support.waiting import LONG
 
 NOBODY = 65534
 """The user that the server runs as if the tests run as root, which PostgreSQL refuses."""
+
+
+class Standby(NamedTuple):
+    """A server that has everything that another one has acknowledged since it was made."""
+
+    data: Path
+    port: int
+    process: subprocess.Popen[bytes]
 
 
 class Postgres:
@@ -37,9 +44,12 @@ class Postgres:
 
     def start(self) -> None:
         """Start the server, and wait until it answers."""
-        # Without fsync a power cut loses data, and a kill -9 does not: the tests have no power cut.
+        self._process = self._started(self._data, self.port)
+
+    def _started(self, data: Path, port: int) -> subprocess.Popen[bytes]:
+        # Without fsync a power cut loses data, and a kill -9 does not: the tests have no power cut. A bench has fsync.
         options = {
-            "port": self.port,
+            "port": port,
             "listen_addresses": "127.0.0.1",
             "unix_socket_directories": "",
             "fsync": "on" if self._is_durable else "off",
@@ -48,17 +58,43 @@ class Postgres:
         }
         flags = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
         with open(self._folder / "log", "ab") as log:
-            self._process = subprocess.Popen(
-                [_program("postgres"), "-D", str(self._data), *flags],
+            process: subprocess.Popen[bytes] = subprocess.Popen(
+                [_program("postgres"), "-D", str(data), *flags],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 **_as_nobody(),
             )
-        ready = self._do("pg_isready", "-h", "127.0.0.1", "-p", str(self.port), "-t", str(int(LONG)))
-        while ready.returncode != 0:
-            assert self._process.poll() is None, (self._folder / "log").read_text()
-            ready = self._do("pg_isready", "-h", "127.0.0.1", "-p", str(self.port), "-t", str(int(LONG)))
+        while self._do("pg_isready", "-h", "127.0.0.1", "-p", str(port), "-t", str(int(LONG))).returncode != 0:
+            assert process.poll() is None, (self._folder / "log").read_text()
+        return process
+
+    def standby(self) -> Standby:
+        """Make a synchronous standby: from now on a commit is acknowledged when the standby has it, too."""
+        data, port = self._folder / f"standby{next(self._names)}", free_port()
+        copy = ["--write-recovery-conf", "--checkpoint=fast", "--no-sync", "--username=holdfast"]
+        where = [f"--pgdata={data}", "--host=127.0.0.1", f"--port={self.port}"]
+        self._do("pg_basebackup", *where, *copy).check_returncode()
+        standby = Standby(data, port, self._started(data, port))
+        self._ask("ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()")
+        while "sync" not in self._ask("SELECT sync_state FROM pg_stat_replication"):
+            assert standby.process.poll() is None, (self._folder / "log").read_text()
+        self._ask("CREATE TABLE everything_before_is_on_the_standby ()")  # its commit waits for the standby
+        self._ask("DROP TABLE everything_before_is_on_the_standby")
+        return standby
+
+    def replace_by(self, standby: Standby) -> None:
+        """Let a standby take the place of this server, which was killed. The port is another one then."""
+        self._do("pg_ctl", "promote", "-D", str(standby.data), "-t", str(int(LONG))).check_returncode()
+        shutil.rmtree(self._data)
+        self._data, self.port, self._process = standby
+
+    def _ask(self, *statements: str) -> list[str]:
+        commands = [part for statement in statements for part in ("-c", statement)]
+        where = ["-h", "127.0.0.1", "-p", str(self.port), "-U", "holdfast", "-d", "postgres"]
+        asked = self._do("psql", "--no-psqlrc", "--tuples-only", "--no-align", *where, *commands)
+        asked.check_returncode()
+        return asked.stdout.decode().split()
 
     def kill(self) -> None:
         """Kill every process of the server at once, as `kill -9` of the whole service does."""
@@ -85,28 +121,50 @@ class Postgres:
             self._process.wait()
             shutil.rmtree(self._folder, ignore_errors=True)
 
+    @property
+    def pid(self) -> int:
+        """The process id of the server. Its other processes are children of it."""
+        assert self._process is not None
+        return self._process.pid
+
     def url(self, database: str, port: int | None = None) -> str:
         """Return the URL of a database, on another port if a proxy listens there."""
         return f"postgresql://holdfast@127.0.0.1:{port or self.port}/{database}"
 
     async def new_database(self) -> str:
         """Make an empty database, and return its name."""
-        name = f"test{next(self._names)}"
-        connection = await asyncpg.connect(self.url("postgres"))
-        try:
-            await connection.execute(f"CREATE DATABASE {name}")
-        finally:
-            await connection.close()
-        return name
+        return await asyncio.to_thread(self._new_database)
 
     def new_url(self) -> str:
-        """Make an empty database, and return its URL. For tests without an event loop."""
-        return self.url(asyncio.run(self.new_database()))
+        """Make an empty database, and return its URL."""
+        return self.url(self._new_database())
+
+    def _new_database(self) -> str:
+        name = f"test{next(self._names)}"
+        self._ask(f"CREATE DATABASE {name}")
+        return name
 
     def _do(self, program: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(
+        done: subprocess.CompletedProcess[bytes] = subprocess.run(
             [_program(program), *arguments], capture_output=True, check=False, cwd=self._folder, **_as_nobody()
         )
+        return done
+
+
+_shared: list[Postgres] = []
+
+
+def shared_postgres() -> Postgres:
+    """Return the server of this test process, and start it the first time."""
+    if not _shared:
+        _shared.append(Postgres())
+    return _shared[0]
+
+
+def stop_shared_postgres() -> None:
+    """End the server of this test process, if there is one."""
+    while _shared:
+        _shared.pop().stop()
 
 
 def _program(name: str) -> str:
@@ -116,5 +174,5 @@ def _program(name: str) -> str:
     return str(Path(spec.origin).parent / "pginstall" / "bin" / name)
 
 
-def _as_nobody() -> dict[str, int]:
+def _as_nobody() -> dict[str, Any]:
     return {"user": NOBODY, "group": NOBODY} if os.getuid() == 0 else {}

@@ -8,17 +8,22 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from tests.support.http import Client
 from tests.support.ports import free_port
+from tests.support.postgres import shared_postgres
 from tests.support.waiting import LONG
 
 ROOT = Path(__file__).resolve().parents[2]
 UP_KEY = "sk-up-6f1d0c2b9a8e7d6c5b4a39281706f5e4"
 """The key that the server under test uses for U. It must never be seen in an answer, a log or a page."""
+
+NODES = int(os.environ.get("HOLDFAST_TEST_NODES", "1"))
+"""Nodes of every `Server`. Several share a PostgreSQL, and each request of a client goes to a random one."""
 
 READY = re.compile(r"\bready\b.*?(https?)://(\[[0-9a-f:]+\]|[\w.-]+):(\d+)", re.IGNORECASE)
 POLL = 0.02
@@ -165,7 +170,8 @@ class Server(Process):
     """`async with Server(data=tmp_path, providers=[provider(up)]) as s:` runs `holdfast serve` until the block is left.
 
     `config` is TOML text that stands before the providers in `holdfast.toml`. `port` None picks a free one, 0 lets the
-    server pick; the printed address is believed in any case, and kept for a restart.
+    server pick; the printed address is believed in any case, and kept for a restart. With several `nodes` what is done
+    to the server is done to all of them.
     """
 
     def __init__(
@@ -179,6 +185,8 @@ class Server(Process):
         port: int | None = None,
         timeout: float = LONG,
         program: Sequence[str] = (sys.executable, "-m", "holdfast"),
+        nodes: int = NODES,
+        log: str = "server.log",
     ) -> None:
         data.mkdir(parents=True, exist_ok=True)
         self.data = data
@@ -191,7 +199,14 @@ class Server(Process):
         self._timeout = timeout
         asks_local = not providers or any(each.get("dialect") == "local" for each in providers)
         offline = {} if asks_local else {"HOLDFAST_OFFLINE": "1"}  # nothing is downloaded that no test asks for
-        super().__init__([], log=data / "server.log", env=clean_environment() | offline | dict(env or {}), cwd=data)
+        own = offline | dict(env or {})
+        self._peers: list[Server] = []
+        if nodes > 1 and "HOLDFAST_STORE" not in own:
+            own |= {"HOLDFAST_STORE": shared_postgres().new_url(), "HOLDFAST_CLUSTER_KEY": "k" * 32}
+            like_this = partial(Server, data, providers, config=config, args=args, timeout=timeout, program=program)
+            self._peers = [like_this(env=own | _own_address(), log=f"node{n}.log") for n in range(2, nodes + 1)]
+            own |= _own_address()
+        super().__init__([], log=data / log, env=clean_environment() | own, cwd=data)
 
     async def __aenter__(self) -> Self:
         await self._serve()
@@ -215,7 +230,23 @@ class Server(Process):
     def client(self, *, timeout: float = LONG, **headers: str) -> Client:
         """A client of this server; `x_session_id="…"` becomes the header `x-session-id`."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return Client(self.url, named, timeout=timeout)
+        return Client(self.url, named, timeout=timeout, ports=[self.port, *(peer.port for peer in self._peers)])
+
+    def log_text(self) -> str:
+        """All that it has printed, to stdout and stderr, since the first start."""
+        return "".join([super().log_text(), *(peer.log_text() for peer in self._peers)])
+
+    async def kill9(self, *, group: bool = True) -> Ended:
+        """SIGKILL, to its children too unless told otherwise."""
+        for peer in self._peers:
+            if peer.alive:
+                await peer.kill9(group=group)
+        return await super().kill9(group=group)
+
+    async def terminate(self, timeout: float = LONG) -> Ended:
+        """SIGTERM to the process, and wait. One that does not end in time is killed, and that is a TimeoutError."""
+        await asyncio.gather(*(peer.terminate(timeout) for peer in self._peers if peer.alive))
+        return await super().terminate(timeout)
 
     async def _leave_coverage(self) -> None:
         """A killed process writes no coverage data; one that was asked to end does."""
@@ -231,6 +262,15 @@ class Server(Process):
         host = "127.0.0.1" if match[2] in ("0.0.0.0", "[::]") else match[2]
         self.port = int(match[3])
         self.url = f"{match[1]}://{host}:{self.port}"
+        try:
+            await asyncio.gather(*(peer.restart() for peer in self._peers))
+        except BaseException:
+            await self.kill9()
+            raise
+
+
+def _own_address() -> dict[str, str]:
+    return {"HOLDFAST_NODE_ADDRESS": f"127.0.0.1:{free_port()}"}
 
 
 class UpstreamProcess(Process):

@@ -1,4 +1,4 @@
-"""A TCP proxy that cuts its connections, refuses new ones, or falls silent."""
+"""A TCP proxy that cuts its connections, refuses new ones, delays, falls silent, or leads to another port."""
 
 import asyncio
 from types import TracebackType
@@ -10,9 +10,13 @@ from tests.support.ports import free_port
 class TcpProxy:
     """Carries bytes to a port and back."""
 
-    def __init__(self, to: int) -> None:
-        self.port = free_port()
-        self._to = to
+    def __init__(self, to: int, *, host: str = "127.0.0.1", port: int | None = None) -> None:
+        self.host = host
+        self.port = free_port() if port is None else port
+        self.to = to
+        """The port that new connections lead to."""
+        self.delay = 0.0
+        """Seconds that each piece of data waits."""
         self._server: asyncio.Server | None = None
         self._speaks = asyncio.Event()
         self._speaks.set()
@@ -33,7 +37,7 @@ class TcpProxy:
 
     async def listen(self) -> None:
         """Take connections."""
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._accept, self.host, self.port)
 
     def cut(self) -> None:
         """Reset every connection, and refuse new ones until `listen`."""
@@ -57,7 +61,7 @@ class TcpProxy:
         task.add_done_callback(self._tasks.discard)
         self._writers.add(writer)
         try:
-            there, back = await asyncio.open_connection("127.0.0.1", self._to)
+            there, back = await asyncio.open_connection("127.0.0.1", self.to)
             self._writers.add(back)
             try:
                 await asyncio.gather(self._carry(reader, back), self._carry(there, writer))
@@ -74,6 +78,8 @@ class TcpProxy:
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65_536):
+            if self.delay:
+                await asyncio.sleep(self.delay)
             await self._speaks.wait()
             writer.write(data)
             await writer.drain()

@@ -12,7 +12,7 @@ from holdfast.engine import intents
 from holdfast.engine.engine import Engine
 from holdfast.engine.run import Limits, Run
 from holdfast.errors import CannotSteer, HoldfastError, OwnerSilent, RunLimitReached, ShuttingDown, StoreUnavailable
-from holdfast.events import LEFT_TO_OTHERS, Completed, Failed, Interrupted, Stopped
+from holdfast.events import LEFT_TO_OTHERS, Completed, Failed, Finish, Interrupted, Stopped, Text
 from holdfast.history import Message, Session
 from holdfast.ids import new_id
 from holdfast.store import Append, NodeDetails, RunRecord
@@ -506,3 +506,110 @@ async def test_the_next_message_of_a_session_starts_on_another_node_while_one_dr
 
 async def closes(engine: Engine) -> bool:
     return engine.closing
+
+
+async def read_all(run: Run, after: int = 0) -> list[int]:
+    async with asyncio.timeout(LONG):
+        return [seq async for seq, _ in run.read(after)]
+
+
+@requirement("nodes.follow")
+async def test_a_reader_of_a_run_that_its_node_has_lost_reads_on_to_the_end():
+    """Its node was taken for dead. The reader is connected to it, and sees the end that another node has decided."""
+    store = MemoryStore(clock := Clock())
+    async with nodes(store, lease=9.0) as (owner, other):
+        run = await owner.start(forever("one "), keep=True)
+        await spoken(run, "one ")
+        reading = asyncio.create_task(read_all(run))
+        clock.now += 10.0
+        await store.renew(other.keeper, 3600.0)
+        clock.now += 7.0
+        await other.look()
+        await owner.check_store()  # it learns that it was fenced
+        settled = await (await other.open(run.id)).settled()
+        seen = await reading
+
+    assert isinstance(settled, Interrupted)
+    assert [1, 2, 3] == seen
+
+
+@requirement("nodes.any")
+async def test_a_stop_through_another_node_returns_the_run_as_its_owner_has_it():
+    """The text, the number of the last event and the time of the end are those of the run that has ended."""
+    async with nodes(MemoryStore()) as (owner, other):
+        run = await owner.start(forever("one "), keep=True)
+        await spoken(run, "one ")
+        there = await other.open(run.id)
+        await there.stop()
+
+        assert (run.text, run.seq, run.record.settled_at) == (there.text, there.seq, there.record.settled_at)
+
+
+@requirement("nodes.follow")
+async def test_a_reader_that_has_seen_more_than_its_node_shows_continues_from_the_store():
+    """The store has events whose confirmation was lost. Another node shows them, and this one does not yet."""
+    store = MemoryStore()
+    async with nodes(store) as (owner, other):
+        run = await owner.start(forever("one "), keep=True)
+        await spoken(run, "one ")
+        await store.append(owner.keeper, [Append(run.id, 1, 3, [Text("two")])])
+        there = await other.open(run.id)
+        here = await owner.at(run, there.seq)
+
+        assert (2, 3, 3) == (run.seq, there.seq, here.seq)
+        assert run is await owner.at(run, 2)
+        assert run is await owner.at(run, 4), "no node has shown it"
+
+
+class SlowToCreate(MemoryStore):
+    """Adds a run when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.goes_on = asyncio.Event(), asyncio.Event()
+
+    async def create_run(self, *args, **options):
+        self.asked.set()
+        await self.goes_on.wait()
+        return await super().create_run(*args, **options)
+
+
+async def test_a_run_that_was_accepted_as_its_node_began_to_end_may_end_by_itself():
+    """It has as long as any other run of a node that drains."""
+    store = SlowToCreate()
+    engine = Engine(store)
+    starting = asyncio.create_task(engine.start(one_word(), keep=True))
+    await store.asked.wait()
+    closing = asyncio.create_task(engine.close(drain=LONG))
+    async with asyncio.timeout(LONG):
+        while not engine.closing:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        store.goes_on.set()
+        settled = await (await starting).settled()
+        await closing
+
+    assert isinstance(settled, Completed)
+    assert "one" == settled.text
+
+
+async def one_word() -> AsyncIterator[Any]:
+    yield "one"
+    yield Finish("stop")
+
+
+async def test_a_run_that_its_node_has_lost_ends_there_with_the_text_that_another_has_stored():
+    """A stop at the old owner returns the run: its text and the number of its last event, not what was shown there."""
+    store = MemoryStore(clock := Clock())
+    async with nodes(store, lease=9.0) as (owner, other):
+        run = await owner.start(forever("one "), keep=True)
+        await spoken(run, "one ")
+        await store.append(owner.keeper, [Append(run.id, 1, 3, [Text("two")])])
+        clock.now += 10.0
+        await store.renew(other.keeper, 3600.0)
+        clock.now += 7.0
+        await other.look()
+        await owner.check_store()
+        async with asyncio.timeout(LONG):
+            settled = await run.settled()
+
+    assert ("one two", "one two", 4) == (settled.text, run.text, run.seq)

@@ -168,7 +168,7 @@ async def test_an_attached_run_lives_as_long_as_its_client_on_another_node():
     async with two_nodes(store) as (owner, other, _):
         run = await owner.start(words.source(), keep=True, lifetime="attached")
         far = await other.open(run.id)
-        assert far.take_hold()
+        assert not far.take_hold(), "the owner of the run decides"
         seen: list[tuple[int, Event]] = []
         reading = asyncio.create_task(read_all(far, seen))
         words.queue.put_nowait("one ")
@@ -180,6 +180,26 @@ async def test_an_attached_run_lives_as_long_as_its_client_on_another_node():
 
         assert isinstance(settlement, Stopped)
         assert "disconnect" == settlement.by
+
+
+@requirement("nodes.follow", "gone.attached")
+async def test_a_second_reader_on_another_node_may_leave_an_attached_run():
+    """Its client reads it from its owner. Who looks over the shoulder of that client may come and go."""
+    store, words = MemoryStore(), Words()
+    async with two_nodes(store) as (owner, other, _):
+        run = await owner.start(words.source(), keep=True, lifetime="attached")
+        assert run.take_hold()
+        far = await other.open(run.id)
+        assert not far.take_hold()
+        seen: list[tuple[int, Event]] = []
+        reading = asyncio.create_task(read_all(far, seen))
+        words.queue.put_nowait("one ")
+        await until(lambda: len(seen) == 2 and is_followed(far))
+        reading.cancel()
+        words.queue.put_nowait("two")
+        await until(lambda: run.text == "one two")
+
+        assert "running" == run.status
 
 
 @requirement("nodes.follow")

@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from bench import aims, draw, plot, report
+from bench.nodes import table as nodes_table
 from bench.scale import CURVES
 from bench.scenarios import SCENARIOS
 
@@ -15,6 +16,14 @@ def test_the_document_says_what_the_results_say():
     document = draw.DOCUMENT.read_text(encoding="utf-8")
 
     assert document == draw.written(document, draw.newest(report.RESULTS))
+
+
+def test_the_page_of_several_nodes_says_what_its_results_say():
+    """`python -m bench.nodes` writes both."""
+    document = (draw.DOCUMENT.parent / "scale.md").read_text(encoding="utf-8")
+
+    assert document == nodes_table.written(document, nodes_table.newest())
+    assert all(aim.part in nodes_table.newest()["parts"] for aim in nodes_table.AIMS)
 
 
 def test_the_pictures_show_what_the_results_say():

@@ -86,17 +86,30 @@ async def on_error(request: Request, error: Exception) -> Response:
 
 def _cursor(run: Run, request: Request, frame: Frame | None) -> tuple[int, bytes]:
     """Return the seq to continue after, and the frames to send first."""
-    # A browser that reconnects sends the first URL and the newest `Last-Event-ID`: the header counts.
-    asked = (request.headers.get("last-event-id") or request.query_params.get("after", "0")).strip()
+    asked = _asked(request)
     if asked == "snapshot":
         seq, snapshot = run.log.snapshot()
         if run.settlement is not None:
             seq = max(min(seq, run.seq - 1), 0)  # the settlement follows as an event
         return seq, (native.frames(run.id) if frame is None else own_rendering(frame))(seq, segment_of([snapshot]))
-    if asked.isascii() and asked.isdigit() and len(asked) < 16 and int(asked) <= run.seq:
+    if _is_number(asked) and int(asked) <= run.seq:
         return int(asked), b""
     reset = Notice("cursor_reset", "The cursor was not one of this run: here it is from its start.")
     return 0, _reset(run, reset) if frame is None else own_rendering(frame)(0, segment_of([reset]))
+
+
+def last_seen(request: Request) -> int:
+    """Return the seq in the cursor of a request; 0 if it has none."""
+    return int(_asked(request)) if _is_number(_asked(request)) else 0
+
+
+def _asked(request: Request) -> str:
+    """Return the cursor of a request. A browser that reconnects sends its first URL: the newer header counts."""
+    return (request.headers.get("last-event-id") or request.query_params.get("after", "0")).strip()
+
+
+def _is_number(cursor: str) -> bool:
+    return cursor.isascii() and cursor.isdigit() and len(cursor) < 16
 
 
 def _reset(run: Run, reset: Notice) -> bytes:

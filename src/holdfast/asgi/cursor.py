@@ -44,6 +44,8 @@ class RunFrames:
         self._pieces = pieces
         self._waits = self.live if attached else None
         self._release = self._waits.wait_for(_place_of(self)) if self._waits is not None else None
+        self._wake: Callable[[], None] = lambda: None
+        self._unwatch: Callable[[], None] = lambda: None
         self._rest: Iterator[bytes] = iter(())
         self.is_over = False
         self.is_behind = False
@@ -51,10 +53,10 @@ class RunFrames:
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` whenever there is more to read, until the returned function is called."""
-        unwatch = self._log.watch(wake)
+        self._wake, self._unwatch = wake, self._log.watch(wake)
 
         def leave() -> None:
-            unwatch()
+            self._unwatch()
             if self._release is not None and self._waits is not None:
                 self._release()
                 if self._waits.is_full:  # later: an attached run is stopped first
@@ -78,8 +80,17 @@ class RunFrames:
             if frames := self._rendered(segment):
                 return frames
             after = self.after
+        if self._log.successor is not None:
+            self._continue_with(self._log.successor())
+            return await self.next()
         self.is_over = self._log.closed
         return b""
+
+    def _continue_with(self, log: StoredLog) -> None:
+        """Read another log from here on: another node has the run."""
+        log.hold = self._waits is not None
+        self._log, self.live, self._waits = log, None, None
+        self._unwatch = log.watch(self._wake)
 
     def now(self) -> bytes:
         """Return the frames of the new events of a live log; nothing if they were trimmed."""

@@ -172,7 +172,6 @@ class EventStream(Response):
 
     async def _copy(self, client: RequestClient, send: Send) -> bool:
         frames = self._frames
-        live = frames if isinstance(frames, RunFrames) and frames.live and self._connection else None
         in_a_row = 0
         while not client.has_left:
             self._wake.clear()
@@ -188,7 +187,7 @@ class EventStream(Response):
                 await self._say(send, self._farewell)
                 return True
             else:
-                self._live = live
+                self._live = frames if isinstance(frames, RunFrames) and frames.live and self._connection else None
                 await self._wake.wait()
                 self._live = None
                 if self._error is not None:

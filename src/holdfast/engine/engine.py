@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -27,10 +27,10 @@ from .changed_sessions import ChangedSessions
 from .committer import Committer
 from .intents import Intents, Serve, UnstoredRuns
 from .keeper import Keeper
-from .lease import DRAINING, Holds, Lease
+from .lease import Holds, Lease
 from .pump import Clock, Pump, Shared
 from .recent import Recent
-from .recovery import BRIEF, Again, Elsewhere, Recovery
+from .recovery import Again, Elsewhere, Recovery
 from .run import Cost, Follow, Interrupt, Limits, Observe, RemoteLog, Run, StoredLog, Unstored, UnstoredLog
 from .session_queue import Create, SessionQueue
 from .watchdog import Watchdog
@@ -99,9 +99,10 @@ class Engine:
         self._classes = classes = classes or EngineClasses()
         self._new_id = new_id
         self._has_sources, self._follow, self._observe = sources is not None, follow, observe
-        self._closed = self._is_looking = False
+        self._closed = self._is_looking = self._stops_all = False
         self._shared = shared = Shared(
             store=store if store is not None else cast(Store, _NoStore()),
+            has_store=store is not None,
             node=new_id("eng"),
             limits=self.limits,
             clock=clock,
@@ -125,6 +126,7 @@ class Engine:
         recovery = partial(classes.recovery, shared, self._keeper, self._queue, self._intents)
         self._recovery = recovery(lease, again, elsewhere, self._adopt)
         shared.changed, shared.ended = self._committer.changed, self._keeper.take
+        shared.log_elsewhere = self._log_of
         shared.resume, shared.sure = self._recovery.resume, self._lease.sure
 
     async def __aenter__(self) -> Engine:
@@ -251,7 +253,7 @@ class Engine:
         self._admission.take(run.record.owner)
         pump.start()
         self._watchdog.watch(pump)
-        if self._admission.closed:
+        if self._stops_all:
             pump.end(StopIntent("shutdown", self._shared.clock()))
         return run
 
@@ -390,6 +392,15 @@ class Engine:
         """Return the runs that are going on here."""
         return [pump.run for pump in self._pumps.running()]
 
+    async def running(self, owner: str) -> dict[str, Run]:
+        """Return the runs that are going on in the sessions of an owner, on any node, by session."""
+        runs = {run.record.session_id: run for run in self.live() if run.record.session_id is not None}
+        if self._shared.others:
+            for record in await self._shared.store.list_runs(owner=owner, status="running"):
+                if record.session_id is not None and record.session_id not in runs:
+                    runs[record.session_id] = self._stored(record)
+        return runs
+
     async def open(self, run_id: str) -> Run:
         """Return a run, queued, going on or ended. `RunNotFound` if there is none."""
         if run := self._known(run_id):
@@ -399,6 +410,21 @@ class Engine:
             return run
         if record is None:
             raise RunNotFound(run_id)
+        return self._stored(record)
+
+    async def at(self, run: Run, seq: int) -> Run:
+        """Return a run for a reader that has seen its events up to `seq`.
+
+        This node may show fewer, while it is cut off from the store or before it notices that it was fenced. Then the
+        reader gets the run from the store, which has what was seen at another node.
+        """
+        if run.kept and run.seq < seq:
+            record = await self._shared.store.get_run(run.id)
+            if record is not None and record.seq >= seq:
+                return self._stored(record)
+        return run
+
+    def _stored(self, record: RunRecord) -> Run:
         return self._classes.run(self, record, self._log_of(record), self.limits, kept=True)
 
     async def open_anywhere(self, run_id: str) -> Run:
@@ -413,7 +439,7 @@ class Engine:
 
     def _log_of(self, record: RunRecord) -> StoredLog:
         """Return the log of a run that is not worked on here: followed at its owner, if it has one."""
-        if self._follow is None or record.status != "running":
+        if self._follow is None or record.settlement is not None:
             return StoredLog(self._shared.store, record)
         return RemoteLog(self._shared.store, record, self._follow, self._address_of)
 
@@ -486,9 +512,15 @@ class Engine:
 
     # sessions
 
-    def of_session(self, session_id: str) -> list[Run]:
-        """Return the runs that are going on or queued in a session."""
-        return [pump.run for pump in self._pumps.of_session(session_id)]
+    async def of_session(self, session_id: str) -> list[Run]:
+        """Return the runs that are going on or queued in a session, on any node."""
+        runs = [pump.run for pump in self._pumps.of_session(session_id)]
+        if self._shared.others:
+            store, here = self._shared.store, {run.id for run in runs}
+            running = await store.list_runs(session_id=session_id, status="running")
+            elsewhere = [*running, *await store.queued(session_id)]
+            runs += [self._stored(record) for record in elsewhere if record.id not in here]
+        return runs
 
     async def stop_session(self, session_id: str, by: StoppedBy = "user") -> list[Run]:
         """Stop all runs of a session, the queued ones first so that none of them starts in between."""
@@ -528,10 +560,11 @@ class Engine:
             return
         if not self._admission.closed:
             self._admission.closed = True
-            await self._briefly(self._lease.renew)  # it says that this node drains
-        await self._leave(self._waiting())
+            await self._recovery.briefly(self._lease.renew)  # it says that this node drains
+        await self._recovery.leave_waiting()
         await self._all_settled(drain)
-        await self._leave(self._waiting() + await self._for_others())
+        await self._recovery.leave_all_that_others_continue(self._find_others)
+        self._stops_all = True
         for pump in self._pumps.running():
             pump.end(StopIntent("shutdown", self._shared.clock()))
         await self._all_settled(within)
@@ -542,30 +575,6 @@ class Engine:
         if self.store is not None:
             await self._lease.release()
         self._closed = True
-
-    def _waiting(self) -> list[Pump]:
-        """Return the runs that only wait for a person: another process goes on waiting."""
-        running = [pump for pump in self._pumps.running() if pump.run.waits and pump.run.kept]
-        return [pump for pump in running if pump.run.record.lifetime == "detached"]
-
-    async def _for_others(self) -> list[Pump]:
-        """Return the runs that another node can go on with, if there is one that does not end too."""
-        await self._briefly(self._find_others)
-        if all(node.counts.get(DRAINING) for node in self._shared.others):
-            return []
-        return [pump for pump in self._pumps.running() if not pump.was_ended and await self._recovery.can_leave(pump)]
-
-    async def _leave(self, pumps: list[Pump]) -> None:
-        """Leave runs as they are, to another process."""
-        if pumps:
-            await self._briefly(lambda: self._recovery.hand_over(pumps))
-
-    async def _briefly(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Ask something of the store that is not worth waiting for."""
-        if self.store is not None:
-            with contextlib.suppress(StoreUnavailable, TimeoutError):
-                async with asyncio.timeout(BRIEF):
-                    await self._shared.tasks.run(work())
 
     async def _all_settled(self, within: float) -> None:
         """Wait for what goes on, and for what is about to."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import msgspec
 
@@ -12,6 +13,7 @@ from ..errors import HoldfastError, LogBehind, StaleEpoch, StoreFailed, StoreUna
 from ..events import AnySettlement, Failed, Stopped
 from ..history import Measured, Message, answer_message, figures_of
 from ..log.settlement import judge
+from ..store import RunRecord
 from .committer import Committer
 from .pump import Pump, Shared
 from .recent import Recent
@@ -127,12 +129,12 @@ class Keeper:
         self._settled(run)
 
     def lose(self, pump: Pump) -> None:
-        """Another node has the run: send readers to the store, and learn the settlement for those who wait."""
+        """Another node has the run: send readers to its log, and learn the settlement for those who wait."""
         if not pump.log.closed:
             pump.end(StaleEpoch(pump.run.id))
             if pump.task is not None:
                 self._shared.abandoned.hold(pump.task)
-            pump.log.abandon()
+            pump.log.abandon(partial(self._shared.log_elsewhere, pump.run.record))
             self.let_go(pump)
             self._shared.tasks.start(self.learn(pump.run))
 
@@ -149,7 +151,8 @@ class Keeper:
 
     async def learn(self, run: Run) -> None:
         """Wait for the settlement of a run of another node. A missing run went with its session."""
-        run.settle(await _settled_elsewhere(self._shared, run.id) or Stopped(by="user", text=run.text))
+        record = await _settled_elsewhere(self._shared, run.id)
+        run.settle((record and record.settlement) or Stopped(by="user", text=run.text), record)
 
 
 def _message_of(pump: Pump, settlement: AnySettlement, now: float) -> Message | None:
@@ -169,12 +172,12 @@ def _message_of(pump: Pump, settlement: AnySettlement, now: float) -> Message | 
     )
 
 
-async def _settled_elsewhere(shared: Shared, run_id: str) -> AnySettlement | None:
-    """Look at a run of another node until it has settled. None if it is gone."""
+async def _settled_elsewhere(shared: Shared, run_id: str) -> RunRecord | None:
+    """Look at a run of another node until it has settled, and return it. None if it is gone."""
     ask = shared.retry.always
     while (record := await ask(lambda: shared.store.get_run(run_id))) and record.settlement is None:  # noqa: ASYNC110
         await asyncio.sleep(LOOK_AGAIN)
-    return None if record is None else record.settlement
+    return record
 
 
 def measured(pump: Pump) -> Measured | None:

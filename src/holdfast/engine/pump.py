@@ -19,7 +19,7 @@ from ..log.log import Log
 from ..log.segment import NOTHING, Segment
 from ..log.settlement import StopIntent
 from ..redaction import redact, redacted_traceback
-from ..store import NodeRecord, Store
+from ..store import NodeRecord, RunRecord, Store
 from .admission import Admission
 from .run import Cost, Interrupt, Limits, Run
 
@@ -268,6 +268,8 @@ class Shared:
     """What the parts of one engine share, for its life."""
 
     store: Store
+    has_store: bool
+    """If not, every call of `store` is a TypeError."""
     node: str
     """The id of this node in the store. A fenced node takes a new one."""
     limits: Limits
@@ -290,6 +292,8 @@ class Shared:
     """The keeper's: a pump has ended, or is abandoned."""
     resume: Callable[[Pump], Awaitable[Source]] = field(init=False)
     """The recovery's: makes the source of a run that another node has left."""
+    log_elsewhere: Callable[[RunRecord], Any] = field(init=False)
+    """The engine's: makes the log of a run that another node has."""
     sure: Callable[[], Awaitable[None]] = field(init=False)
     """The lease's: returns once the lease is held, so that this node may work on its runs."""
 

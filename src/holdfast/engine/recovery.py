@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
 
-from ..errors import AnswerLost
+from ..errors import AnswerLost, StoreUnavailable
 from ..events import Notice, Source
 from ..log.log import Log
 from ..log.segment import segment_of
 from ..store import RunRecord
 from .intents import Intents
 from .keeper import Keeper
+from .lease import DRAINING
 from .pump import Pump, Shared
+from .run import read_back
 from .session_queue import SessionQueue
 
 logger = logging.getLogger(__name__)
@@ -101,7 +104,24 @@ class Recovery:
 
     # leaving
 
-    async def can_leave(self, pump: Pump) -> bool:
+    async def leave_waiting(self) -> None:
+        """Leave the runs that only wait for a person: another process goes on waiting."""
+        await self._leave(self._waiting())
+
+    async def leave_all_that_others_continue(self, find_others: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Leave the runs that another node can go on with too, if there is one that does not end as well."""
+        await self.briefly(find_others)
+        pumps = self._waiting()
+        if not all(node.counts.get(DRAINING) for node in self._shared.others):
+            running = [pump for pump in self._pumps.running() if pump not in pumps and not pump.was_ended]
+            pumps += [pump for pump in running if await self._can_leave(pump)]
+        await self._leave(pumps)
+
+    def _waiting(self) -> list[Pump]:
+        running = [pump for pump in self._pumps.running() if pump.run.waits and pump.run.kept]
+        return [pump for pump in running if pump.run.record.lifetime == "detached"]
+
+    async def _can_leave(self, pump: Pump) -> bool:
         """Return whether another node can go on with a run."""
         run = pump.run
         if self._elsewhere is None or not run.kept or run.record.lifetime != "detached":
@@ -111,21 +131,27 @@ class Recovery:
                 return await self._elsewhere(run.record, pump.log)
         return False
 
-    async def hand_over(self, pumps: Sequence[Pump]) -> None:
-        """Leave runs to the other nodes now. If the store is away, they follow when the lease ends."""
+    async def _leave(self, pumps: Sequence[Pump]) -> None:
+        """Leave runs as they are to the other nodes, now. If the store is away, they follow when the lease ends."""
         for pump in pumps:
             self._keeper.lose(pump)
         if pumps:
-            await self._store.give_up(self._shared.node, [pump.run.id for pump in pumps])
-            await self._store.hint("left", [self._shared.node])
+            await self.briefly(lambda: self._give_up(pumps))
+
+    async def _give_up(self, pumps: Sequence[Pump]) -> None:
+        await self._store.give_up(self._shared.node, [pump.run.id for pump in pumps])
+        await self._store.hint("left", [self._shared.node])
+
+    async def briefly(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Ask something of the store, if there is one, that an ending node does not wait long for."""
+        if self._shared.has_store:
+            with contextlib.suppress(StoreUnavailable, TimeoutError):
+                async with asyncio.timeout(BRIEF):
+                    await self._shared.tasks.run(work())
 
     async def read_back(self, run_id: str) -> Log:
         """Return a run's log as the store has it."""
-        log = Log(run_id)
-        while events := await self._store.read_log(run_id, log.seq):
-            log.append(segment_of(events))
-            log.publish(log.appended)
-        return log
+        return await read_back(self._store, run_id)
 
     async def resume(self, pump: Pump) -> Source:
         """Return a source that goes on where a dead node stopped. Without one the run is interrupted."""

@@ -103,6 +103,8 @@ class StoredLog:
     """
 
     pause = LOOK_AGAIN
+    successor = None
+    """A reader of this log reads it to its end."""
 
     def __init__(self, store: Store, record: RunRecord) -> None:
         self._store = store
@@ -113,6 +115,18 @@ class StoredLog:
         self.seq = record.seq
         self.oldest = record.oldest
         self.text = record.settlement.text if record.settlement else ""
+
+    async def look(self) -> None:
+        """Learn the text so far of a run that has not ended."""
+        if self._record.settlement is None:
+            log = await read_back(self._store, self._record.id)
+            self.seq, self.text = log.seq, log.text
+
+    def end(self, record: RunRecord) -> None:
+        """Learn how the run has ended. It has no settlement if it is gone, with its session."""
+        if record.settlement is not None:
+            self._record, self.closed = record, True
+            self.seq, self.text = record.seq, record.settlement.text
 
     async def batch(self, after: int) -> Segment:
         """Return the next events after `after`. A settlement that is known is not read again: it may be long."""
@@ -142,6 +156,17 @@ class StoredLog:
     def snapshot(self) -> tuple[int, Snapshot]:
         """Return what was visible before the settlement."""
         return max(self.seq - 1, 0), Snapshot(self.text)
+
+
+async def read_back(store: Store, run_id: str) -> Log:
+    """Return a run's log as the store has it, without a settlement."""
+    log = Log(run_id)
+    while events := await store.read_log(run_id, log.seq):
+        log.append(segment_of([event for event in events if not isinstance(event, Settled)]))
+        log.publish(log.appended)
+        if isinstance(events[-1], Settled):
+            break
+    return log
 
 
 Take = Callable[[int, Segment], Awaitable[None]]
@@ -335,25 +360,9 @@ class Run:
         """The last seq that a reader can see."""
         return self.log.seq
 
-    async def read(self, after: int = 0) -> AsyncGenerator[tuple[int, Event]]:
+    def read(self, after: int = 0) -> AsyncGenerator[tuple[int, Event]]:
         """Yield every event with a `seq` greater than `after`, then live ones, up to the settlement."""
-        grew = asyncio.Event()
-        unwatch = self.log.watch(grew.set)
-        try:
-            while True:
-                grew.clear()
-                events = await self.log.batch(after)
-                for event in events:
-                    after += 1
-                    yield after, event
-                if events:
-                    await asyncio.sleep(0)  # a replay of a million events leaves the loop to others
-                elif self.log.closed:
-                    return
-                else:
-                    await grew.wait()
-        finally:
-            unwatch()
+        return _read(self.log, after)
 
     async def times(self) -> list[tuple[int, float]]:
         """Return when its events came: the last seq of those that came together, and the time in Unix seconds."""
@@ -381,10 +390,11 @@ class Run:
             self.live.interrupt = hook
 
     def take_hold(self) -> bool:
-        """Become the client by whose stay an attached run lives. True for the first who asks."""
+        """Become the client by whose stay an attached run lives. True for the first who asks, if it goes on here."""
         first, self._is_held = not self._is_held, True
         if isinstance(self.log, StoredLog):
             self.log.hold = True
+            return False
         return first and self.record.lifetime == "attached"
 
     async def leave(self, by: StoppedBy = "disconnect") -> None:
@@ -409,7 +419,35 @@ class Run:
             self.settlement = settlement
             self.status = "settled"
             self.record = record or self.record
-            if isinstance(self.log, Log) and not self.log.closed:
+            if self.log.successor is not None:
+                self.log = self.log.successor()  # another node has ended it
+            if isinstance(self.log, StoredLog):
+                self.log.end(self.record)
+            elif not self.log.closed:
                 self.log.close(Settled(settlement))
         self.live = None
         self._done.set()
+
+
+async def _read(log: Log | StoredLog, after: int) -> AsyncGenerator[tuple[int, Event]]:
+    """Yield the events of a log, and of its successor if another node has the run."""
+    grew = asyncio.Event()
+    unwatch = log.watch(grew.set)
+    try:
+        while True:
+            grew.clear()
+            events = await log.batch(after)
+            for event in events:
+                after += 1
+                yield after, event
+            if events:
+                await asyncio.sleep(0)  # a replay of a million events leaves the loop to others
+            elif log.successor is not None:
+                log = log.successor()
+                unwatch = log.watch(grew.set)
+            elif log.closed:
+                return
+            else:
+                await grew.wait()
+    finally:
+        unwatch()

@@ -6,6 +6,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable
 from itertools import accumulate, groupby, takewhile
+from typing import Any
 
 from ..errors import ResumeGap, RunSettled
 from ..events import (
@@ -62,6 +63,8 @@ class Log:
         self.oldest = 1
         """The first seq that can still be read."""
         self.closed = False
+        self.successor: Callable[[], Any] | None = None
+        """Makes the log with which a reader continues, if another node writes this one now."""
         self.is_full = False
         """The reader that is waited for is further behind than the log may be long."""
         self.usage: Usage | None = None
@@ -212,8 +215,9 @@ class Log:
         self._cut()
         self.publish(self.seq)
 
-    def abandon(self) -> None:
-        """Forget what was never shown and send the readers off: another owner writes this log now."""
+    def abandon(self, successor: Callable[[], Any] | None = None) -> None:
+        """Forget what was never shown, and send the readers to the `successor`: another owner writes this log now."""
+        self.successor = successor
         self._cut()
         self.sealed = self.closed = True
         self.publish(self.seq)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..engine.run import Run
+from ..engine.run import Run, StoredLog
 from ..wires import native
 from ..wires.shapes import RunJson
 from .services import Parts
@@ -23,9 +23,16 @@ def run_json(parts: Parts, run: Run) -> RunJson:
 
 async def revealed_run_json(parts: Parts, run: Run) -> RunJson:
     """Return a run as JSON; a pane of a blind comparison has its model after the reveal."""
+    await look(run)
     about = await parts.rounds.told_of(run.record)
     seen = run_json(parts, run)
     return {**seen, "model": about.model, "cost": about.cost if about.is_blind else seen["cost"]}
+
+
+async def look(run: Run) -> None:
+    """Learn the text so far of a run that goes on in another process."""
+    if isinstance(run.log, StoredLog):
+        await run.log.look()
 
 
 def run_headers(run: Run) -> dict[str, str]:

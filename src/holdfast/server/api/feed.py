@@ -109,6 +109,8 @@ class _Feed:
         if frames := await self._run_frames():
             return frames
         entries = await self._parts.store.read_feed(self._session_id, self._n, limit=1)
+        if entries and self._run is not None and _is_end_of(self._run, entries[0]):
+            await self._enter_run(self._run.id, self._seq, has_ended=True)
         if entries and (frames := await self._run_frames()):
             return frames  # emitted during the read, and before the entry: the entry is read again
         if entries:
@@ -135,7 +137,7 @@ class _Feed:
     async def _enter(self, entry: FeedEntry) -> None:
         if entry.type == "run.started":
             await self._enter_run(entry.data["run_id"], 0)
-        elif entry.type == "run.settled" and self._run is not None and self._run.id == entry.data["run_id"]:
+        elif self._run is not None and _is_end_of(self._run, entry):
             self._leave_run()  # a queued run that was dropped settles while another runs
 
     async def _told(self, entry: FeedEntry) -> dict[str, Any]:
@@ -147,12 +149,16 @@ class _Feed:
                 told["settlement"] = native.settlement(await run.settled())  # the store has it a moment before the run
         return told
 
-    async def _enter_run(self, run_id: str, seq: int) -> None:
+    async def _enter_run(self, run_id: str, seq: int, *, has_ended: bool = False) -> None:
+        """Read a run from a place. The log of one that `has_ended` may be behind the store here, by its last words."""
         self._leave_run()
+        engine = self._parts.engine
         try:
-            self._run = await self._parts.engine.open(run_id)
+            run = await engine.open(run_id)
         except RunNotFound:
             return  # deleted with its session
+        is_behind = run.status == "queued" or (has_ended and run.settlement is None)  # it has begun, elsewhere
+        self._run = await engine.at(run, run.seq + 1 if is_behind else seq)
         self._seq = max(seq if seq <= self._run.seq else 0, self._run.log.oldest - 1)
         self._unwatch_run = self._run.log.watch(self._wake)
 
@@ -164,6 +170,8 @@ class _Feed:
 
     async def _run_frames(self) -> bytes:
         """Return the next events of the active run. Its settlement is an entry of the feed."""
+        if self._run is not None and self._run.log.successor is not None:
+            await self._enter_run(self._run.id, self._seq)  # another node has it now
         run = self._run
         if run is None:
             return b""
@@ -173,6 +181,10 @@ class _Feed:
         return b"".join(
             native.feed_run_frame(self._n, run.id, seq, event, self._name) for seq, event in enumerate(events, first)
         )
+
+
+def _is_end_of(run: Run, entry: FeedEntry) -> bool:
+    return entry.type == "run.settled" and entry.data["run_id"] == run.id
 
 
 class _List:
@@ -206,7 +218,7 @@ class _List:
             return native.list_frame(cursor, {"type": "session.deleted", "session_id": session_id})
         if session.kind != "chat" or session.owner != self._owner:
             return b""
-        running = (run for run in self._parts.engine.of_session(session_id) if run.status == "running")
+        running = (run for run in await self._parts.engine.of_session(session_id) if run.status == "running")
         shown = session_in_list(session, next(running, None))
         return native.list_frame(cursor, {"type": "session.listed", "session": shown})
 

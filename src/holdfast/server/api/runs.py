@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ...agents import approvals as desks
-from ...asgi import events
+from ...asgi import events, last_seen
 from ...engine.run import Run
 from ...errors import BadRequest, NotFound, StoreUnavailable
 from ...events import ApprovalRequested, StoppedBy
@@ -73,7 +73,8 @@ async def get_run(parts: Parts, request: Request) -> ASGIApp:
 
 async def read_events(parts: Parts, request: Request) -> ASGIApp:
     """Send every event after a cursor, then live ones, to the settlement."""
-    return events_of(parts, await own_run(parts, request), request)
+    run = await parts.engine.at(await own_run(parts, request), last_seen(request))
+    return events_of(parts, run, request)
 
 
 async def read_timeline(parts: Parts, request: Request) -> ASGIApp:

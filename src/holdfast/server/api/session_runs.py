@@ -148,13 +148,13 @@ async def start_run(parts: Parts, request: Request) -> ASGIApp:
     """Send a message and start the run that answers it."""
     ask = await _read(parts, request, NewRun)
     message = user_message(ask.wanted.input)
-    if ask.wanted.if_busy == "steer" and (active := _active(parts, ask.session)):
+    if ask.wanted.if_busy == "steer" and (active := await _active(parts, ask.session)):
         return await _steered(parts, request, active, ask.wanted.input)
     return ask.response(await ask.submit([message]))
 
 
-def _active(parts: Parts, session: Session) -> Run | None:
-    return next((run for run in parts.engine.of_session(session.id) if run.status == "running"), None)
+async def _active(parts: Parts, session: Session) -> Run | None:
+    return next((run for run in await parts.engine.of_session(session.id) if run.status == "running"), None)
 
 
 async def _steered(parts: Parts, request: Request, active: Run, input: Content) -> ASGIApp:

@@ -23,7 +23,7 @@ from ..caller import own_session, owner_of, providers_of
 from ..errors import PRIVATE, Json, NoContent, json_of
 from ..request import System, check_size, decode, read_body, whole_number
 from ..routing import Endpoint
-from ..run_json import run_json
+from ..run_json import look, run_json
 from ..services import Parts
 from ..sources.agents import forget_grants
 from .session_input import one_line
@@ -82,7 +82,7 @@ async def list_sessions(parts: Parts, request: Request) -> ASGIApp:
         owner, query=words, prefix=query.get("prefix", ""), limit=limit, before=query.get("before")
     )
     hits = await parts.store.find_messages([session.id for session in sessions], words) if words else {}
-    running = {run.record.session_id: run for run in parts.engine.live()}
+    running = await parts.engine.running(owner)
     listed = [session_in_list(session, running.get(session.id), hits.get(session.id)) for session in sessions]
     return Json({"sessions": listed, "next": sessions[-1].id if len(sessions) == limit else None, "feed": feed})
 
@@ -104,6 +104,8 @@ async def get_session(parts: Parts, request: Request) -> ASGIApp:
     if opened is None:
         raise SessionNotFound(session.id)
     active = await _active_run(parts, opened.running)
+    if active is not None:
+        await look(active)
     path = branch(opened.messages, opened.session.head_id)
     if _wants_pictures_inline(request):
         path = await with_pictures(parts.store, session.id, path)
@@ -186,7 +188,7 @@ async def change_session(parts: Parts, request: Request) -> ASGIApp:
 
 async def _leaf(parts: Parts, session: Session, message_id: str) -> str:
     """Return the last message of the newest branch through a message."""
-    if any(run.status == "running" for run in parts.engine.of_session(session.id)):
+    if any(run.status == "running" for run in await parts.engine.of_session(session.id)):
         raise Conflict("Wait for the run to end, or stop it, before you show another branch.")
     messages = await parts.store.messages(session.id)
     if all(said.id != message_id for said in messages):

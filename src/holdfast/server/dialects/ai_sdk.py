@@ -100,7 +100,7 @@ async def _send(parts: Parts, request: Request, body: UIChat, chat_id: str, raw:
     messages = await with_pictures(parts.store, session.id, await parts.store.messages(session.id))
     path = branch(messages, session.head_id)
     turn = _turn(body, path, messages)
-    if (going_on := _going_on(parts, session, turn)) is not None:
+    if (going_on := await _going_on(parts, session, turn)) is not None:
         return going_on
     record = await _record(parts, request, body, session)
     if turn.goes_on_with is not None:
@@ -140,11 +140,11 @@ async def _record(parts: Parts, request: Request, body: UIChat, session: Session
     )
 
 
-def _going_on(parts: Parts, session: Session, turn: ChatTurn) -> Run | None:
+async def _going_on(parts: Parts, session: Session, turn: ChatTurn) -> Run | None:
     """Return the run that answers the same message already: a repeated request is one."""
     if not turn.is_repeated:
         return None
-    runs = parts.engine.of_session(session.id)
+    runs = await parts.engine.of_session(session.id)
     return next((run for run in runs if run.status == "running" and run.record.parent_id == turn.parent), None)
 
 
@@ -250,7 +250,7 @@ async def get_chat(parts: Parts, request: Request) -> ASGIApp:
     session = await _own_chat(parts, request)
     path = branch(await parts.store.messages(session.id), session.head_id)
     path = await with_pictures(parts.store, session.id, path)
-    active = _active(parts, session)
+    active = await _active(parts, session)
     return json_of(
         {
             "id": request.path_params["chat_id"],
@@ -289,7 +289,7 @@ async def _run_of(parts: Parts, request: Request) -> Run | None:
     chat_id = request.path_params["chat_id"]
     if chat_id.startswith("run_"):
         return await own_run(parts, request, chat_id)
-    return _active(parts, await _own_chat(parts, request))
+    return await _active(parts, await _own_chat(parts, request))
 
 
 async def _own_chat(parts: Parts, request: Request) -> Session:
@@ -297,9 +297,9 @@ async def _own_chat(parts: Parts, request: Request) -> Session:
     return await named_session(parts, owner_of(request), check_name(request.path_params["chat_id"], "id"))
 
 
-def _active(parts: Parts, session: Session) -> Run | None:
+async def _active(parts: Parts, session: Session) -> Run | None:
     """Return the active run of a session, or the first queued one."""
-    runs = sorted(parts.engine.of_session(session.id), key=lambda run: (run.status != "running", run.id))
+    runs = sorted(await parts.engine.of_session(session.id), key=lambda run: (run.status != "running", run.id))
     return runs[0] if runs else None
 
 

@@ -196,7 +196,7 @@ async def named_session(parts: Parts, owner: str, name: str) -> Session:
 
 async def _check_results(parts: Parts, session: Session, input: list[Message]) -> None:
     """Refuse tool results without a call in the session: the model would not get them."""
-    if parts.engine.of_session(session.id):
+    if await parts.engine.of_session(session.id):
         return  # the call may not be stored yet
     path = branch(await parts.store.messages(session.id), session.head_id)
     new = {said.id for said in input}

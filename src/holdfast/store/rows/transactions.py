@@ -50,6 +50,8 @@ class Writing(NodesWriting, SessionWriting):
         if run.session_id is None:
             return (yield from self._insert_run(replace(run, status="running"), None, parent, idempotency))
         it = yield from self._require_session(run.session_id)
+        if (known := (yield from self.repeated(idempotency))) is not None:
+            return known  # another node has started it while this one waited for the session
         in_progress = yield from self._in_progress(it)
         yield from self._check(it, run, input, parent, expect_head, has_queue="queued" in in_progress.values())
         yield from self._refuse_unknown_files(it, parted)
