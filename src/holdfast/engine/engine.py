@@ -94,8 +94,7 @@ class Engine:
         new_id: NewId = new_id,
         classes: EngineClasses | None = None,
     ) -> None:
-        self.store = store
-        self.limits = limits or Limits()
+        self.store, self.limits = store, limits or Limits()
         self._classes = classes = classes or EngineClasses()
         self._new_id = new_id
         self._has_sources, self._follow, self._observe = sources is not None, follow, observe
