@@ -124,6 +124,10 @@ class Engine:
         self._queue = queue(shared, self._keeper, self._intents)
         recovery = partial(classes.recovery, shared, self._keeper, self._queue, self._intents)
         self._recovery = recovery(lease, again, elsewhere, self._adopt)
+        self._connect(shared)
+
+    def _connect(self, shared: Shared) -> None:
+        """Give the parts what they need of each other."""
         shared.changed, shared.ended = self._committer.changed, self._keeper.take
         shared.log_elsewhere = self._log_of
         shared.resume, shared.sure = self._recovery.resume, self._lease.sure
