@@ -25,7 +25,7 @@ else:
 
 _APPLICATION_ID = 0x486F6C64  # "Hold": marks our files
 _CHECKED_WHOLE = 64 * 1024 * 1024  # bytes: a bigger file would keep the start waiting, and is checked while it is read
-_BUSY_SECONDS = 1.0
+_BUSY_SECONDS = 3.0  # until the server gives up a write because another program has locked the database
 _BUSY_BESIDE = 60_000  # milliseconds that a command waits for its turn to write; SQLite gives no turns in order
 _WAL_PAGES = 4000  # 16 MB between checkpoints: a page that many runs append to is then copied once, not each time
 _WAL_BYTES = 64 * 1024 * 1024
