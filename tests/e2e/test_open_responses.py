@@ -8,7 +8,6 @@ import asyncio
 import json
 from typing import Any
 
-import pydantic
 import pytest
 import pytest_asyncio
 from openai.types.responses import CompactedResponse, Response, ResponsesServerEvent, ResponseStreamEvent
@@ -17,6 +16,7 @@ from websockets.asyncio.client import connect
 from tests.e2e.clients import KEY, setting
 from tests.requirements import requirement
 from tests.support.http import Client
+from tests.support.sdk_types import validator
 from tests.support.upstream import answer
 from tests.support.waiting import LONG
 
@@ -87,7 +87,7 @@ async def turns(here: Any, *requests: Any) -> list[list[dict[str, Any]]]:
             messages: list[dict[str, Any]] = []
             while not messages or messages[-1]["type"] not in LAST:
                 messages.append(json.loads(await socket.recv()))
-                pydantic.TypeAdapter(ResponsesServerEvent).validate_python(messages[-1])
+                validator(ResponsesServerEvent).validate_python(messages[-1])
             found.append(messages)
     return found
 
@@ -119,7 +119,7 @@ async def test_streaming_response(client):
     body = {"model": "up/end:completed", "input": [said("user", "Count from 1 to 5.")], "stream": True}
     events = [frame.json() for frame in await (await client.post("/v1/responses", body)).all_events()]
     for event in events:
-        pydantic.TypeAdapter(ResponseStreamEvent).validate_python(event)
+        validator(ResponseStreamEvent).validate_python(event)
 
     assert "response.completed" == events[-1]["type"]
     valid(events[-1]["response"])

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pydantic
 import pytest
 import pytest_asyncio
 from openai.types import Completion as TextCompletion
@@ -10,7 +9,7 @@ from openai.types import CreateEmbeddingResponse, ImagesResponse, Model, Moderat
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from tests.requirements import requirement
-from tests.support.sdk_types import unknown_fields
+from tests.support.sdk_types import unknown_fields, validator
 from tests.support.server import Server, provider
 from tests.support.upstream import Chunk, Delta, Done, Finish, Role, Status, Upstream, UsageChunk
 
@@ -62,7 +61,7 @@ def check(value: dict[str, Any], kind: Any, finish_reasons: tuple[str | None, ..
         choice | ({"finish_reason": "stop"} if choice["finish_reason"] in finish_reasons else {})
         for choice in value.get("choices", [])
     ]
-    pydantic.TypeAdapter(kind).validate_python(told | ({"choices": choices} if "choices" in value else {}))
+    validator(kind).validate_python(told | ({"choices": choices} if "choices" in value else {}))
     assert set(unknown_fields(value, kind)) <= set(ON_PURPOSE)
 
 

@@ -6,7 +6,6 @@ types do not know, but for what is listed.
 
 from typing import Any
 
-import pydantic
 import pytest
 import pytest_asyncio
 from openai import AsyncOpenAI, NotFoundError
@@ -15,7 +14,7 @@ from openai.types.responses import CompactedResponse, Response, ResponseStreamEv
 from tests.e2e.clients import KEY, setting
 from tests.requirements import requirement
 from tests.support.http import Client
-from tests.support.sdk_types import unknown_fields
+from tests.support.sdk_types import unknown_fields, validator
 from tests.support.upstream import Chunk, Delta, Done, Finish, Hang, Role, answer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -62,7 +61,7 @@ def check(value: dict[str, Any], kind: Any) -> None:
     """Refuse an object that is not valid by its type, but for what is there on purpose."""
     told = dict(value)
     told.pop("error", None)  # it has our own codes
-    pydantic.TypeAdapter(kind).validate_python(told, strict=False)
+    validator(kind).validate_python(told, strict=False)
 
     assert {name.removeprefix("response.") for name in unknown_fields(told, kind)} <= set(ON_PURPOSE)
 
