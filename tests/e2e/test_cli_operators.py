@@ -77,6 +77,8 @@ async def test_a_backup_of_a_running_server_restores_chats_keys_settings_and_fil
         ({}, "it has no database"),
         ({"data/holdfast.db": b"x", "data/../../outside": b"x"}, "unexpected entry"),
         ({"data/holdfast.db": b"x", "/outside": b"x"}, "unexpected entry"),
+        ({"data/holdfast.db": b"x", "data/{tmp_path}/outside": b"x"}, "unexpected entry"),
+        ({"data/holdfast.db": b"x", "data/./outside": b"x"}, "unexpected entry"),
         ({"data/holdfast.db": b"not a database" * 100}, "is damaged: file is not a database"),
         (None, "is not a backup, or is damaged"),
     ],
@@ -89,7 +91,7 @@ async def test_what_is_no_backup_is_refused_and_leaves_nothing(alone, tmp_path, 
     else:
         with tarfile.open(archive, "w:gz") as tar:
             for name, content in entries.items():
-                info = tarfile.TarInfo(name)
+                info = tarfile.TarInfo(name.format(tmp_path=tmp_path))
                 info.size = len(content)
                 tar.addfile(info, io.BytesIO(content))
     shown = await alone("restore", str(archive))

@@ -205,9 +205,9 @@ def _checked(tar: tarfile.TarFile) -> dict[str, tarfile.TarInfo]:
     """Return the members by name. Raise an error if the file is not from `holdfast backup`."""
     members = {member.name: member for member in tar.getmembers()}
     for name, member in members.items():
-        parts = pathlib.PurePosixPath(name).parts
-        is_ours = name in (NAME, SUMS) or (len(parts) > 1 and parts[0] == "data" and ".." not in parts)
-        if not is_ours or name.startswith("/") or not (member.isreg() or member.isdir()):
+        path = pathlib.PurePosixPath(name)
+        is_inside = name.startswith(DATA) and ".." not in path.parts and str(path) == name  # `data//etc` is /etc
+        if not (is_inside or name in (NAME, SUMS)) or not (member.isreg() or member.isdir()):
             raise tarfile.TarError(f"unexpected entry {name!r}")
     if DATA + DATABASE not in members:
         raise tarfile.TarError("it has no database")
