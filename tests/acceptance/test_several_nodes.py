@@ -1,19 +1,24 @@
 """Two servers on one store: each is a node, and what one of them does besides runs, the other leaves alone."""
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from holdfast.server.accounts.made_keys import new_key
 from holdfast.server.app import create_app
+from holdfast.server.config.live_settings import Saved
 from holdfast.server.config.settings import ProviderSettings, Settings, SettingsError, WebhookSettings
+from holdfast.server.config.shared_settings import SharedSettings, seal
 from holdfast.server.services import Parts
 from holdfast.server.sources.agents import StoredGrants
 from holdfast.store import RunRecord
+from holdfast.store.documents import Documents
 from holdfast.store.memory import MemoryStore
 from tests.acceptance.test_webhooks import SECRET, Ears, begin
 from tests.requirements import requirement
@@ -346,6 +351,33 @@ async def test_settings_that_were_sealed_with_another_key_stop_the_start():
                 pass
         with pytest.raises(SettingsError, match="another cluster_key"):  # and no later look takes it for settled
             await app.state.parts.configured.catch_up()
+
+
+FORGED = Saved(providers=(ProviderSettings("evil", base_url="http://127.0.0.1:9", api_key_env="SECRET"),))
+
+
+@requirement("nodes.settings", "set.secrets")
+@pytest.mark.parametrize(
+    ("document", "settings"),
+    [
+        (SharedSettings(plain=FORGED), SHARED),
+        (SharedSettings(plain=FORGED), {"store": SHARED["store"]}),
+        (
+            SharedSettings(sealed=base64.b64encode(seal(b"", json.dumps(to_builtins(FORGED)).encode())).decode()),
+            {"store": SHARED["store"]},
+        ),
+    ],
+    ids=["plain", "plain, without a cluster key", "sealed with no key"],
+)
+async def test_a_provider_that_only_a_writer_of_the_database_has_set_is_not_used(document, settings):
+    """It could name a variable of the server's environment as its key, and so have it sent to any address."""
+    store = MemoryStore()
+    async with Upstream(answer("42")) as up, nodes(up, store, **settings) as (one, _):
+        await Documents(store, "settings", SharedSettings).put("ui", document)
+        with pytest.raises(SettingsError, match=r"not encrypted|another cluster_key"):
+            await one.parts.configured.catch_up()
+
+        assert not await has_provider(one, "evil")
 
 
 @requirement("nodes.settings", "safe.revoked")

@@ -55,8 +55,7 @@ class SavedDocument:
         if stored is None or stored.version == self._version:
             return None
         self._read = stored.version
-        body = stored.body
-        return body.plain if not body.sealed else self._unsealed(body.sealed)
+        return self._opened(stored.body)
 
     def used(self) -> None:
         """Note that what `news` returned is in use."""
@@ -73,6 +72,17 @@ class SavedDocument:
             self._version = (await self._documents.put(ID, body, version=self._version)).version
         except StaleDocument:
             raise SettingsChanged from None
+
+    def _opened(self, body: SharedSettings) -> Saved:
+        """Return the settings. Providers must be sealed: they decide who gets the keys of this server."""
+        if body.sealed:
+            return self._unsealed(body.sealed)
+        if body.plain.providers:
+            raise SettingsError(
+                "The settings in the store have providers that are not encrypted, so no server has written them. "
+                "Find out who can write to the database, and delete its document of the kind 'settings'."
+            )
+        return body.plain
 
     def _unsealed(self, sealed: str) -> Saved:
         try:
@@ -91,9 +101,13 @@ def seal(key: bytes, text: bytes) -> bytes:
 
 
 def unseal(key: bytes, sealed: bytes) -> bytes:
-    """Return the text. `ValueError` if it was not sealed with this key."""
+    """Return the text. `ValueError` if it was not sealed with this key, or if the key is empty: anyone has that."""
     hidden, tag = sealed[:-_TAG], sealed[-_TAG:]
-    if len(hidden) < _NONCE or not hmac.compare_digest(hmac.digest(_derived(key, b"sign"), hidden, "sha256"), tag):
+    if (
+        not key
+        or len(hidden) < _NONCE
+        or not hmac.compare_digest(hmac.digest(_derived(key, b"sign"), hidden, "sha256"), tag)
+    ):
         raise ValueError("sealed with another key")
     return _mixed(key, hidden[:_NONCE], hidden[_NONCE:])
 
