@@ -185,3 +185,21 @@ async def test_on_sqlite_several_nodes_are_refused_with_the_reason(tmp_path):
     assert 1 == shown.code
     assert "--nodes needs a store on PostgreSQL: SQLite is for one process." in shown.err
     assert not (tmp_path / "data" / "holdfast" / "holdfast.db").exists()
+
+
+@requirement("nodes.serve", "nodes.settings")
+async def test_without_a_cluster_key_in_the_settings_no_provider_is_saved_that_the_next_start_could_not_read(
+    postgres, tmp_path
+):
+    """The key that the nodes trust each other by is gone when they end, and settings that it encrypts are with it."""
+    async with await several(tmp_path, postgres, count=2) as server:
+        async with server.client() as client:
+            added = {"name": "new", "base_url": "http://127.0.0.1:9/v1", "api_key": "sk-new", "models": ["m"]}
+            refused = await client.request("PUT", "/api/settings", json={"providers": [added]})
+            error = (await refused.json()).get("error", {})
+        await server.restart()
+        async with server.client() as client:
+            health = (await client.get("/health")).status
+
+    assert (503, "settings_not_saved") == (refused.status, error.get("code"))
+    assert 200 == health

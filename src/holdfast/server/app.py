@@ -126,7 +126,8 @@ def create_app(
         keys = Keys(settings, environ, store, file)
     metrics = metrics_of(settings)
     store = store if metrics is None else metrics.timed(store)
-    saved = SavedDocument(store, settings.cluster_key) if settings.store else SavedFile(folder)
+    lasts = sources is None or "cluster_key" in sources  # `serve --nodes` makes one that ends with it
+    saved = SavedDocument(store, settings.cluster_key if lasts else "") if settings.store else SavedFile(folder)
     configured = Configured(
         settings, sources or {}, environ, saved, look_every=look_every, has_keys=lambda: keys.is_needed
     )
