@@ -428,7 +428,7 @@ REQUIREMENTS: dict[str, str] = {
     "safe.keys-unreadable": "Keys that cannot be read for 10 s open nothing: 503, also at `/ready`, and in the log.",
     "safe.wrong-keys": (
         "Wrong keys are logged by address, without the key, and answered slowly after ten in a minute; right ones from "
-        "the same address are not. Beyond loopback a key has at least 16 characters."
+        "the same address are not. Beyond loopback a key has at least 16 characters, and a cluster key everywhere."
     ),
     "safe.background": (
         "A background task that fails is logged, tried again, and named by `/ready` until it has succeeded."

@@ -89,3 +89,12 @@ def test_an_unknown_dialect_is_refused_with_those_that_there_are(tmp_path):
 
     assert told.startswith("Provider 'a' in FILE: unknown dialect 'klingon'. Use one of ")
     assert "openai" in told
+
+
+@requirement("safe.wrong-keys")
+def test_a_cluster_key_that_can_be_guessed_is_refused(tmp_path):
+    """Its holder reads and stops the runs of all owners, and whoever reads the database can try keys offline."""
+    told = refused(tmp_path, environ={"HOLDFAST_CLUSTER_KEY": "hunter2"}, store="postgresql://shared")
+
+    assert told.startswith("The setting `cluster_key` has fewer than 16 characters")
+    assert "hunter2" not in told

@@ -215,7 +215,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A PostgreSQL database that several servers share, as `postgresql://user@host:port/dbname`. Default: SQLite in the
     data folder."""
     cluster_key: str = ""
-    """A secret that all servers of one `store` have, and no others: by it they trust each other."""
+    """A secret that all servers of one `store` have, and no others: by it they trust each other. At least 16
+    characters."""
     node_address: str = ""
     """`host:port` at which the other servers of the `store` reach this one. Default: its host, and its port + 1."""
     api_key: str = ""
@@ -496,12 +497,21 @@ def _named_variables(settings: Settings) -> Iterator[str]:
         yield from (*server.env_from, server.api_key_env)
 
 
+SHORTEST_CLUSTER_KEY = 16
+"""Minimum length of a cluster key, in characters. Who has it reads and stops all runs, and reads providers' keys."""
+
+
 def _about_store(settings: Settings) -> Iterator[str]:
     """Complain about a store that is no URL of PostgreSQL. It is not shown: it may hold a password."""
     if settings.store and not is_postgres(settings.store):
         yield (
             "The setting `store` must be postgresql://user@host:port/dbname. To store in SQLite, leave it out, and "
             "name the folder with `data`."
+        )
+    if 0 < len(settings.cluster_key) < SHORTEST_CLUSTER_KEY:
+        yield (
+            f"The setting `cluster_key` has fewer than {SHORTEST_CLUSTER_KEY} characters, so it can be guessed. "
+            "`openssl rand -hex 16` makes a longer one."
         )
     if settings.cluster_key and not settings.node_address and settings.port == 0:
         yield "With a `cluster_key` and port 0, set `node_address` to the host:port for other nodes."
