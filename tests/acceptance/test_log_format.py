@@ -21,6 +21,15 @@ def entries(server):
     return [json.loads(line) for line in server.log_text().splitlines() if line.startswith("{")]
 
 
+@requirement("ops.log", "safe.log")
+async def test_an_entry_with_half_a_character_is_one_line_of_json_too():
+    """Python makes such text of file names and of JSON escapes. An entry that failed was printed as a traceback."""
+    record = logging.makeLogRecord({"name": "x", "msg": "no model %s", "args": ("a\ud800b",), "levelname": "ERROR"})
+    entry = json.loads(JsonLogFormatter(str).format(record))
+
+    assert "no model a?b" == entry["message"]
+
+
 @requirement("ops.log")
 async def test_an_entry_of_a_run_has_the_ids_of_run_session_and_node(tmp_path):
     """Who reads of a failure looks for the chat that it belongs to, and for the server."""

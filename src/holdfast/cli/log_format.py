@@ -68,7 +68,15 @@ class JsonLogFormatter(logging.Formatter):
             entry |= _access_fields(record)
         if record.exc_info:
             entry["error"] = _lines(self.formatException(record.exc_info))
-        return msgspec.json.encode(entry).decode()
+        return msgspec.json.encode(_writable(entry)).decode()
+
+
+def _writable(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry without half characters (surrogates), which UTF-8 does not have."""
+    return {
+        name: value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+        for name, value in entry.items()
+    }
 
 
 def _lines(text: str) -> str:
