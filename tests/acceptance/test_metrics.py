@@ -205,10 +205,11 @@ async def test_a_separate_port_answers_without_a_key_but_to_no_foreign_host(up, 
     ):
         found = await client.get("/metrics")
         foreign = await client.get("/metrics", headers={"Host": "evil.example"})
+        invalid = await client.get("/metrics", headers={"Host": "["})
         elsewhere = await client.get("/api/sessions")
         changed = await client.post("/metrics", {})
 
-        assert [200, 403, 404, 405] == [each.status for each in (found, foreign, elsewhere, changed)]
+        assert [200, 403, 403, 404, 405] == [each.status for each in (found, foreign, invalid, elsewhere, changed)]
         assert 1 == Figures(await found.text())("holdfast_build_info")
 
 

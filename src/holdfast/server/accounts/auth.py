@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
@@ -14,7 +12,7 @@ from ...errors import HoldfastError
 from ...events import ErrorInfo
 from ..config.settings import Settings, SettingsError
 from ..errors import error_answer, in_words_of
-from ..http.loopback import is_loopback
+from ..http.loopback import host_name, is_loopback
 from ..web import is_of_the_page
 from .keys import SHORTEST, Keys, KeysUnavailable, short_keys
 from .wrong_keys import WrongKeys
@@ -173,7 +171,7 @@ class Gate:
         return scope["path"] in self._open or is_of_the_page(scope["path"]) or scope["method"] == "OPTIONS"
 
     def _is_our_host(self, host: str) -> bool:
-        name = _hostname(host)
+        name = host_name(host)
         if host in self._hosts or name in self._hosts:
             return True
         # With a key any Host is allowed: a page of another site does not know the key.
@@ -259,16 +257,6 @@ def _own_paths(scope: Scope) -> Scope:
 
 
 _OWN_SITES = {b"same-origin", b"none"}
-_HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::([0-9]{1,5}))?", re.ASCII)
-
-
-@lru_cache(256)
-def _hostname(host: str) -> str:
-    """Return the name in a Host header, in lower case and without its port; nothing if it is no such header."""
-    match = _HOST.fullmatch(host.lower())
-    if match is None or int(match[3] or 0) > 65535:
-        return ""
-    return match[1] or match[2]
 
 
 def _repeated(headers: list[tuple[bytes, bytes]]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from functools import lru_cache
 
 
@@ -15,3 +16,15 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+_HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::([0-9]{1,5}))?", re.ASCII)
+
+
+@lru_cache(256)
+def host_name(host: str) -> str:
+    """Return the name in a Host header, in lower case and without its port; nothing if it is no such header."""
+    match = _HOST.fullmatch(host.lower())
+    if match is None or int(match[3] or 0) > 65535:
+        return ""
+    return match[1] or match[2]

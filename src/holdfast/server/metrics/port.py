@@ -7,7 +7,6 @@ import contextlib
 import os
 import socket
 from collections.abc import AsyncGenerator, Generator
-from urllib.parse import urlsplit
 
 import uvicorn
 from starlette.requests import Request
@@ -16,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...errors import NotFound
 from ..config.settings import Settings, SettingsError
-from ..http.loopback import is_loopback
+from ..http.loopback import host_name, is_loopback
 from ..routing import Endpoint
 from ..services import Parts
 from . import Metrics
@@ -117,9 +116,9 @@ class MetricsApp:
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:
-        if self._is_local and not is_loopback(urlsplit(f"//{request.headers.get('host', '')}").hostname or ""):
+        if self._is_local and not is_loopback(host_name(request.headers.get("host", ""))):
             return PlainTextResponse("The Host is not a loopback address.\n", 403)
-        if request.url.path != PATH:
+        if request.scope["path"] != PATH:
             return PlainTextResponse(f"Metrics are at {PATH}.\n", 404)
         if request.method not in ("GET", "HEAD"):
             return PlainTextResponse("Use GET.\n", 405)
