@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.engine.engine import Engine
+from holdfast.engine.intents import MOST_SEARCHES
 from holdfast.engine.run import RemoteLog, Run
 from holdfast.errors import RunNotFound
 from holdfast.events import Completed, Event, Stopped
@@ -287,3 +288,42 @@ async def test_the_reader_of_a_run_that_went_with_its_node_is_not_told_of_a_succ
 
     assert 2 == len(seen)
     assert "interrupted" == settled.outcome
+
+
+@requirement("nodes.unstored")
+async def test_searches_for_runs_that_no_node_has_are_few_at_once():
+    """Any caller can name any id, and each makes all other nodes be asked. They accept few new connections."""
+    now = most = 0
+
+    async def stay_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await reader.read()
+        now -= 1
+        writer.close()
+
+    port, store = free_port(), MemoryStore()
+    silent = await asyncio.start_server(stay_silent, "127.0.0.1", port)
+    async with (
+        Engine(store, node=NodeDetails(address=f"127.0.0.1:{port}")),
+        Engine(store, follow=Peers(KEY).follow, unstored=Peers(KEY)) as other,
+    ):
+        await other.look()
+        searches = (other.open_anywhere(f"run_{number}") for number in range(MOST_SEARCHES + 20))
+        found = await asyncio.gather(*searches, return_exceptions=True)
+        silent.close()
+
+    assert {RunNotFound} == set(map(type, found))
+    assert 0 < most <= MOST_SEARCHES
+
+
+@requirement("nodes.unstored")
+async def test_a_search_for_an_id_that_is_far_too_long_asks_no_other_node(caplog):
+    """It was logged there as one with another cluster key, which an operator would take for an attack."""
+    async with two_nodes(MemoryStore()) as (_, other, _):
+        for length in (150, 5000):
+            with pytest.raises(RunNotFound):
+                await other.open_anywhere("\x01" * length)
+
+    assert "another cluster key" not in caplog.text

@@ -29,6 +29,9 @@ PATIENCE = 8.0
 LOOK = 1.0
 """Seconds between two looks for an answer. A hint comes sooner, unless it is lost."""
 
+MOST_SEARCHES = 32
+"""Maximum number of runs that are looked for at other nodes at once. They accept few connections that are new."""
+
 Serve = Callable[[Run, str, dict[str, Any]], Awaitable[dict[str, Any]]]
 """Does what a request asks for on the run's own node, and returns the answer. An error is for the caller."""
 
@@ -183,13 +186,15 @@ class UnstoredRuns:
         self._shared = shared
         self._nodes = unstored
         self._follow = follow
+        self._searches = asyncio.Semaphore(MOST_SEARCHES)
 
     async def find(self, run_id: str) -> tuple[RunRecord, UnstoredLog] | None:
         """Ask all other nodes for a run. None if none of those that answer has it."""
         addresses = [node.address for node in self._shared.others if node.address]
         if self._nodes is None or self._follow is None:
             return None
-        asked = await asyncio.gather(*(self._nodes.find(address, run_id) for address in addresses))
+        async with self._searches:  # any caller can ask for ids that no node has
+            asked = await asyncio.gather(*(self._nodes.find(address, run_id) for address in addresses))
         for address, found in zip(addresses, asked, strict=True):
             if found is not None:
                 return found.record, UnstoredLog(self._shared.store, found, self._follow, address)

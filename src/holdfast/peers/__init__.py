@@ -35,6 +35,7 @@ MOST_UNPROVEN = 100
 _SECONDS_BETWEEN_WARNINGS = 60.0
 _PROOF = 32  # bytes of a nonce, and of an HMAC
 _LONGEST_REQUEST = 4096
+_LONGEST_ID = 200  # characters, each of at most six bytes in JSON
 _FRAME = struct.Struct("!QI")  # the number of the first event, and the bytes that follow
 
 
@@ -83,7 +84,9 @@ class Peers:
 
     @contextlib.asynccontextmanager
     async def _asked(self, address: str, request: _Request) -> AsyncGenerator[asyncio.StreamReader]:
-        """Ask another node. Its answer can be read within the block."""
+        """Ask another node. Its answer can be read within the block. `ValueError` for an id that no node accepts."""
+        if len(request.run_id) > _LONGEST_ID:
+            raise ValueError("The id of the run is too long.")
         host, _, port = address.rpartition(":")
         async with asyncio.timeout(SILENCE):
             reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
