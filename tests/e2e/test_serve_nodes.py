@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.server.accounts.made_keys import new_key
 from tests.e2e.test_cli import Shell
 from tests.e2e.test_nodes import listed, until
 from tests.requirements import requirement
@@ -203,3 +204,23 @@ async def test_without_a_cluster_key_in_the_settings_no_provider_is_saved_that_t
 
     assert (503, "settings_not_saved") == (refused.status, error.get("code"))
     assert 200 == health
+
+
+@requirement("nodes.serve", "ops.reload")
+async def test_a_reload_by_request_removes_a_key_on_every_node(postgres, tmp_path):
+    """The request reaches one of them. A key that leaked would open the others until a restart."""
+    keys = {name: new_key(name, admin=True) for name in ("ann", "bob")}
+    tables = {
+        name: f'[[keys]]\nname = "{name}"\nadmin = true\nsha256 = "{key.record.sha256}"\n' for name, key in keys.items()
+    }
+    async with await several(tmp_path, postgres, config="".join(tables.values())) as server:
+        server.config.write_text(config_text(tables["ann"], [SCRIPTED]))
+        async with server.client() as client:
+            headers = {"authorization": f"Bearer {keys['ann'].key}"}
+            changed = (await (await client.post("/api/settings/reload", headers=headers)).json())["changed"]
+        await until(
+            lambda: asyncio.to_thread(server.log_text),
+            lambda log: 3 == log.count("key of bob removed or changed"),
+        )
+
+    assert ["keys"] == changed

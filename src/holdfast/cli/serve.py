@@ -40,7 +40,7 @@ from ..store.opening import disconnect, open_store
 from ..upstreams.local.provider import Local
 from .commands import tell_of_file, telling
 from .log_format import ServerLog, check_loggers
-from .supervisor import NodeMain, Supervisor
+from .supervisor import NodeLink, NodeMain, Supervisor
 
 READY = "Holdfast is ready on {}"
 
@@ -100,10 +100,12 @@ def _serve_one(
     sock: socket.socket,
     on_ready: Callable[[str], object],
     local: Sequence[socket.socket] | None = None,
-    *,
-    fetches: bool = True,
+    link: NodeLink | None = None,
 ) -> int:
-    """Serve until a signal, and return the exit code. `local` are the sockets in the data folder, if they exist."""
+    """Serve until a signal, and return the exit code. `local` are the sockets in the data folder, if they exist.
+
+    One of several nodes has a `link` to what started it.
+    """
     settings, sources = start.read()
     published = _load(start.agents)
     store = open_store(store_url(settings))
@@ -112,12 +114,14 @@ def _serve_one(
     parts.metrics_socket = metrics_socket(settings)
     start.log.node = lambda: parts.engine.keeper
     parts.reloading = _reloading(parts, start)
+    if link is not None:
+        parts.on_reload = link.reload_all
     asyncio.run(_check_access(parts))  # before the start: a refusal is then one line and no traceback
 
     def ready(url: str) -> None:
         _reload_on_signal(parts)
         on_ready(url)
-        if fetches:
+        if link is None or link.number == 0:  # one downloads for all
             _see_to_all_weights(parts)
 
     with listening_in(data_folder(settings).absolute()) if local is None else nullcontext(local) as own:
@@ -141,9 +145,9 @@ def _serve_several(count: int, settings: Settings, start: Start) -> int:
     ):
 
         @telling
-        def node(number: int, is_ready: Callable[[], object]) -> int:
-            own, sock = _start_of_node(start, settings, number), listen(settings, shared=True)
-            return _serve_one(own, sock, lambda _: is_ready(), local, fetches=number == 0)
+        def node(link: NodeLink) -> int:
+            own, sock = _start_of_node(start, settings, link.number), listen(settings, shared=True)
+            return _serve_one(own, sock, lambda _: link.ready(), local, link)
 
         url = address(kept)
         return Supervisor(count, _showing(node), lambda: click.echo(f"{READY.format(url)}, by {count} nodes")).run()
@@ -172,9 +176,9 @@ def node_settings(settings: Settings, number: int) -> Settings:
 def _showing(node: NodeMain) -> NodeMain:
     """Print an error of a node as the command line does."""
 
-    def wrapped(number: int, is_ready: Callable[[], object]) -> int:
+    def wrapped(link: NodeLink) -> int:
         try:
-            return node(number, is_ready)
+            return node(link)
         except click.ClickException as error:
             error.show()
             return error.exit_code
@@ -205,7 +209,7 @@ def _reload_on_signal(parts: Parts) -> None:
 
     async def reload() -> None:
         with contextlib.suppress(NotReloaded):  # it is logged
-            await parts.reload()
+            await parts.reload_here()
 
     is_at_terminal = sys.stdin is not None and sys.stdin.isatty()
     if hasattr(signal, "SIGHUP") and not is_at_terminal:  # Windows has none

@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from multiprocessing.connection import wait
 
 from ..concurrency.retry import Backoff
@@ -22,8 +23,25 @@ _STEADY = 60.0  # seconds after which a node counts as one that works
 _READY = 128  # added to the number of a node that is ready, in the pipe that also gets the numbers of signals
 _PR_SET_PDEATHSIG = 1
 
-NodeMain = Callable[[int, Callable[[], object]], int]
-"""Serves as the node of a number until a signal, and returns its exit code. It calls the function when it is ready."""
+
+@dataclass(frozen=True)
+class NodeLink:
+    """What the node of a number reports to its supervisor."""
+
+    number: int
+    pipe: int
+
+    def ready(self) -> None:
+        """Report that this node is ready."""
+        os.write(self.pipe, bytes([_READY + self.number]))
+
+    def reload_all(self) -> None:
+        """Let all nodes reload their settings, as SIGHUP to the supervisor does."""
+        os.write(self.pipe, bytes([signal.SIGHUP]))
+
+
+NodeMain = Callable[[NodeLink], int]
+"""Serves as a node until a signal, and returns its exit code. It reports when it is ready."""
 
 
 class Supervisor:
@@ -84,7 +102,7 @@ class Supervisor:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
         if os.getppid() != parent:
             sys.exit(1)
-        sys.exit(self._node(number, lambda: os.write(self._wake, bytes([_READY + number]))))
+        sys.exit(self._node(NodeLink(number, self._wake)))
 
     def _is_ready(self, number: int) -> None:
         self._ready.add(number)

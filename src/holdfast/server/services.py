@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ..asgi.event_stream import Closing
 from ..compare.model import Price, cost
@@ -59,6 +59,8 @@ class Parts:
         """Listens on the port for metrics, if it was opened before the start. Else the start opens it."""
         self.reloading: Reloading | None = None
         """Takes in the settings file again; None in a program that embeds the server."""
+        self.on_reload: Callable[[], object] = lambda: None
+        """Called after a reload that was requested here. It lets the other nodes of `serve --nodes` reload too."""
         self.background = Background()
         self.tasks = OwnedTasks("the server")
         """What requests have left to be done after them."""
@@ -77,6 +79,12 @@ class Parts:
         self.batches = BatchRunner(store, engine, self.starts.take, settings.prices)
 
     async def reload(self) -> Reloaded:
+        """Take in the changed settings file, here and on the nodes that were started with this one."""
+        result = await self.reload_here()
+        self.on_reload()
+        return result
+
+    async def reload_here(self) -> Reloaded:
         """Take in the changed settings file, without closing a connection."""
         if self.reloading is None:
             raise CannotReload
