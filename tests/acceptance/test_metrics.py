@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.compare.model import Price
 from holdfast.server.config.settings import KeySettings, ProviderSettings
+from holdfast.server.metrics.port import MOST_CONNECTIONS
 from tests.requirements import requirement
 from tests.support.agents import serving
 from tests.support.http import Client
@@ -211,6 +212,29 @@ async def test_a_separate_port_answers_without_a_key_but_to_no_foreign_host(up, 
 
         assert [200, 403, 403, 404, 405] == [each.status for each in (found, foreign, invalid, elsewhere, changed)]
         assert 1 == Figures(await found.text())("holdfast_build_info")
+
+
+@requirement("ops.metrics-access")
+async def test_silent_connections_to_the_separate_port_do_not_keep_prometheus_out(up, tmp_path):
+    """Without a limit of their age, a few of them would do so for as long as they like."""
+    port = free_port()
+    async with (
+        serving(up, tmp_path, settings={"metrics_port": port}),
+        asyncio.timeout(LONG),
+    ):
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MOST_CONNECTIONS + 1)]
+        for _, writer in silent[1:]:
+            writer.write(b"GET /met")
+        async with Client(f"http://127.0.0.1:{port}") as client:
+            kept_out = (await client.get("/metrics")).status
+        ends = [await reader.read() for reader, _ in silent]
+        async with Client(f"http://127.0.0.1:{port}") as client:
+            found = (await client.get("/metrics")).status
+        for _, writer in silent:
+            writer.close()
+
+        assert (503, 200) == (kept_out, found)
+        assert {b""} == set(ends)
 
 
 @requirement("ops.metrics")

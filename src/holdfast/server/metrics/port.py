@@ -12,6 +12,7 @@ import uvicorn
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ...errors import NotFound
 from ..config.settings import Settings, SettingsError
@@ -23,6 +24,8 @@ from . import Metrics
 PATH = "/metrics"
 MOST_CONNECTIONS = 32
 """Connections to the separate port: Prometheus needs one or two."""
+LONGEST_CONNECTION = 10.0
+"""Maximum age of a connection to the separate port in seconds: silent ones must not keep Prometheus out."""
 
 
 class MetricsOff(NotFound):
@@ -57,7 +60,7 @@ async def metrics_served(
         return
     config = uvicorn.Config(
         MetricsApp(measuring, settings.metrics_host),
-        http="httptools",
+        http=_Connection,
         ws="none",
         lifespan="off",
         access_log=settings.access_log,  # uvicorn has one logger for all of its servers
@@ -74,6 +77,14 @@ async def metrics_served(
     finally:
         server.should_exit = True
         await serving
+
+
+class _Connection(HttpToolsProtocol):
+    """A connection that is closed at its maximum age."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.loop.call_later(LONGEST_CONNECTION, transport.close)
 
 
 class _Server(uvicorn.Server):
