@@ -79,6 +79,7 @@ async def test_a_backup_of_a_running_server_restores_chats_keys_settings_and_fil
         ({"data/holdfast.db": b"x", "/outside": b"x"}, "unexpected entry"),
         ({"data/holdfast.db": b"x", "data/{tmp_path}/outside": b"x"}, "unexpected entry"),
         ({"data/holdfast.db": b"x", "data/./outside": b"x"}, "unexpected entry"),
+        ({"data/holdfast.db": b"x", "SHA256SUMS": bytes(64_000_001)}, "SHA256SUMS is too large"),
         ({"data/holdfast.db": b"not a database" * 100}, "is damaged: file is not a database"),
         (None, "is not a backup, or is damaged"),
     ],

@@ -32,6 +32,8 @@ from .folder import copy_database, database_of, folder_of, folder_options
 DATABASE = "holdfast.db"
 DATA = "data/"
 SUMS = "SHA256SUMS"
+LONGEST_LIST = 64_000_000
+"""Maximum size in bytes of the list of digests and of the settings file: they are read as a whole."""
 LEFT_OUT = ("holdfast.db-wal", "holdfast.db-shm", "holdfast.db.lock", "holdfast.sock", "models")
 BEFORE = "holdfast.db.before-"
 """Prefix of the copies that migrations make."""
@@ -209,6 +211,8 @@ def _checked(tar: tarfile.TarFile) -> dict[str, tarfile.TarInfo]:
         is_inside = name.startswith(DATA) and ".." not in path.parts and str(path) == name  # `data//etc` is /etc
         if not (is_inside or name in (NAME, SUMS)) or not (member.isreg() or member.isdir()):
             raise tarfile.TarError(f"unexpected entry {name!r}")
+        if name in (NAME, SUMS) and member.size > LONGEST_LIST:
+            raise tarfile.TarError(f"{name} is too large")
     if DATA + DATABASE not in members:
         raise tarfile.TarError("it has no database")
     return members
