@@ -36,7 +36,7 @@ class Connected(MemoryStore):
 
 @requirement("ops.metrics")
 async def test_a_store_that_is_measured_lets_go_of_an_event_loop():
-    """A server reads its keys on a loop of its own before it starts. No Python may hide this from the measured store."""
+    """A server reads its keys on a loop of its own before it starts, through connections that end with it."""
     store = Connected()
     measured = metrics_of(Settings(metrics=True)).timed(store)
     await disconnect(measured)

@@ -143,7 +143,9 @@ async def test_sighup_makes_every_node_read_the_settings_again(postgres, tmp_pat
             lambda log: 2 == log.count("the settings were reloaded: changed aliases"),
         )
         newest = max(node["number"] for node in await listed(server))
-        os.kill(min(children(server.pid)), signal.SIGKILL)
+        victim = min(children(server.pid))
+        os.kill(victim, signal.SIGKILL)
+        await have_ended({victim})  # a connection that the kernel had given to it is lost with it
         await until(lambda: listed(server), lambda nodes: newest < max(node["number"] for node in nodes))
         answers = [await asked(server, "mine") for _ in range(20)]
 
