@@ -9,8 +9,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.compare.model import Price
-from holdfast.server.config.settings import KeySettings, ProviderSettings
+from holdfast.server.config.settings import KeySettings, ProviderSettings, Settings
+from holdfast.server.metrics import metrics_of
 from holdfast.server.metrics.port import MOST_CONNECTIONS
+from holdfast.store.memory import MemoryStore
+from holdfast.store.opening import disconnect
 from tests.requirements import requirement
 from tests.support.agents import serving
 from tests.support.http import Client
@@ -21,6 +24,26 @@ from tests.support.upstream import Delta, Done, Finish, Gate, Hang, Headers, Rol
 from tests.support.waiting import LONG
 
 COUNTED = [Headers(), Role(), Delta("One "), Delta("two."), Finish("stop"), UsageChunk(10, 20), Done()]
+
+
+class Connected(MemoryStore):
+    """A store whose connections belong to an event loop."""
+
+    has_connections = True
+
+    async def disconnect(self):
+        self.has_connections = False
+
+
+@requirement("ops.metrics")
+async def test_a_store_that_is_measured_lets_go_of_an_event_loop():
+    """A server reads its keys on a loop of its own before it starts, through connections that end with it."""
+    store = Connected()
+    measured = metrics_of(Settings(metrics=True)).timed(store)
+    await disconnect(measured)
+    await disconnect(MemoryStore())
+
+    assert not store.has_connections
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ BODY_LIMIT = 20_000
 PICTURE = b"\x89PNG\r\n\x1a\n of a secret"
 TWO_OWNERS = f"""
 body_limit = {BODY_LIMIT}
+metrics = true
 [[keys]]
 name = "alice"
 key_env = "ALICE"
@@ -54,6 +55,11 @@ def two_owners(data: Path, up: Upstream, settings: str = "") -> Server:
 
 def bearer(owner: str) -> dict[str, str]:
     return {"authorization": f"Bearer {KEYS[owner]}"}
+
+
+def rightly(endpoint: Endpoint) -> dict[str, str]:
+    """Return the key of somebody who may call an endpoint."""
+    return bearer("ada" if endpoint.who == "admin" else "alice")
 
 
 @dataclass
@@ -674,7 +680,7 @@ def is_private(response: Response) -> bool:
 @pytest.mark.parametrize("endpoint", [one for one in reading if not one.pictures], ids=lambda endpoint: endpoint.path)
 async def test_an_answer_is_kept_by_nobody_and_embedded_nowhere(world: World, endpoint: Endpoint):
     """A shared browser or a proxy would show it to the next person, and another site's page could load it."""
-    response = await call(world.alice.client, endpoint, world.things)
+    response = await call(world.alice.client, endpoint, world.things, headers=rightly(endpoint))
     response.leave()
 
     assert 200 == response.status
@@ -705,7 +711,7 @@ async def test_reading_leaves_no_trace(world: World, endpoint: Endpoint):
     """Whoever looks, as often as they like and however they leave, changes nothing that is kept, nor what runs."""
     before = world.stored()
 
-    response = await call(world.alice.client, endpoint, world.things)
+    response = await call(world.alice.client, endpoint, world.things, headers=rightly(endpoint))
     if response.headers["content-type"] == "text/event-stream":
         await response.next_event()
     response.leave()
@@ -793,7 +799,7 @@ async def test_a_body_above_the_limit_is_refused_before_it_is_read(world: World,
     lines = [
         f"{endpoint.method} {filled(endpoint.path, world.things)} HTTP/1.1",
         f"Host: 127.0.0.1:{world.server.port}",
-        f"Authorization: {bearer('ada' if endpoint.who == 'admin' else 'alice')['authorization']}",
+        f"Authorization: {rightly(endpoint)['authorization']}",
         "Content-Type: application/json",
         f"Content-Length: {BODY_LIMIT + 1}" if way == "announced" else "Transfer-Encoding: chunked",
     ]

@@ -418,6 +418,22 @@ async def test_a_grant_that_is_revoked_through_one_node_counts_on_the_other():
     assert (True, 204, False) == (before, revoked.status, after)
 
 
+@requirement("nodes.unstored")
+async def test_a_run_that_is_not_stored_shows_its_text_so_far_at_another_node():
+    """The store, which other runs are read from, knows nothing of it."""
+    script = [Headers(), Role(), Delta("Half "), Gate("never"), Finish(), Done()]
+    async with Upstream(script) as up, nodes(up, **SHARED) as (one, two):
+        asked = {"model": "up/a", "messages": [{"role": "user", "content": "?"}], "stream": True}
+        stream = await one.client.post("/v1/chat/completions", asked)
+        run_id = stream.headers["x-run-id"]
+        await until(lambda: _is("Half " == one.parts.engine.live()[0].text))
+        here, there = [await (await node.client.get(f"/api/runs/{run_id}")).json() for node in (one, two)]
+        stream.leave()
+
+    assert "Half " == here["text"]
+    assert (here["text"], here["status"]) == (there["text"], there["status"])
+
+
 def _id(body: bytes) -> str:
     return str(json.loads(body)["data"]["id"])
 

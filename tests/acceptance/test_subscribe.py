@@ -204,7 +204,6 @@ async def test_a_reader_that_has_seen_the_end_gets_204(world):
 
 
 @requirement("sub.after-end")
-@pytest.mark.one_server("a run that is not stored is known to its own node only")
 async def test_a_completion_that_nobody_asked_to_keep_can_still_be_read_for_a_while(world):
     """A client that lost its connection in the last moment comes back for the end."""
     world.up.models["unkept"] = answer("not kept")
@@ -729,8 +728,8 @@ async def test_thirty_readers_that_leave_and_return_see_all_of_it_once_while_twe
 
 
 @requirement("sub.timeline")
+@pytest.mark.one_server("the times of a run that is not stored are known to its own node only")
 @pytest.mark.parametrize("kept", [True, False], ids=["in a session", "in memory"])
-@pytest.mark.one_server("a run that is not stored is known to its own node only")
 async def test_a_timeline_tells_when_each_event_came(world, kept):
     """People want to see what really happened: where the model paused, and when it was stopped."""
     name = f"timeline-{kept}"

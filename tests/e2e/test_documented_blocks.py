@@ -33,6 +33,7 @@ ELSEWHERE = {
     "tsx": "tests/e2e/test_node_clients.py",
     "nginx": "tests/e2e/test_proxies.py",
     "caddyfile": "tests/e2e/test_proxies.py",
+    "yaml": "tests/unit/test_metrics_docs.py",
     "": "a drawing",
 }
 """Languages whose blocks other tests run."""
@@ -81,6 +82,7 @@ NOT_RUN = {
     "docs/releases.md-1": "it takes half a minute; tests/e2e/test_release.py does the same",
     "docs/releases.md-2": "it needs a tag; tests/e2e/test_release.py compares builds",
     "docs/reverse-proxy.md-5": "it needs the name; tests/e2e/test_deployment.py does the same",
+    "docs/scale.md-1": "it takes about eight minutes",
     "docs/service.md-1": "it needs systemd",
     "docs/service.md-2": "it needs systemd",
     "docs/service.md-3": "it needs the folders of the service",

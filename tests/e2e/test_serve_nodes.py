@@ -153,6 +153,22 @@ async def test_sighup_makes_every_node_read_the_settings_again(postgres, tmp_pat
     assert [200] * 20 == answers
 
 
+@requirement("nodes.serve", "nodes.settings")
+async def test_without_a_cluster_key_nodes_save_no_provider_that_the_next_start_could_not_read(postgres, tmp_path):
+    """They make a key for themselves, which is gone with them. What it had sealed would stop every later start."""
+    added = {"name": "new", "base_url": "http://127.0.0.1:9/v1", "models": ["m"]}
+    async with await several(tmp_path, postgres, count=2) as server:
+        async with server.client() as client:
+            response = await client.request("PUT", "/api/settings", json={"providers": [added]})
+            told = await response.json()
+        await server.restart()
+        answer = await asked(server, "scripted/echo")
+
+    assert (503, "settings_not_saved") == (response.status, told["error"]["code"])
+    assert "cluster_key" in told["error"]["message"]
+    assert 200 == answer
+
+
 async def asked(server: Server, model: str) -> int:
     """Return the status of an answer, on a connection of its own: the kernel chooses its node."""
     async with server.client() as client:

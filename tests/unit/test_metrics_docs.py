@@ -117,3 +117,15 @@ def test_every_alert_says_what_to_do():
 
     assert {rule["alert"] for rule in rules()} == {*explained}
     assert all(rule["annotations"].keys() == {"summary", "description"} for rule in rules())
+
+
+def test_every_configuration_of_prometheus_in_the_page_has_targets_and_rules_that_exist():
+    """They are pasted as they are."""
+    pasted = [
+        yaml.safe_load(code) for code in re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text("utf-8"), re.M | re.S)
+    ]
+
+    assert pasted
+    for configuration in pasted:
+        assert [job["job_name"] for job in configuration["scrape_configs"] if job["static_configs"][0]["targets"]]
+        assert all((ROOT / "deploy" / name).is_file() for name in configuration.get("rule_files", []))

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -478,16 +479,18 @@ async def test_the_only_node_stops_its_runs_when_it_ends():
     assert "shutdown" == settled.by
 
 
+def submitted(engine: Engine) -> Any:
+    """Submit a message to the session of a test, which may wait."""
+    record = RunRecord(id=new_id("run"), session_id="ses_1", message_id=new_id("msg"))
+    message = Message(id=new_id("usr"), role="user", content="Hi.")
+    return engine.submit(record, [message], if_busy="queue")
+
+
 @requirement("nodes.drain")
 async def test_the_next_message_of_a_session_starts_on_another_node_while_one_drains():
     """It does not wait for the end of the drain, nor for the next look."""
     store = MemoryStore()
     await store.create_session(Session(id="ses_1", owner=""))
-
-    def submitted(engine: Engine) -> Any:
-        record = RunRecord(id=new_id("run"), session_id="ses_1", message_id=new_id("msg"))
-        message = Message(id=new_id("usr"), role="user", content="Hi.")
-        return engine.submit(record, [message], if_busy="queue")
 
     async with nodes(store, sources=lambda run: forever("said ")) as (one, two):
         first, other = await submitted(one), await one.start(forever("busy "), keep=True)
@@ -613,3 +616,183 @@ async def test_a_run_that_its_node_has_lost_ends_there_with_the_text_that_anothe
             settled = await run.settled()
 
     assert ("one two", "one two", 4) == (settled.text, run.text, run.seq)
+
+
+class CountsHints(MemoryStore):
+    """Counts the hints that a node has left something."""
+
+    left = 0
+
+    async def hint(self, topic, ids, to=""):
+        self.left += topic == "left"
+        await super().hint(topic, ids, to)
+
+
+@requirement("nodes.drain")
+async def test_nodes_that_all_drain_do_not_send_each_other_after_a_message_that_waits():
+    """None of them starts it. A hint that each answers with another would keep them and the store busy to the end."""
+    store = CountsHints()
+    await store.create_session(Session(id="ses_1", owner=""))
+    async with nodes(store, sources=lambda run: forever("said ")) as (one, two):
+        busy = [await engine.start(forever("busy "), keep=True) for engine in (one, two)]
+        for run in busy:
+            await spoken(run, "busy ")
+        first, _ = [await submitted(one) for _ in range(2)]
+        await spoken(first, "said ")
+        closing = [asyncio.create_task(engine.close(drain=LONG)) for engine in (one, two)]
+        for engine in (one, two):
+            await until(partial(closes, engine))
+        await first.stop()
+        for _ in range(200):  # turns of the loop: each would carry a hint
+            await asyncio.sleep(0)
+        sent = store.left
+        for run in busy:
+            await run.stop()
+        await asyncio.gather(*closing)
+
+    assert sent <= 2, "a run has ended on one node, which hints at it once"
+
+
+@requirement("nodes.drain", "stop.prompt")
+async def test_a_run_that_is_stopped_while_its_node_asks_who_could_continue_it_is_not_left_to_another():
+    """The other node would go on with an answer that the user has stopped."""
+    store, asked, answer, gone = MemoryStore(), asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def slow_to_end() -> AsyncIterator[str]:
+        yield "one "
+        try:
+            await gone.wait()
+        finally:
+            answer.set()
+            await gone.wait()
+
+    async def again(record: RunRecord, log: Any) -> Any:
+        return one_word()
+
+    async def elsewhere(record: RunRecord, log: Any) -> bool:
+        asked.set()
+        await answer.wait()
+        return True
+
+    async with nodes(store, again=again, elsewhere=elsewhere) as (one, _):
+        run = await one.start(slow_to_end(), keep=True)
+        await spoken(run, "one ")
+        closing = asyncio.create_task(one.close())
+        async with asyncio.timeout(LONG):
+            await asked.wait()
+            result = await run.stop()
+            gone.set()
+            await closing
+
+    assert isinstance(result.settlement, Stopped)
+    assert ("one ", "user", True) == (result.settlement.text, result.settlement.by, result.by_this_call)
+
+
+@requirement("nodes.drain", "stop.prompt")
+async def test_a_run_that_waits_and_was_stopped_is_not_left_to_another_node():
+    """Another node would wait for a decision on a run that the user has stopped."""
+    store, gone = MemoryStore(), asyncio.Event()
+
+    async def slow_to_end() -> AsyncIterator[str]:
+        yield "one "
+        try:
+            await gone.wait()
+        finally:
+            await gone.wait()
+
+    async def again(record: RunRecord, log: Any) -> Any:
+        return one_word()
+
+    async with nodes(store, again=again) as (one, _):
+        run = await one.start(slow_to_end(), keep=True)
+        await spoken(run, "one ")
+        run.waits = True
+        stopping = asyncio.create_task(run.stop())
+        await asyncio.sleep(0)
+        await one.close()
+        async with asyncio.timeout(LONG):
+            result = await stopping
+        gone.set()
+
+    assert isinstance(result.settlement, Stopped)
+    assert "user" == result.settlement.by
+
+
+@requirement("nodes.drain")
+async def test_a_node_that_ends_asks_for_all_of_its_runs_at_once_who_could_continue_them():
+    """An upstream that does not answer costs a moment, not a moment for each run."""
+    store, asked = MemoryStore(), 0
+
+    async def elsewhere(record: RunRecord, log: Any) -> bool:
+        nonlocal asked
+        asked += 1
+        async with asyncio.timeout(LONG):
+            while asked < 5:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+        return True
+
+    async with nodes(store, elsewhere=elsewhere) as (one, two):
+        runs = [await one.start(forever("one "), keep=True) for _ in range(5)]
+        await one.close()
+        async with asyncio.timeout(LONG):
+            settled = [await (await two.open(run.id)).settled() for run in runs]
+
+    assert 5 == sum(isinstance(each, Interrupted) for each in settled), "the other node has no way to go on"
+
+
+class LosesReplies(MemoryStore):
+    """Does what it is asked to hold, and loses the reply for as long as the test says."""
+
+    loses = False
+
+    async def hold(self, kind, id, keeper):
+        held = await super().hold(kind, id, keeper)
+        if self.loses:
+            raise StoreUnavailable("The reply was lost.")
+        return held
+
+
+class Pieces:
+    """Work of a kind that only notes what it takes up."""
+
+    def __init__(self) -> None:
+        self.taken_up: list[str] = []
+
+    async def take_up(self, id: str) -> None:
+        self.taken_up.append(id)
+
+    def heed(self, id: str) -> None:
+        pass
+
+    def drop(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+
+@requirement("nodes.work")
+async def test_a_piece_of_work_whose_taking_the_store_did_not_confirm_is_taken_up_later():
+    """This node has it then, so that no other would ever take it: a batch would stand still until a restart."""
+    store, pieces = LosesReplies(), Pieces()
+    dead = Engine(store)
+    await dead.check_store()
+    for id in ("one", "two"):
+        await dead.holds.take("piece", id)
+    async with Engine(store) as engine:
+        engine.holds.add("piece", pieces)
+        await store.release(dead.keeper)
+        store.loses = True
+        with pytest.raises(StoreUnavailable):
+            await engine.holds.look()
+        store.loses = False
+        await engine.holds.look()
+        await until(lambda: _has(pieces.taken_up, 2))
+        await engine.holds.look()
+    await dead.close()
+
+    assert ["one", "two"] == sorted(pieces.taken_up)
+
+
+async def _has(found: list[str], count: int) -> bool:
+    return len(found) >= count

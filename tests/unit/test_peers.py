@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from holdfast.engine import intents
+from holdfast.engine import run as run_module
 from holdfast.engine.engine import Engine
 from holdfast.engine.intents import MOST_SEARCHES
 from holdfast.engine.run import RemoteLog, Run
 from holdfast.errors import RunNotFound
-from holdfast.events import Completed, Event, Stopped
+from holdfast.events import Completed, Event, Settled, Stopped
 from holdfast.peers import MOST_UNPROVEN, Peers, PeerServer
 from holdfast.store import NodeDetails
 from holdfast.store.memory import MemoryStore
@@ -46,12 +48,14 @@ class Words:
 
 
 @asynccontextmanager
-async def two_nodes(store: MemoryStore, key: str = KEY) -> AsyncIterator[tuple[Engine, Engine, PeerServer]]:
+async def two_nodes(
+    store: MemoryStore, key: str = KEY, unstored: Peers | None = None
+) -> AsyncIterator[tuple[Engine, Engine, PeerServer]]:
     """The owner, which other nodes can reach, and another that follows it, which has this key."""
     port = free_port()
     async with AsyncExitStack() as stack:
         owner = Engine(store, node=NodeDetails(address=f"127.0.0.1:{port}"))
-        other = Engine(store, follow=Peers(key).follow, unstored=Peers(key))
+        other = Engine(store, follow=Peers(key).follow, unstored=unstored or Peers(key))
         for engine in (owner, other):
             await stack.enter_async_context(engine)
         server = PeerServer(owner, KEY, seconds_to_ask=LONG)
@@ -327,3 +331,52 @@ async def test_a_search_for_an_id_that_is_far_too_long_asks_no_other_node(caplog
                 await other.open_anywhere("\x01" * length)
 
     assert "another cluster key" not in caplog.text
+
+
+@requirement("nodes.unstored", "nodes.follow")
+async def test_a_reader_of_a_run_that_is_not_stored_survives_any_number_of_broken_connections(monkeypatch):
+    """Only tries without a sign of the run count: its node has it, and the reader must miss no word of it."""
+    monkeypatch.setattr(run_module, "AGAIN", 0.01)
+    store, words = MemoryStore(), Words()
+    async with two_nodes(store) as (owner, other, server):
+        run = await owner.start(words.source())
+        found = await other.open_anywhere(run.id)
+        seen: list[tuple[int, Event]] = []
+        reading = asyncio.create_task(read_all(found, seen))
+        for number in range(8):
+            words.queue.put_nowait(f"{number} ")
+            await until(lambda number=number: len(seen) == number + 2 or reading.done())
+            server.cut()
+        words.queue.put_nowait(None)
+        async with asyncio.timeout(LONG):
+            await reading
+
+    assert isinstance(seen[-1][1], Settled)
+    assert [*range(1, 11)] == [seq for seq, _ in seen]
+
+
+class Forgetful(Peers):
+    """Gets no answer the first time it asks for the end of a run."""
+
+    asked = 0
+
+    async def find(self, address, run_id):
+        self.asked += 1
+        return None if self.asked == 2 else await super().find(address, run_id)
+
+
+@requirement("nodes.unstored")
+async def test_one_question_without_an_answer_does_not_make_a_run_interrupted(monkeypatch):
+    """A busy node may be late. An outcome that is told must be the one that the run has."""
+    monkeypatch.setattr(intents, "LOOK_AGAIN", 0.01)
+    words = Words()
+    async with two_nodes(MemoryStore(), unstored=Forgetful(KEY)) as (owner, other, _):
+        run = await owner.start(words.source())
+        found = await other.open_anywhere(run.id)
+        words.queue.put_nowait("one")
+        words.queue.put_nowait(None)
+        async with asyncio.timeout(LONG):
+            settled = await found.settled()
+
+    assert isinstance(settled, Completed)
+    assert "one" == settled.text

@@ -20,6 +20,10 @@ AT_ONCE = 64 * 1024
 """Maximum number of characters rendered at once."""
 
 
+def _nothing() -> None:
+    pass
+
+
 class RunFrames:
     """A cursor on a run's log, rendered by a wire. A wire with `pieces` renders a long settlement in pieces.
 
@@ -44,8 +48,8 @@ class RunFrames:
         self._pieces = pieces
         self._waits = self.live if attached else None
         self._release = self._waits.wait_for(_place_of(self)) if self._waits is not None else None
-        self._wake: Callable[[], None] = lambda: None
-        self._unwatch: Callable[[], None] = lambda: None
+        self._wake: Callable[[], None] = _nothing
+        self._unwatch: Callable[[], None] = _nothing
         self._rest: Iterator[bytes] = iter(())
         self.is_over = False
         self.is_behind = False
@@ -57,6 +61,7 @@ class RunFrames:
 
         def leave() -> None:
             self._unwatch()
+            self._wake = self._unwatch = _nothing  # they hold the stream, which holds this
             if self._release is not None and self._waits is not None:
                 self._release()
                 if self._waits.is_full:  # later: an attached run is stopped first

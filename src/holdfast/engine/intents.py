@@ -20,7 +20,7 @@ from ..ids import NewId
 from ..log.settlement import StopIntent
 from ..store import Intent, RunRecord
 from .pump import Pump, Shared
-from .run import LOOK_AGAIN, Follow, Run, Unstored, UnstoredLog
+from .run import LOOK_AGAIN, TRIES, Follow, Run, Unstored, UnstoredLog
 
 logger = logging.getLogger(__name__)
 
@@ -208,8 +208,11 @@ class UnstoredRuns:
     async def settlement(self, run_id: str, log: UnstoredLog) -> AnySettlement:
         """Wait for the settlement of a run. A run whose node is gone was interrupted."""
         assert self._nodes is not None
-        while (found := await self._nodes.find(log.address, run_id)) is not None:
-            if found.record.settlement is not None:
+        tries = TRIES
+        while tries:
+            found = await self._nodes.find(log.address, run_id)
+            if found is not None and found.record.settlement is not None:
                 return found.record.settlement
+            tries = TRIES if found is not None else tries - 1
             await asyncio.sleep(LOOK_AGAIN)
         return Interrupted(text=log.text)

@@ -165,10 +165,14 @@ class Holds:
     async def look(self) -> None:
         """Take what fenced nodes have left, and try again what could not be taken up."""
         left = [(kind, id) for kind in self._kinds for id in await self._store.left_over(kind)]
-        again, self._again = self._again, set()
-        for kind, id in (*again, *left):
-            if await self.take(kind, id):
-                self._shared.tasks.start(self._take_up(kind, id))
+        pieces, self._again = self._again.union(left), set()
+        try:
+            for kind, id in sorted(pieces):
+                if await self.take(kind, id):
+                    self._shared.tasks.start(self._take_up(kind, id))
+                pieces.discard((kind, id))
+        finally:
+            self._again |= pieces  # if only the reply was lost, this node has the piece, and it is not left over
 
     async def _take_up(self, kind: str, id: str) -> None:
         try:

@@ -113,8 +113,9 @@ class Recovery:
         await self.briefly(find_others)
         pumps = self._waiting()
         if not all(node.counts.get(DRAINING) for node in self._shared.others):
-            running = [pump for pump in self._pumps.running() if pump not in pumps and not pump.was_ended]
-            pumps += [pump for pump in running if await self._can_leave(pump)]
+            running = [pump for pump in self._pumps.running() if pump not in pumps]
+            can_leave = await asyncio.gather(*map(self._can_leave, running))
+            pumps += [pump for pump, can in zip(running, can_leave, strict=True) if can]
         await self._leave(pumps)
 
     def _waiting(self) -> list[Pump]:
@@ -132,11 +133,15 @@ class Recovery:
         return False
 
     async def _leave(self, pumps: Sequence[Pump]) -> None:
-        """Leave runs as they are to the other nodes, now. If the store is away, they follow when the lease ends."""
-        for pump in pumps:
+        """Leave runs as they are to the other nodes, now. If the store is away, they follow when the lease ends.
+
+        A run that was stopped, or has ended, meanwhile settles here: another node would go on with it.
+        """
+        left = [pump for pump in pumps if not pump.was_ended]
+        for pump in left:
             self._keeper.lose(pump)
-        if pumps:
-            await self.briefly(lambda: self._give_up(pumps))
+        if left:
+            await self.briefly(lambda: self._give_up(left))
 
     async def _give_up(self, pumps: Sequence[Pump]) -> None:
         await self._store.give_up(self._shared.node, [pump.run.id for pump in pumps])

@@ -40,7 +40,9 @@ AHEAD = 2_000
 AGAIN = 1.0
 """Seconds between two tries to follow an owner."""
 
-_TRIES = 3  # to read a log that only its node has
+TRIES = 3
+"""Questions in a row without an answer after which a run that only its node has is gone."""
+
 _AT_ONCE = 512  # events of a stored log that are read at once
 
 
@@ -286,7 +288,14 @@ class UnstoredLog(RemoteLog):
         self.address = address
         self.text = found.text
         self.closed = False
-        self._tries = _TRIES
+        self._tries = TRIES
+
+    async def look(self) -> None:
+        """Do nothing: its node has told the text so far, and the store has none."""
+
+    async def _take(self, first: int, segment: Segment) -> None:
+        await super()._take(first, segment)
+        self._tries = TRIES  # the node has the run
 
     async def _stored(self, after: int) -> Segment:
         if self._tries < 0:
@@ -294,7 +303,7 @@ class UnstoredLog(RemoteLog):
         return NOTHING
 
     async def _address(self) -> str:
-        """Return where the run is. After some tries without it, the run is gone."""
+        """Return where the run is. After some tries in a row without it, the run is gone."""
         self._tries -= 1
         if self._tries < 0:
             self.closed = True

@@ -364,14 +364,18 @@ class SessionQueue:
             await self._store.hint(topic, ids)
 
     async def look(self) -> None:
-        """Start what waits, and wake all watchers if another node may have changed something."""
+        """Start what waits, unless this node ends, and wake all watchers if another may have changed something."""
+        if not self._shared.admission.closed:
+            await self._start_what_waits()
+        if self._shared.others:
+            self.wake("")
+
+    async def _start_what_waits(self) -> None:
         queued = [pump.run.record.session_id or "" for pump in self._pumps.values() if pump.run.status == "queued"]
         for session_id in dict.fromkeys([*queued, *await self._store.waiting_sessions()]):
             if session_id not in self._starting:
                 self._starting.add(session_id)
                 self._shared.work.start(self._start_once(session_id))
-        if self._shared.others:
-            self.wake("")
 
     async def _start_once(self, session_id: str) -> None:
         """Start the next run of a session. While this waits for the store, further looks start nothing more."""

@@ -126,8 +126,7 @@ def create_app(
         keys = Keys(settings, environ, store, file)
     metrics = metrics_of(settings)
     store = store if metrics is None else metrics.timed(store)
-    lasts = sources is None or "cluster_key" in sources  # `serve --nodes` makes one that ends with it
-    saved = SavedDocument(store, settings.cluster_key if lasts else "") if settings.store else SavedFile(folder)
+    saved = SavedDocument(store, _sealing_key(settings, sources)) if settings.store else SavedFile(folder)
     configured = Configured(
         settings, sources or {}, environ, saved, look_every=look_every, has_keys=lambda: keys.is_needed
     )
@@ -166,6 +165,11 @@ def _opened(store: Store | str | None, folder: Path | None) -> Store:
     if store is None:
         store = "memory:" if folder is None else f"sqlite:{folder}"
     return open_store(store) if isinstance(store, str) else store
+
+
+def _sealing_key(settings: Settings, sources: Mapping[str, str] | None) -> str:
+    """Return the key for the settings of the UI. One that was made for this start alone is none: it does not last."""
+    return settings.cluster_key if sources is None or "cluster_key" in sources else ""
 
 
 async def check_access(parts: Parts) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import re
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from ..errors import HoldfastError
 from . import Store
@@ -75,15 +75,10 @@ def _postgres_module(name: str = "") -> Any:
         raise StoreNotInstalled from error
 
 
-@runtime_checkable
-class LoopBound(Protocol):
-    """A store whose connections belong to an event loop."""
-
-    async def disconnect(self) -> None:
-        """Close the connections. The next call opens new ones."""
-
-
 async def disconnect(store: Store) -> None:
-    """Let go of the running loop, which ends while the store stays open."""
-    if isinstance(store, LoopBound):
-        await store.disconnect()
+    """Let go of the running loop, which ends while the store stays open.
+
+    Some stores have connections that belong to a loop. A store that passes calls on to another has what that one has.
+    """
+    if (close := getattr(store, "disconnect", None)) is not None:
+        await close()

@@ -16,6 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ...errors import NotFound
 from ..config.settings import Settings, SettingsError
+from ..errors import PRIVATE
 from ..http.loopback import host_name, is_loopback
 from ..routing import Endpoint
 from ..services import Parts
@@ -138,4 +139,4 @@ class MetricsApp:
 
 async def _response(measuring: Metrics, request: Request) -> Response:
     body, content_type = await measuring.text(request.headers.get("accept", ""))
-    return Response(body, headers={"content-type": content_type})
+    return Response(body, headers={**PRIVATE, "content-type": content_type})
