@@ -36,7 +36,7 @@ class Fleet:
 
     async def live(self) -> None:
         """Chat, until every run that a client knows has ended for its readers."""
-        async with asyncio.timeout(LONG):
+        async with asyncio.timeout(3 * LONG):
             await asyncio.gather(*(self._chat(f"{self._name}, chat {n}") for n in range(CHATS)))
 
     async def seen(self, frames: int) -> None:
@@ -219,18 +219,18 @@ async def mark_ends(url: str, history: History) -> None:
     """Give every feed an entry that no run of the round comes after."""
     async with Client(url) as client:
         for session_id in history.sessions:
-            response = await client.request("PATCH", f"/api/sessions/{session_id}", json={"title": END_OF_FEED})
+            await _json(client, f"/api/sessions/{session_id}", "PATCH", {"title": END_OF_FEED})
+
+
+async def _json(client: Client, path: str, method: str = "GET", body: Any = None) -> dict[str, Any] | None:
+    """Return the answer of a node, which may not be ready again right after a fault. None if there is no such thing."""
+    async with asyncio.timeout(LONG):
+        while (response := await client.request(method, path, json=body)).status in LATER:
             await response.body()
-
-
-async def _json(client: Client, path: str) -> dict[str, Any] | None:
-    response = await client.get(path)
-    if response.status == 404:
-        await response.body()
-        return None
+            await asyncio.sleep(PAUSE)
     answer: dict[str, Any] = await response.json()
-    assert 200 == response.status, answer
-    return answer
+    assert response.status in (200, 404), answer
+    return answer if response.status == 200 else None
 
 
 async def _frames(client: Client, path: str, is_last: Callable[[Frame], bool]) -> list[Frame]:

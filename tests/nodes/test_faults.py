@@ -77,7 +77,7 @@ async def lived(all: Cluster, number: int, faults: list[str], chance: random.Ran
 
 
 @requirement("nodes.history", "nodes.takeover", "nodes.fence", "nodes.outage", "nodes.follow")
-@pytest.mark.timeout(300 + 60 * ROUNDS)
+@pytest.mark.timeout(600 + 60 * ROUNDS)
 async def test_clients_of_three_nodes_are_never_told_two_stories(tmp_path: Path, own_postgres: Postgres):
     """Whatever breaks, at whatever moment: what a client was answered is what every node keeps."""
     outcomes: Counter[str] = Counter()
