@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import signal
 from contextlib import AsyncExitStack
 
 import pytest
@@ -16,7 +17,7 @@ from tests.support.native import Native
 from tests.support.ports import free_port
 from tests.support.server import Server, provider
 from tests.support.tcp_proxy import TcpProxy
-from tests.support.upstream import Delta, Gate, Headers, Role, Upstream
+from tests.support.upstream import Delta, Done, Finish, Gate, Headers, Role, Upstream
 from tests.support.waiting import LONG
 
 SCRIPTED = {"name": "scripted", "dialect": "scripted"}
@@ -39,6 +40,30 @@ async def until(found, holds) -> None:
             if holds(await found()):
                 return
             await asyncio.sleep(0.1)
+
+
+@requirement("nodes.list", "nodes.drain")
+async def test_a_server_that_ends_is_listed_as_draining_while_its_runs_go_on(postgres, tmp_path):
+    """An operator who restarts servers one by one sees which of them is still at work."""
+    env = {"HOLDFAST_STORE": postgres.url(await postgres.new_database())}
+    script = [Headers(), Role(), Delta("half "), Gate(), Finish(), Done()]
+    async with Upstream(script) as up, AsyncExitStack() as stack:
+        one, two = [
+            await stack.enter_async_context(
+                Server(tmp_path / name, [provider(up.base_url)], config="drain = 60.0", env=env)
+            )
+            for name in ("one", "two")
+        ]
+        async with one.client() as client:
+            run = await Native(client).start(await Native(client).new_session(), "hello", "up/m")
+            (await Native(client).shown(run, "half ")).close()
+            one.send_signal(signal.SIGTERM)
+            await until(lambda: listed(two), lambda nodes: [True, False] == [node["draining"] for node in nodes])
+        shown = await Shell(tmp_path, {})("nodes", "--url", two.url)
+        up.open()
+        await until(lambda: listed(two), lambda nodes: [False] == [node["draining"] for node in nodes])
+
+    assert (0, 1) == (shown.code, shown.out.count("draining"))
 
 
 @requirement("nodes.list")

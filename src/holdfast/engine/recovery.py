@@ -23,7 +23,7 @@ from .session_queue import SessionQueue
 logger = logging.getLogger(__name__)
 
 BRIEF = 1.0
-"""Seconds for a question that an ending node cannot wait longer for."""
+"""Seconds that a node which ends waits for the answer to a question."""
 
 Again = Callable[[RunRecord, Log], Awaitable[Source | None]]
 """Makes a source that goes on with a run which another node has left. None if it cannot go on."""
@@ -109,7 +109,7 @@ class Recovery:
         await self._leave(self._waiting())
 
     async def leave_all_that_others_continue(self, find_others: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Leave the runs that another node can go on with too, if there is one that does not end as well."""
+        """Leave the runs that wait, and those that another node can continue, if there is one that does not drain."""
         await self.briefly(find_others)
         pumps = self._waiting()
         if not all(node.counts.get(DRAINING) for node in self._shared.others):

@@ -164,9 +164,7 @@ class AdminOnly(HoldfastError):
     type = "permission_error"
 
     def __init__(self) -> None:
-        super().__init__(
-            "Only a key with admin rights may change the settings. Create one with `holdfast key new NAME --admin`."
-        )
+        super().__init__("This needs a key with admin rights. Create one with `holdfast key new NAME --admin`.")
 
 
 def error_response(request: Request, error: Exception) -> Json:

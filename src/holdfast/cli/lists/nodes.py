@@ -42,7 +42,7 @@ async def _nodes(as_json: bool, **where: Any) -> None:
 def _row(node: Object) -> tuple[TableCell | str, ...]:
     return (
         str(node["number"]),
-        TableCell("alive", "green") if node["alive"] else TableCell("lease ended", "red"),
+        _state(node),
         when(node["since"]),
         str(node["runs"]),
         TableCell(f"{max(node['lease_left'], 0):.0f} s", piped=str(node["lease_left"])),
@@ -51,3 +51,9 @@ def _row(node: Object) -> tuple[TableCell | str, ...]:
         TableCell("this node" if node["this"] else "", "dim", piped="this" if node["this"] else ""),
         node["id"],
     )
+
+
+def _state(node: Object) -> TableCell:
+    if not node["alive"]:
+        return TableCell("lease ended", "red")
+    return TableCell("draining", "yellow") if node["draining"] else TableCell("alive", "green")

@@ -7,6 +7,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from ...engine.lease import DRAINING
 from ...store import NodeRecord
 from ...wires import native
 from ..errors import Json
@@ -25,6 +26,7 @@ def _shown(node: NodeRecord, own: str) -> dict[str, Any]:
         "number": node.number,
         "this": node.id == own,
         "alive": node.lease_left > 0,
+        "draining": bool(node.counts.get(DRAINING)),
         "since": native.moment(node.since),
         "version": node.version,
         "address": node.address or None,
