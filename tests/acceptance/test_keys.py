@@ -27,7 +27,7 @@ from holdfast.server.app import create_app
 from holdfast.server.config.settings import Settings
 from holdfast.store.memory import MemoryStore
 from holdfast.store.opening import open_store
-from holdfast.store.sqlite.keys import SqliteKeys
+from holdfast.store.sqlite.beside import SqliteBeside
 from tests.requirements import requirement
 from tests.support.http import Client, Incomplete, Response
 from tests.support.native import Native
@@ -71,12 +71,15 @@ async def holdfast(command: str, *args: str, data: Path, **env: str) -> Shown:
 async def make(data: Path, name: str, *, admin: bool = False) -> str:
     """Put a key into the database beside the server, as `holdfast key new` does."""
     made = new_key(name, admin=admin)
-    await asyncio.to_thread(lambda: SqliteKeys(data).add(made.record))
+    await asyncio.to_thread(lambda: SqliteBeside(data).add(made.record))
     return made.key
 
 
 async def revoke(data: Path, name: str) -> None:
-    assert await asyncio.to_thread(lambda: SqliteKeys(data).revoke(name, time.time())) is not None
+    """Revoke a key beside the server, as `holdfast key revoke` does."""
+    database = SqliteBeside(data)
+    (found,) = [key for key in await asyncio.to_thread(database.list) if key.name == name and key.revoked_at is None]
+    assert await asyncio.to_thread(lambda: database.revoke(found.id, time.time())) is not None
 
 
 def bearer(key: str | None) -> dict[str, str]:
@@ -345,7 +348,7 @@ async def test_keys_are_made_and_revoked_while_the_server_writes(server):
 
         kept = {
             key.name
-            for key in await asyncio.to_thread(lambda: SqliteKeys(server.data).list())
+            for key in await asyncio.to_thread(lambda: SqliteBeside(server.data).list())
             if key.revoked_at is None
         }
         assert set(names[10:]) == kept & set(names)
@@ -453,7 +456,7 @@ BROKEN_FILES = {
         "'local'",
     ),
     "a name that the store has": (
-        lambda file: SqliteKeys(file.parent).add(new_key("alice").record),
+        lambda file: SqliteBeside(file.parent).add(new_key("alice").record),
         "The key 'alice' already exists",
     ),
 }
@@ -508,7 +511,7 @@ async def test_no_key_is_made_under_a_name_that_is_none_or_is_taken(server, name
 
     assert (1, "") == (shown.code, shown.out)
     assert re.search(r"name", shown.err)
-    assert name not in {key.name for key in await asyncio.to_thread(lambda: SqliteKeys(server.data).list())}
+    assert name not in {key.name for key in await asyncio.to_thread(lambda: SqliteBeside(server.data).list())}
 
 
 @requirement("safe.key-rights")

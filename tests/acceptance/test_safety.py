@@ -15,6 +15,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from holdfast.access import ADMIN
 from holdfast.ids import new_id
 from holdfast.server.app import ENDPOINTS
 from holdfast.server.routing import Endpoint
@@ -59,7 +60,7 @@ def bearer(owner: str) -> dict[str, str]:
 
 def rightly(endpoint: Endpoint) -> dict[str, str]:
     """Return the key of somebody who may call an endpoint."""
-    return bearer("ada" if endpoint.who == "admin" else "alice")
+    return bearer("ada" if endpoint.who is ADMIN else "alice")
 
 
 @dataclass
@@ -123,6 +124,10 @@ async def _alices_things(api: Native) -> dict[str, str]:
         "n": "1",
         "approval_id": "apr_1",
         "grant_id": "grt_1",
+        "account_id": "user_1",
+        "group_id": "grp_1",
+        "key_id": "key_1",
+        "sign_in_id": "in_1",
         "batch_id": batch,
         "conversation_id": kept["id"],
         "item_id": listed["data"][0]["id"],

@@ -393,7 +393,7 @@ async def test_a_key_that_is_revoked_is_refused_on_every_node_and_its_streams_en
         asked = {"model": "up/a", "messages": [{"role": "user", "content": "?"}], "stream": True}
         stream = await two.client.post("/v1/chat/completions", asked, headers=headers)
         await stream.next_event()
-        await store.revoke_key("ann", 1.0)  # as another node, or a command, does
+        await store.revoke_key(made.record.id, 1.0)  # as another node, or a command, does
         async with asyncio.timeout(LONG):
             rest = await stream.all_events()
         refused = await two.client.get("/api/sessions", headers=headers)

@@ -219,7 +219,9 @@ def _reload_on_signal(parts: Parts) -> None:
 async def _check_access(parts: Parts) -> None:
     """Check who may call, on a loop that ends before the server's own begins."""
     try:
-        await check_access(parts)
+        await check_access(parts, can_wait=True)
+        if parts.first_admin:
+            click.echo(f"No accounts yet. Create the first admin at /first-admin with this code: {parts.first_admin}")
     finally:
         await disconnect(parts.store)
 

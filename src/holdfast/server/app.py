@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from .. import __version__
+from ..access import ANYONE, READ
 from ..agents.published import CannotPublish, Published, published
 from ..compare import api as comparisons
 from ..compare import scores_api as scores
@@ -29,6 +30,9 @@ from ..store.memory import MemoryStore
 from ..store.opening import open_store
 from . import openapi, web
 from .accounts.agent_users import AgentUsers, published_users
+from .accounts.api import keys as key_calls
+from .accounts.api import own_account, sign_in
+from .accounts.api import people as people_calls
 from .accounts.auth import Gate, check_bind
 from .accounts.keys import LOOK_EVERY, Keys
 from .accounts.made_keys import KeyFile
@@ -48,6 +52,7 @@ from .dialects.responses import openai_responses as responses
 from .dialects.responses import websocket as responses_websocket
 from .dialects.responses.conversation_turns import delete_unused
 from .errors import Json
+from .http.loopback import is_loopback
 from .metrics import Metrics, metrics_of
 from .metrics import port as metrics_calls
 from .metrics.port import metrics_served
@@ -87,6 +92,10 @@ ENDPOINTS: list[Endpoint] = [
     *batches.ENDPOINTS,
     *models.ENDPOINTS,
     *grants.ENDPOINTS,
+    *sign_in.ENDPOINTS,
+    *own_account.ENDPOINTS,
+    *key_calls.ENDPOINTS,
+    *people_calls.ENDPOINTS,
     *settings_calls.ENDPOINTS,
     *nodes.ENDPOINTS,
     *health.ENDPOINTS,
@@ -172,20 +181,28 @@ def _sealing_key(settings: Settings, sources: Mapping[str, str] | None) -> str:
     return settings.cluster_key if sources is None or "cluster_key" in sources else ""
 
 
-async def check_access(parts: Parts) -> None:
-    """Read the keys, and refuse to start without keys on a public address."""
+async def check_access(parts: Parts, *, can_wait: bool = False) -> None:
+    """Read the keys, and refuse to start without keys or accounts on a public address.
+
+    With `can_wait` the server starts all the same, closed to everyone, and waits for its first admin: whoever has the
+    code in `parts.first_admin`.
+    """
     await parts.keys.load()
+    await parts.people.callers.refresh()
+    if can_wait and not is_loopback(parts.settings.host) and not parts.keys.is_needed:
+        parts.first_admin = await parts.people.secrets.make("first_admin")
+        parts.keys.need()
     check_bind(parts.settings, parts.keys, parts.environ)
 
 
 def _app(parts: Parts, lifespan: Any) -> Starlette:
     app = Starlette(lifespan=lifespan)
     router = Router(parts, [*ENDPOINTS, _description(), *web.ENDPOINTS], other=app.router)
-    open_paths = (endpoint.path for endpoint in router.endpoints if endpoint.who == "anyone")
+    open_paths = (endpoint.path for endpoint in router.endpoints if endpoint.who is ANYONE)
     if parts.metrics is not None:
         _watch(parts, parts.metrics)
     on_refusal = None if parts.metrics is None else parts.metrics.refused
-    app.middleware_stack = Gate(router, parts.settings, parts.keys, open_paths, on_refusal)
+    app.middleware_stack = Gate(router, parts.settings, parts.keys, open_paths, on_refusal, parts.people.callers)
     app.state.router = router
     app.state.parts = parts
     return app
@@ -252,6 +269,8 @@ def _begin_background(parts: Parts) -> None:
     """Start the background tasks."""
     configured, background = parts.configured, parts.background
     background.every("keys", LOOK_EVERY, parts.keys.refresh, longest_pause=1.0)
+    background.every("people", LOOK_EVERY, parts.people.callers.refresh, longest_pause=1.0)
+    background.every("old sign-ins", 3600.0, lambda: _as_one_node(parts, "old sign-ins", _forget_sign_ins))
     if parts.settings.store:
         background.every("settings", LOOK_EVERY, configured.catch_up, longest_pause=1.0)
     background.once("batches", parts.batches.take_up_all)
@@ -274,6 +293,15 @@ async def _as_one_node(parts: Parts, name: str, chore: Callable[[Parts], Awaitab
 async def _forget_requests(parts: Parts) -> None:
     """Delete requests between nodes whose callers wait no more."""
     await parts.store.forget_intents(OLD_REQUEST)
+
+
+async def _forget_sign_ins(parts: Parts) -> None:
+    """Delete sign-ins that have ended, and what is left of old changes, links and wrong passwords."""
+    people = parts.people
+    await people.callers.changes.forget()
+    await people.sign_ins.forget_ended()
+    await people.secrets.forget_old()
+    await people.throttle.forget_old()
 
 
 async def _trim_logs(parts: Parts) -> None:
@@ -312,6 +340,6 @@ def _description() -> Endpoint:
         """Return the OpenAPI description."""
         return Json(description)
 
-    endpoint = Endpoint("GET", "/openapi.json", openapi_json, answers={200: "this description"})
+    endpoint = Endpoint("GET", "/openapi.json", openapi_json, who=READ, answers={200: "this description"})
     description = openapi.describe([*ENDPOINTS, endpoint], __version__)
     return endpoint

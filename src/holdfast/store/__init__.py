@@ -9,6 +9,11 @@ import msgspec
 
 from ..events import AnySettlement, Event
 from ..history import Message, Session
+from .records import Intent as Intent
+from .records import KeyDetails as KeyDetails
+from .records import KeyRecord as KeyRecord
+from .records import NodeDetails as NodeDetails
+from .records import NodeRecord as NodeRecord
 
 Lifetime = Literal["detached", "attached"]
 Status = Literal["queued", "running", "settled"]
@@ -86,46 +91,6 @@ LogEnd = int | Refusal
 """The last seq of a log after an append, or why the append was refused."""
 
 
-class NodeDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node tells of itself each time it renews its lease."""
-
-    address: str = ""
-    """`host:port`, for other nodes."""
-    version: str = ""
-    counts: dict[str, int] = {}
-
-
-class NodeRecord(NodeDetails, frozen=True, kw_only=True):
-    """A node as it is stored. Times are those of the store's clock."""
-
-    number: int
-    """Small, from 1, unique for each id."""
-    id: str
-    since: float
-    """From when on it has renewed its lease in time: each time before half of it had passed."""
-    until: float
-    seconds: float
-    """The length of its lease."""
-    lease_left: float = 0.0
-    """Seconds until its lease ended, when the record was read; below zero if it had ended."""
-    fenced: bool = False
-
-
-class Intent(msgspec.Struct, frozen=True, kw_only=True):
-    """A durable request to the node that owns a run: to stop it, to steer it, to decide on a tool call."""
-
-    id: str
-    run_id: str
-    kind: str
-    body: dict[str, Any] = {}
-    asked_by: str = ""
-    """The node that waits for the answer."""
-    asked_at: float = 0.0
-    taken: int = 0
-    """The epoch of the owner that has taken it; 0 if none has."""
-    answer: dict[str, Any] | None = None
-
-
 class FeedEntry(msgspec.Struct, frozen=True):
     """One thing that happened in a session: `message.added`, `run.queued`, `run.started`, `run.settled`, ..."""
 
@@ -177,23 +142,6 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float = 0.0
     updated_at: float = 0.0
     body: dict[str, Any] = {}
-
-
-class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """An API key of the server as it is stored: its digest, never the key itself.
-
-    A revoked key stays in the store, so that nothing can add the same key a second time.
-    """
-
-    id: str
-    name: str
-    """The owner whose sessions and runs the key opens."""
-    sha256: str
-    """The digest of the key, in hexadecimal."""
-    created_at: float = 0.0
-    admin: bool = False
-    """The key may change the settings."""
-    revoked_at: float | None = None
 
 
 class Store(Protocol):
@@ -447,25 +395,36 @@ class Store(Protocol):
     # API keys
 
     async def add_key(self, key: KeyRecord) -> KeyRecord:
-        """Add an API key. `KeyExists` if a key that is not revoked has the same name.
+        """Add an API key. `KeyExists` if a key of the same owner that is not revoked has the same name.
 
         A known id changes nothing: the key is returned as it is stored, which may be revoked.
         """
         ...
 
-    async def revoke_key(self, name: str, now: float) -> KeyRecord | None:
-        """Revoke the key of that name and return it; None if no key in force has the name."""
+    async def revoke_key(self, id: str, now: float) -> KeyRecord | None:
+        """Revoke a key and return it; None if no key in force has the id."""
         ...
 
-    async def list_keys(self) -> list[KeyRecord]:
-        """Return all API keys in the order in which they were added, revoked ones too."""
+    async def change_key(self, id: str, details: KeyDetails) -> KeyRecord | None:
+        """Change what a key is limited to, and return it; None if no key in force has the id."""
+        ...
+
+    async def list_keys(self, *, after: int = 0, account: str | None = None) -> list[KeyRecord]:
+        """Return the API keys in the order in which they were added, revoked ones too.
+
+        `after` leaves out those that have not changed since `key_changes` was that number; `account` those of others.
+        """
         ...
 
     async def key_changes(self) -> int:
-        """Return a number that grows whenever a key is added or revoked, by this process or another.
+        """Return a number that grows whenever a key is added, changed or revoked, by this process or another.
 
         It is cheap to ask for. Another process may change keys while this one has the store open.
         """
+        ...
+
+    async def keys_used(self, ids: Sequence[str], now: float) -> None:
+        """Note when keys were used last. This is no change of the keys."""
         ...
 
     # nodes

@@ -16,7 +16,7 @@ from ...server.config.live_settings import Saved, SavedFile
 from ...server.config.settings import Settings, data_folder
 from ...server.config.settings_file import Choice
 from ...store.folder import check_file, check_folder, user_name
-from ...store.sqlite.keys import SqliteKeys
+from ...store.sqlite.beside import SqliteBeside
 from ..client import answers_at, local_url, runs_on
 from ..show import plural
 from .check import Check
@@ -106,7 +106,7 @@ def check_keys(folder: pathlib.Path) -> Iterator[Check]:
     """Check that the keys can be read, and count them."""
     try:
         left = KeyFile(folder).read()
-        count = sum(key.revoked_at is None for key in SqliteKeys(folder).list())
+        count = sum(key.revoked_at is None for key in SqliteBeside(folder).list())
     except HoldfastError as error:
         yield Check("bad", f"keys: {error}", "Until they can be read, the server accepts none of them.")
         return

@@ -219,6 +219,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     characters."""
     node_address: str = ""
     """`host:port` at which the other servers of the `store` reach this one. Default: its host, and its port + 1."""
+    public_url: str = ""
+    """The address at which people reach this server, as `https://chat.example.com`, if a proxy stands before it: for
+    links, and for cookies that are sent over HTTPS only."""
+    sign_in_hours: Annotated[float, msgspec.Meta(gt=0, le=2160)] = 12.0
+    """Hours without a request after which a sign-in ends."""
+    stay_signed_in_days: Annotated[float, msgspec.Meta(gt=0, le=90)] = 30.0
+    """Days without a request after which a sign-in ends that was to last."""
     api_key: str = ""
     """A key that clients must send as `Authorization: Bearer …`."""
     model: str = ""
