@@ -451,7 +451,17 @@ REQUIREMENTS: dict[str, str] = {
     "ops.metrics-access": (
         "`/metrics` is for admins; the separate port needs no key, and on loopback answers no foreign Host."
     ),
-    "safe.bind": "No open bind without a key.",
+    "people.first-admin": "The first account is an admin, who keeps what was made before. Then everyone signs in.",
+    "people.sign-in": "A person signs in by name or e-mail address, and a sign-in ends for good; refusals look alike.",
+    "people.cookie": "A sign-in's cookie is HttpOnly and SameSite=Strict, and counts only for the server's own pages.",
+    "people.sign-ins-listed": "A person lists and ends their sign-ins.",
+    "people.password": "Weak passwords are refused; another password ends all other sign-ins.",
+    "people.reset": "A link of an admin sets a password once, within a day.",
+    "people.roles": "Each endpoint has a rule: role, scope, whose things. There is always an admin.",
+    "people.rights-change": "Another role, a disabled or deleted account counts within a second, for open streams too.",
+    "people.keys": "Keys have scopes, expiry and successors, and never more rights than their person.",
+    "people.throttle": "Wrong passwords make the name and the address wait, longer each time.",
+    "safe.bind": "Beyond loopback, without keys and accounts, a server answers only who has the code that it printed.",
     "safe.origin": "A foreign Origin is refused.",
     "safe.host": "A foreign Host is refused, and so are two of Host, Origin, Authorization or X-Api-Key.",
     "safe.owner-404": "What belongs to someone else is 404.",

@@ -25,6 +25,7 @@ from holdfast.server.accounts.keys import Keys
 from holdfast.server.accounts.made_keys import new_key
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import Settings
+from holdfast.store import KeyRecord
 from holdfast.store.memory import MemoryStore
 from holdfast.store.opening import open_store
 from holdfast.store.sqlite.beside import SqliteBeside
@@ -77,9 +78,13 @@ async def make(data: Path, name: str, *, admin: bool = False) -> str:
 
 async def revoke(data: Path, name: str) -> None:
     """Revoke a key beside the server, as `holdfast key revoke` does."""
-    database = SqliteBeside(data)
-    (found,) = [key for key in await asyncio.to_thread(database.list) if key.name == name and key.revoked_at is None]
-    assert await asyncio.to_thread(lambda: database.revoke(found.id, time.time())) is not None
+
+    def revoke_it() -> KeyRecord | None:
+        database = SqliteBeside(data)
+        (found,) = [key for key in database.list() if key.name == name and key.revoked_at is None]
+        return database.revoke(found.id, time.time())
+
+    assert await asyncio.to_thread(revoke_it) is not None
 
 
 def bearer(key: str | None) -> dict[str, str]:
@@ -442,7 +447,7 @@ async def test_the_keys_of_an_earlier_version_are_taken_over_once(tmp_path):
         assert [401, 200, 401] == [await status(server, key) for key in ("alices-old-key", "bobs-old-key", None)]
 
     assert [200, 200, 401] == before
-    assert {"owner": "alice", "local": False, "admin": True} == me
+    assert ("alice", False, True) == (me["owner"], me["local"], me["admin"])
     assert {"keys.json.imported"} == names
     assert not file.exists()
 
