@@ -151,6 +151,10 @@ class Access:
         self._watchers.notify()
         return watching
 
+    def restore(self) -> None:
+        """Accept it again: the person of a key may do something again."""
+        self.is_revoked = False
+
     def watch(self, wake: Wake) -> Wake:
         """Call `wake` at its revocation, until the returned function is called."""
         return self._watchers.watch(wake)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 from tests.requirements import requirement
+from tests.support.http import Incomplete
 from tests.support.native import Native
 from tests.support.people import PASSWORD, add_person, browser, cookie_of, first_admin, sign_in
 from tests.support.server import Server, provider
@@ -229,7 +231,8 @@ async def test_a_person_who_is_put_out_loses_open_streams_and_keys(world: World,
         async with browser(world.server, world.ada) as admin:
             put_out = await (admin.request("PATCH", path, json=change) if change else admin.request("DELETE", path))
         async with asyncio.timeout(LONG):
-            await stream.all_events()
+            with suppress(Incomplete):  # a stream of ours is cut, so that no client takes it for the end of the run
+                await stream.all_events()
         after = await client.get("/api/sessions", headers={"authorization": f"Bearer {key}"})
 
     assert (200, True, 401) == (with_key.status, put_out.status < 300, after.status)

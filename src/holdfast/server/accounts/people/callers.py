@@ -102,6 +102,7 @@ class Callers:
         if account is None or account.body.is_disabled:
             return False
         self._give(access, account)
+        access.restore()
         self._by_account.setdefault(account.id, set()).add(access)
         return True
 
@@ -197,6 +198,7 @@ class Callers:
 
     def _revoke(self, access: Access) -> None:
         ended = access.revoke()
+        access.give(None, access.scopes)  # the next request with a key of this person reads its rights again
         self._by_sign_in.pop(access.credential, None)
         self._let_go(access)
         if ended:
