@@ -619,6 +619,11 @@ REQUIREMENTS: dict[str, str] = {
     ),
     "safe.own-server": "A server that a command brings along has no port: nobody else on the machine can use it.",
     "safe.secrets": "No key in logs, errors, exports or the page.",
+    "safe.sealed": (
+        "Kept secrets are encrypted with AES-256-GCM, each bound to its name and its version; two keys open at once; no "
+        "key, no secret in clear: a lost key says what is lost. What an earlier version kept in clear is sealed at the "
+        "first start."
+    ),
     # the browser
     "ui.page": "The page answers at all its addresses, without a key, under a strict policy, from its own files only.",
     "ui.build": "The committed files of the page are what its source builds to, byte by byte.",

@@ -93,6 +93,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "compare.scores_api": {"starlette"},
     "evals.api": {"msgspec", "starlette"},
     "server": {"msgspec", "starlette", "uvicorn", "uvloop", "httptools", "websockets", "anyio", "rich"},
+    "server.secrets.sealer": {"cryptography"},
     "server.metrics.values": {"prometheus_client"},
     "server.metrics.prometheus": {"prometheus_client"},
     "server.http.compression": {"starlette", "backports", "compression"},  # zstd: of the standard library from 3.14 on

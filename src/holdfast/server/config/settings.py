@@ -226,6 +226,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Hours without a request after which a sign-in ends."""
     stay_signed_in_days: Annotated[float, msgspec.Meta(gt=0, le=90)] = 30.0
     """Days without a request after which a sign-in ends that was to last."""
+    secret_key: str = ""
+    """The key that encrypts kept secrets, such as providers' keys that are set in the browser: at least 32 characters.
+    Several, with commas between them, for a rotation: the first encrypts, all of them decrypt. Default: the
+    `cluster_key` with a `store`, else a key that is made in the data folder."""
+    secret_key_file: str = ""
+    """A file with the `secret_key`, one key to a line."""
     api_key: str = ""
     """A key that clients must send as `Authorization: Bearer …`."""
     model: str = ""
@@ -412,7 +418,7 @@ def source_name(provider: ProviderSettings) -> str:
 def _from_file(path: pathlib.Path) -> dict[str, Any]:
     """Return the values of a settings file. A relative path in it is meant from the folder of the file."""
     values = _read(path)
-    _make_absolute(values, ("data",), path)
+    _make_absolute(values, ("data", "secret_key_file"), path)
     for provider in _tables(values, "providers"):
         _make_absolute(provider, ("ca_file", "cert", "cert_key"), path)
     for agent in _tables(values, "agents"):
