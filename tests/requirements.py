@@ -620,9 +620,9 @@ REQUIREMENTS: dict[str, str] = {
     "safe.own-server": "A server that a command brings along has no port: nobody else on the machine can use it.",
     "safe.secrets": "No key in logs, errors, exports or the page.",
     "safe.sealed": (
-        "Kept secrets are encrypted with AES-256-GCM, each bound to its name and its version; two keys open at once; no "
-        "key, no secret in clear: a lost key says what is lost. What an earlier version kept in clear is sealed at the "
-        "first start."
+        "Kept secrets are encrypted with AES-256-GCM, each bound to its name and version. Two keys open at once, for a "
+        "rotation. A lost key names what is lost, and a command gives it up. A backup has no secret in clear, and not "
+        "the key. What an earlier version kept in clear is sealed at the first start."
     ),
     # the browser
     "ui.page": "The page answers at all its addresses, without a key, under a strict policy, from its own files only.",

@@ -146,7 +146,7 @@ def test_a_bad_key_is_refused_without_being_shown(tmp_path, settings, problem):
     settings = {name: str(tmp_path / value) if "file" in name else value for name, value in settings.items()}
 
     with pytest.raises(SettingsError, match=problem) as raised:
-        SecretKeys(Settings(**settings), None).read()
+        SecretKeys(Settings(**settings), None)
     assert "short-secret" not in str(raised.value)
 
 

@@ -10,14 +10,14 @@ import msgspec
 
 from ...errors import HoldfastError
 from ...server.accounts.keys import Keys
-from ...server.config.live_settings import Configured, SavedFile
+from ...server.config.live_settings import Configured
 from ...server.config.provider_factory import make_provider
+from ...server.config.saved_settings import saved_file
 from ...server.config.settings import (
     PREFIX,
     Settings,
     SettingsError,
     complaints,
-    data_folder,
     gather,
     with_default_providers,
 )
@@ -87,7 +87,7 @@ def _table_at(values: Any, path: str | list[tuple[str, str]]) -> Any:
 
 def _deeper(settings: Settings, sources: Mapping[str, str], environ: Mapping[str, str]) -> Iterator[str]:
     """Yield what is found by making the parts of a server: providers, keys, agents, log levels."""
-    saved = SavedFile(data_folder(settings, environ))
+    saved = saved_file(settings, environ)
     checks: list[Callable[[], Any]] = [
         *(lambda each=each: make_provider(each, settings, environ) for each in settings.providers),
         lambda: Keys(settings, environ),

@@ -28,7 +28,11 @@ class SecretKeys:
     """
 
     def __init__(self, settings: Settings, folder: Path | None, *, cluster_key: str | None = None) -> None:
-        """`cluster_key` replaces that of the settings: one that does not last seals nothing."""
+        """`SettingsError` if a given key is unusable. Blocks on the disk.
+
+        `cluster_key` replaces that of the settings: one that does not last seals nothing.
+        """
+        given_keys(settings)
         self._settings = settings
         self._cluster_key = settings.cluster_key if cluster_key is None else cluster_key
         self.file = None if folder is None or settings.store else SecretKeyFile(folder)
