@@ -30,6 +30,11 @@ REQUIREMENTS: dict[str, str] = {
         "U's certificate is checked against `ca_file` alone where that is set, and U is shown `cert`. A file that "
         "cannot be used is refused at the start. An error of a certificate says what to set."
     ),
+    "start.tls": (
+        "With `tls_cert` the port speaks TLS 1.2 or newer. A renewed certificate is used without a restart, and open "
+        "streams stay; one that cannot be used is refused at the start, and later not used. `doctor` tells of its last "
+        "14 days. Plain HTTP beyond loopback is warned of at the start."
+    ),
     "start.early-failure-status": (
         "U's 400, 401, 404, 429, 500 or refused connection before any text is a real HTTP status, streaming or not."
     ),

@@ -85,6 +85,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "": {"msgspec"},
     "cli": {"msgspec", "click", "rich"},
     "cli.chat.editor": {"msgspec", "prompt_toolkit"},
+    "cli.doctor.certificate": {"cryptography"},
     "cli.lab": {"msgspec", "click", "rich", "holdfast_lab"},
     "asgi": {"msgspec", "starlette"},
     "compare.api": {"msgspec", "starlette"},

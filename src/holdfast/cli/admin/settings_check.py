@@ -22,6 +22,7 @@ from ...server.config.settings import (
     with_default_providers,
 )
 from ...server.config.settings_errors import explain
+from ...server.http.tls import tls_of
 from ...server.sources.agent_factory import agents_of
 from ..log_format import check_loggers
 
@@ -93,6 +94,7 @@ def _deeper(settings: Settings, sources: Mapping[str, str], environ: Mapping[str
         lambda: Keys(settings, environ),
         lambda: agents_of(settings, environ),
         lambda: check_loggers(settings),
+        lambda: tls_of(settings),
     ]
     found = [*filter(None, map(_failure, checks))]
     yield from found or filter(None, [_failure(lambda: Configured(settings, sources, environ, saved))])

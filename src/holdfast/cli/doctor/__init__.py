@@ -68,6 +68,8 @@ def _examine(config: str | None, data: str | None) -> Iterator[Check]:
     checks = (check_data_folder,) if settings.store else (check_data_folder, check_database, check_keys)
     for check in checks:
         yield from check(folder)
+    if settings.tls_cert:
+        yield from importlib.import_module(".certificate", __package__).check_certificate(settings)
     if settings.store:
         yield from _check_shared_store(settings)
     try:

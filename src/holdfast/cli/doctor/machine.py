@@ -146,6 +146,8 @@ async def check_port(settings: Settings) -> Check:
         try:
             probe.bind((settings.host, settings.port))
         except OSError as error:
+            if settings.tls_cert and await runs_on(data_folder(settings)):  # its certificate is for another name
+                return Check("ok", f"Holdfast is running on {url}")
             what = f"cannot listen on {settings.host}:{settings.port}: {error.strerror}"
             return Check("bad", what, "Choose another port with --port or HOLDFAST_PORT.")
     return Check("ok", f"port {settings.port} is free")
