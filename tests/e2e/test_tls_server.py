@@ -225,18 +225,25 @@ def no_certificate(files: Certificate, authority: Authority) -> None:
     ],
 )
 async def test_a_certificate_that_cannot_be_used_stops_the_start(authority, certificate, tmp_path, spoil, problem):
-    """With what is wrong, in one line. `config check` and `doctor` say the same."""
+    """With what is wrong, in one line."""
     spoil(certificate, authority)
     with pytest.raises(StartFailed) as refused:
         async with Server(tmp_path / "data", [SCRIPTED], env=certificate.settings, nodes=1):
             pass
-    shell = Shell(tmp_path, {**certificate.settings, "HOLDFAST_PORT": str(free_port()), "COLUMNS": "500"})
-    checked, doctor = await shell("config", "check"), await shell("doctor")
 
     assert problem in str(refused.value)
     assert "Traceback" not in str(refused.value)
-    assert problem in checked.err
-    assert problem in doctor.out
+
+
+@requirement("start.tls")
+async def test_a_certificate_that_cannot_be_used_is_found_before_the_start(authority, certificate, tmp_path):
+    """By the commands that look for problems."""
+    other_key(certificate, authority)
+    shell = Shell(tmp_path, {**certificate.settings, "HOLDFAST_PORT": str(free_port()), "COLUMNS": "500"})
+    checked, doctor = await shell("config", "check"), await shell("doctor")
+
+    assert "does not belong to the certificate" in checked.err
+    assert "does not belong to the certificate" in doctor.out
 
 
 @requirement("start.tls")

@@ -66,8 +66,8 @@ def opened(kept: KeptSettings, sealer: Sealer, name: str) -> Saved:
 
 def what_is_sealed(kept: KeptSettings) -> str:
     """Return what is lost with the key, as a phrase."""
-    names = ", ".join(kept.names)
-    return f"the settings made in the browser, with the providers {names} and their keys"
+    named = f"the providers {', '.join(kept.names)} and their keys" if kept.names else "providers and their keys"
+    return f"the settings made in the browser, with {named}"
 
 
 class SavedSettings(Protocol):

@@ -85,14 +85,20 @@ class Sealer:
         """Return what was sealed under a name. `CannotUnseal` if that is not possible."""
         head, nonce, hidden = sealed[:_HEAD], sealed[_HEAD : _HEAD + _NONCE], sealed[_HEAD + _NONCE :]
         if head[:1] != _LAYOUT or len(hidden) < _TAG:
-            raise CannotUnseal(f"{name} is damaged, or another version of Holdfast has sealed it.")
+            raise CannotUnseal(
+                f"{name} is damaged, or another version of Holdfast has sealed it. "
+                "`holdfast secrets reset` gives it up."
+            )
         key = next((key for key in self._keys.read() if key.id == head[1:]), None)
         if key is None:
             raise CannotUnseal(f"{name} is sealed with a secret key that this server does not have. {self.advice()}")
         try:
             return AESGCM(key.key).decrypt(nonce, hidden, head + name.encode())
         except InvalidTag:
-            raise CannotUnseal(f"{name} is damaged, or was sealed as something else and moved here.") from None
+            raise CannotUnseal(
+                f"{name} is damaged, or was sealed as something else and moved here: find out who can write there. "
+                "`holdfast secrets reset` gives it up."
+            ) from None
 
     def is_current(self, sealed: bytes) -> bool:
         """Return whether a text is sealed with the key that seals now."""
