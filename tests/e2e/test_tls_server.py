@@ -15,7 +15,6 @@ import pytest
 from cryptography import x509
 from websockets.asyncio.client import ClientConnection, connect
 
-from holdfast.server.http.tls import cookies_are_secure
 from tests.e2e.test_cli import Shell, here
 from tests.requirements import requirement
 from tests.support.certificates import Authority, split
@@ -372,17 +371,18 @@ async def test_several_nodes_serve_https_and_all_of_them_renew(authority, certif
 
 
 @requirement("start.tls")
-@pytest.mark.parametrize(
-    ("scheme", "headers", "secure"),
-    [
-        ("https", {}, True),
-        ("http", {}, False),
-        ("http", {b"x-forwarded-proto": b"https"}, True),
-        ("http", {b"x-forwarded-proto": b"http", b"origin": b"http://box"}, False),
-        ("http", {b"origin": b"https://chat.example"}, True),
-        ("https", {b"x-forwarded-proto": b"http"}, True),
-    ],
-)
-def test_a_cookie_is_secure_if_the_browser_uses_tls(scheme, headers, secure):
-    """Over plain HTTP a browser would drop a secure cookie, and over TLS it must not send one in clear."""
-    assert secure == cookies_are_secure(scheme, headers)
+async def test_a_sign_in_over_https_gets_a_cookie_that_is_sent_over_https_only(authority, certificate, tmp_path):
+    """No setting is needed for that: the server has seen TLS itself."""
+    password = "a long sentence about nothing"
+    async with Server(tmp_path / "data", [SCRIPTED], env=certificate.settings, nodes=1) as server:
+        shell = Shell(tmp_path, {**here(server), **certificate.settings, "HOLDFAST_CONFIG": str(server.config)})
+        made = await shell("user", "new", "ada", "--password-stdin", stdin=f"{password}\n")
+        linked = await shell("user", "reset", "ada")
+        async with https(server, authority) as client:
+            headers = {"origin": f"https://{NAME}:{server.port}"}
+            signed_in = await client.post("/api/sign-in", json={"name": "ada", "password": password}, headers=headers)
+
+    assert (0, 0) == (made.code, linked.code), made.err + linked.err
+    assert linked.out.startswith(f"https://{NAME}:{server.port}/reset#")
+    assert 200 == signed_in.status_code, signed_in.text
+    assert "; Secure" in signed_in.headers["set-cookie"]

@@ -1,4 +1,4 @@
-"""TLS on the server's port: its certificate, which may be renewed while the server runs, and cookies that need TLS."""
+"""TLS on the server's port: its certificate, which may be renewed while the server runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import logging
 import os
 import ssl
 import stat
-from collections.abc import Mapping
 from pathlib import Path
 
 from ..config.settings import Settings, SettingsError
@@ -117,14 +116,3 @@ def _why(error: ssl.SSLError, cert: Path, key: Path) -> str:
     if key == cert:
         return f"{cert} (`tls_cert`) must have a certificate and its private key, in PEM. Or set `tls_key` too."
     return f"{cert} (`tls_cert`) must have a certificate, and {key} (`tls_key`) its private key, both in PEM."
-
-
-def cookies_are_secure(scheme: str, headers: Mapping[bytes, bytes]) -> bool:
-    """Return whether a cookie in the response to a request must be `Secure`: the browser uses TLS.
-
-    A proxy that ends TLS says so with `X-Forwarded-Proto`, and a browser's page by its `Origin`. Both are believed from
-    anyone: who lies gets a cookie that is sent over TLS only.
-    """
-    forwarded = headers.get(b"x-forwarded-proto", b"").strip().lower()
-    origin = headers.get(b"origin", b"").lower()
-    return scheme == "https" or forwarded == b"https" or origin.startswith(b"https://")
