@@ -30,6 +30,11 @@ REQUIREMENTS: dict[str, str] = {
         "U's certificate is checked against `ca_file` alone where that is set, and U is shown `cert`. A file that "
         "cannot be used is refused at the start. An error of a certificate says what to set."
     ),
+    "start.tls": (
+        "With `tls_cert` the port speaks TLS 1.2 or newer. A renewed certificate is used without a restart, and open "
+        "streams stay; one that cannot be used is refused at the start, and later not used. `doctor` tells of its last "
+        "14 days. Plain HTTP beyond loopback is warned of at the start."
+    ),
     "start.early-failure-status": (
         "U's 400, 401, 404, 429, 500 or refused connection before any text is a real HTTP status, streaming or not."
     ),
@@ -619,6 +624,11 @@ REQUIREMENTS: dict[str, str] = {
     ),
     "safe.own-server": "A server that a command brings along has no port: nobody else on the machine can use it.",
     "safe.secrets": "No key in logs, errors, exports or the page.",
+    "safe.sealed": (
+        "Kept secrets are encrypted with AES-256-GCM, each bound to its name and version. Two keys open at once, for a "
+        "rotation. A lost key names what is lost, and a command gives it up. A backup has no secret in clear, and not "
+        "the key. What an earlier version kept in clear is sealed at the first start."
+    ),
     # the browser
     "ui.page": "The page answers at all its addresses, without a key, under a strict policy, from its own files only.",
     "ui.build": "The committed files of the page are what its source builds to, byte by byte.",

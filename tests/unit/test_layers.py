@@ -87,6 +87,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "": {"msgspec"},
     "cli": {"msgspec", "click", "rich"},
     "cli.chat.editor": {"msgspec", "prompt_toolkit"},
+    "cli.doctor.certificate": {"cryptography"},
     "cli.lab": {"msgspec", "click", "rich", "holdfast_lab"},
     "asgi": {"msgspec", "starlette"},
     "compare.api": {"msgspec", "starlette"},
@@ -96,6 +97,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "evals.api": {"msgspec", "starlette"},
     "server": {"msgspec", "starlette", "uvicorn", "uvloop", "httptools", "websockets", "anyio", "rich"},
     "server.accounts.people.passwords": {"argon2", "zxcvbn"},
+    "server.secrets.sealer": {"cryptography"},
     "server.metrics.values": {"prometheus_client"},
     "server.metrics.prometheus": {"prometheus_client"},
     "server.http.compression": {"starlette", "backports", "compression"},  # zstd: of the standard library from 3.14 on

@@ -39,8 +39,9 @@ from .accounts.made_keys import KeyFile
 from .api import feed, grants, health, models, nodes, queue, runs, session_runs, session_transfer, sessions
 from .api import settings as settings_calls
 from .cluster import details_of, lease_of, peers_served
-from .config.live_settings import Configured, SavedFile
+from .config.live_settings import Configured
 from .config.provider_factory import NEAR
+from .config.saved_settings import SavedFile
 from .config.settings import AGENT, Settings, SettingsError, data_folder
 from .config.shared_settings import SavedDocument
 from .dialects import ag_ui, ai_sdk, llama_cpp, ollama, pass_through
@@ -57,6 +58,8 @@ from .metrics import Metrics, metrics_of
 from .metrics import port as metrics_calls
 from .metrics.port import metrics_served
 from .routing import Endpoint, Router
+from .secrets.key_sources import SecretKeys
+from .secrets.sealer import Sealer
 from .services import Parts, costs_of
 from .sources.agent_factory import agents_of, users_of
 from .sources.agents import AgentSources
@@ -135,7 +138,8 @@ def create_app(
         keys = Keys(settings, environ, store, file)
     metrics = metrics_of(settings)
     store = store if metrics is None else metrics.timed(store)
-    saved = SavedDocument(store, _sealing_key(settings, sources)) if settings.store else SavedFile(folder)
+    sealer = Sealer(SecretKeys(settings, folder, cluster_key=_lasting_cluster_key(settings, sources)))
+    saved = SavedDocument(store, sealer) if settings.store else SavedFile(folder, sealer)
     configured = Configured(
         settings, sources or {}, environ, saved, look_every=look_every, has_keys=lambda: keys.is_needed
     )
@@ -176,8 +180,8 @@ def _opened(store: Store | str | None, folder: Path | None) -> Store:
     return open_store(store) if isinstance(store, str) else store
 
 
-def _sealing_key(settings: Settings, sources: Mapping[str, str] | None) -> str:
-    """Return the key for the settings of the UI. One that was made for this start alone is none: it does not last."""
+def _lasting_cluster_key(settings: Settings, sources: Mapping[str, str] | None) -> str:
+    """Return the cluster key, which may seal secrets. One that was made for this start alone does not last."""
     return settings.cluster_key if sources is None or "cluster_key" in sources else ""
 
 
@@ -247,6 +251,7 @@ def _lifespan(parts: Parts):  # type: ignore[no-untyped-def]
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
         await check_access(parts)
+        await parts.configured.seal()
         await parts.configured.catch_up()
         await parts.configured.look()  # before the engine starts, which may resume runs of discovered providers
         await parts.agents.clear_up()

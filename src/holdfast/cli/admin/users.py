@@ -15,6 +15,7 @@ from ...server.accounts.people.people import People
 from ...server.config.settings import Settings
 from ...store.documents import Stored
 from .. import show
+from ..client import local_url
 from ..commands import json_option, telling
 from ..lists.tables import Column, TableCell, print_list, when
 from .beside import KeysBeside, beside, person
@@ -151,7 +152,7 @@ def _change(settings: Settings, name: str, change: Callable[[Account], Account])
 
 
 def _print_link(settings: Settings, token: str) -> None:
-    base = settings.public_url.rstrip("/") or f"http://{settings.host}:{settings.port}"
+    base = settings.public_url.rstrip("/") or local_url(settings)
     click.echo(f"{base}/reset#{token}")
     show.note("Whoever opens this link sets the password. It works once, for a day.")
 
