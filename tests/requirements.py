@@ -465,6 +465,7 @@ REQUIREMENTS: dict[str, str] = {
     "people.roles": "Each endpoint has a rule: role, scope, whose things. There is always an admin.",
     "people.rights-change": "Another role, a disabled or deleted account counts within a second, for open streams too.",
     "people.keys": "Keys have scopes, expiry and successors, and never more rights than their person.",
+    "people.matrix": "No caller gets past the rule of a route, on any wire and node; what is not theirs is not there.",
     "people.throttle": "Wrong passwords make the name and the address wait, longer each time.",
     "safe.bind": "Beyond loopback, without keys and accounts, a server answers only who has the code that it printed.",
     "safe.origin": "A foreign Origin is refused.",

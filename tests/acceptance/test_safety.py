@@ -90,11 +90,11 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         up.models["hanging"] = [Headers(), Role(), Delta("secret so far"), Hang()]
         async with server.client(**bearer("alice")) as alice, server.client(**bearer("bob")) as bob:
             async with server.client() as stranger:
-                things = await _alices_things(Native(alice))
+                things = await things_of(Native(alice))
                 yield World(server, up, Native(alice), Native(bob), stranger, things)
 
 
-async def _alices_things(api: Native) -> dict[str, str]:
+async def things_of(api: Native) -> dict[str, str]:
     """A session with an answer, a run that goes on and a message that waits; and a completion of its own."""
     session = await api.new_session(title="Alice's")
     await api.settled(await api.start(session, "a secret question", "up/echo:a secret answer"))
@@ -310,7 +310,7 @@ async def local(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         async with Server(data, providers, config=config) as server, server.client() as client:
             api = Native(client)
             up.models["hanging"] = [Headers(), Role(), Delta("secret so far"), Hang()]
-            yield World(server, up, api, api, client, await _alices_things(api))
+            yield World(server, up, api, api, client, await things_of(api))
 
 
 FOREIGN_ORIGINS = {
