@@ -18,7 +18,7 @@ from tests.support.waiting import LONG
 PASSWORD = "pw-that-nobody-sees"
 
 
-def holdfast(*arguments: str, folder, store: str = "") -> subprocess.CompletedProcess[str]:
+def holdfast(*arguments: str, folder, store: str = "", input: str = "") -> subprocess.CompletedProcess[str]:
     """Run a command with the settings of a folder."""
     env = clean_environment() | {"HOLDFAST_DATA": str(folder), "HOME": str(folder)}
     return subprocess.run(
@@ -28,6 +28,7 @@ def holdfast(*arguments: str, folder, store: str = "") -> subprocess.CompletedPr
         text=True,
         check=False,
         cwd=folder,
+        input=input,
     )
 
 
