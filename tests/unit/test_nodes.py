@@ -16,8 +16,9 @@ from holdfast.errors import CannotSteer, HoldfastError, OwnerSilent, RunLimitRea
 from holdfast.events import LEFT_TO_OTHERS, Completed, Failed, Finish, Interrupted, Stopped, Text
 from holdfast.history import Message, Session
 from holdfast.ids import new_id
-from holdfast.store import Append, NodeDetails, RunRecord
+from holdfast.store import Append, RunRecord
 from holdfast.store.memory import MemoryStore
+from holdfast.store.nodes import NodeDetails
 from tests.requirements import requirement
 from tests.support.waiting import LONG
 

@@ -27,9 +27,10 @@ from holdfast import Engine
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.events import Completed, Stopped, Text, encode_settlement
 from holdfast.history import Message, Session
-from holdfast.store import HEAD, Append, Document, Idempotency, NodeDetails, RunRecord
+from holdfast.store import HEAD, Append, Document, Idempotency, RunRecord
 from holdfast.store.files import with_pictures
 from holdfast.store.memory import MemoryStore
+from holdfast.store.nodes import NodeDetails
 from holdfast.store.opening import open_store
 from holdfast.store.rows.migrations import Migration
 from holdfast.store.rows.queries import queries

@@ -21,7 +21,8 @@ from ..ids import NewId, new_id
 from ..log.intake import Intake
 from ..log.log import Log
 from ..log.settlement import StopIntent
-from ..store import HEAD, Idempotency, IfBusy, Lifetime, NodeDetails, RunRecord, Store, caller_key
+from ..store import HEAD, Idempotency, IfBusy, Lifetime, RunRecord, Store, caller_key
+from ..store.nodes import NodeDetails
 from .admission import Admission, Places
 from .changed_sessions import ChangedSessions
 from .committer import Committer

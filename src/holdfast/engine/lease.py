@@ -10,7 +10,7 @@ from typing import Protocol
 
 from ..errors import StoreUnavailable
 from ..ids import NewId
-from ..store import NodeDetails
+from ..store.nodes import NodeDetails
 from .pump import Shared
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from .. import __version__
 from ..engine.engine import Engine
 from ..peers import PeerServer
-from ..store import NodeDetails
+from ..store.nodes import NodeDetails
 from .config.settings import Settings, node_address
 
 ALONE, SHARED = 15.0, 9.0  # seconds

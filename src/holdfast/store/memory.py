@@ -50,7 +50,7 @@ class _Session:
 
     def queued(self) -> list[StoredRun]:
         waiting = [run for run in self.unsettled.values() if run.record.status == "queued"]
-        return sorted(waiting, key=lambda run: run.record.queue_number or 0)
+        return sorted(waiting, key=lambda run: (not run.record.ahead, run.record.queue_number or 0))
 
     def require(self, message_id: str | None) -> None:
         if message_id is not None and message_id not in self.messages:
@@ -108,10 +108,11 @@ class MemoryStore(MemoryNodes):
         self._check(session, run, input, parent, expect_head)
         refuse_unknown(input, session.files.keys() | files.keys())
         busy = self._busy(session, if_busy)
-        if busy is not None and if_busy != "queue":
+        if busy is not None and if_busy == "reject":
             raise SessionBusy(busy.record.id)
         session.files |= files
-        made = StoredRun(run, parent, idempotency)
+        ahead = busy is not None and if_busy == "interrupt"
+        made = StoredRun(replace(run, ahead=ahead), parent, idempotency)
         self._add(made, session)
         session.touch(run.created_at)
         if busy is not None:
@@ -134,9 +135,9 @@ class MemoryStore(MemoryNodes):
 
     def _busy(self, session: _Session, if_busy: IfBusy) -> StoredRun | None:
         running = session.running()
-        if running is not None or if_busy == "interrupt":
+        if running is not None:
             return running
-        return next(iter(session.queued()), None)
+        return next((run for run in session.queued() if run.record.ahead or if_busy != "interrupt"), None)
 
     def _add(self, run: StoredRun, session: _Session | None = None) -> RunRecord:
         self._runs[run.record.id] = run
@@ -265,6 +266,11 @@ class MemoryStore(MemoryNodes):
         run.record = replace(run.record, status="settled", settlement=settlement, settled_at=now)
         if run.record.session_id is not None:
             self._sessions[run.record.session_id].unsettled.pop(run.record.id, None)
+
+    async def note_waiting(self, run_id: str, epoch: int, *, waits: bool) -> None:
+        """Note whether a running run waits for a person."""
+        if (run := self._writable(run_id, epoch)) is not None:
+            run.record = replace(run.record, waits=waits)
 
     async def get_run(self, run_id: str) -> RunRecord | None:
         """Return a run."""

@@ -283,3 +283,17 @@ def _sentence(text: str, mark: _Mark) -> _Sentence:
     is_cut_after = end < len(text)
     end = max(text.rfind(" ", mark.end, end), mark.end) if is_cut_after else end
     return _Sentence(start, end, "…" if is_cut else "", "…" if is_cut_after else "")
+
+
+# rates
+
+
+def starts_left(rest: float, age: float, starts: int, per_minute: int) -> tuple[float, float]:
+    """Take starts from a bucket that had `rest` of them `age` seconds ago, and fills evenly over a minute.
+
+    Returns how many are left, and 0.0; or how many there are, and the seconds until there are enough. A batch larger
+    than the bucket takes a full one.
+    """
+    starts = min(starts, per_minute)
+    rest = min(float(per_minute), rest + max(age, 0.0) * per_minute / 60)
+    return (rest - starts, 0.0) if rest >= starts else (rest, (starts - rest) * 60 / per_minute)

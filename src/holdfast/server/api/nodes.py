@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ...engine.lease import DRAINING
-from ...store import NodeRecord
+from ...store.nodes import NodeRecord
 from ...wires import native
 from ..errors import Json
 from ..routing import Endpoint

@@ -10,8 +10,9 @@ from typing import TypeVar
 from asyncpg import Connection, UniqueViolationError
 
 from ...errors import StoreUnavailable
-from .. import Append, LogEnd, NodeDetails, NodeRecord
+from .. import Append, LogEnd
 from ..hints import Hear
+from ..nodes import NodeDetails, NodeRecord
 from ..place import without_password
 from ..rows import Steps
 from ..rows.nodes import NodesReading

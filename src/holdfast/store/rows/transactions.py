@@ -17,7 +17,7 @@ from ...history import Message
 from .. import HEAD, Append, Document, Idempotency, IfBusy, KeyRecord, LogEnd, RunRecord
 from .. import semantics as rules
 from ..files import Parted
-from . import Steps, first
+from . import Row, Steps, first
 from .nodes import NodesWriting
 from .session_writing import OpenSession, SessionWriting
 from .structs import (
@@ -53,14 +53,16 @@ class Writing(NodesWriting, SessionWriting):
         if (known := (yield from self.repeated(idempotency))) is not None:
             return known  # another node has started it while this one waited for the session
         in_progress = yield from self._in_progress(it)
-        yield from self._check(it, run, input, parent, expect_head, has_queue="queued" in in_progress.values())
+        has_queue = any(each["status"] == "queued" for each in in_progress)
+        yield from self._check(it, run, input, parent, expect_head, has_queue=has_queue)
         yield from self._refuse_unknown_files(it, parted)
         busy = _busy(in_progress, if_busy)
-        if busy is not None and if_busy != "queue":
+        if busy is not None and if_busy == "reject":
             raise SessionBusy(busy)
         yield from self._keep_files(it, parted)
         it.touch(run.created_at)
         if busy is not None:
+            run = replace(run, ahead=if_busy == "interrupt")
             return (yield from self._enqueue(it, run, input, parent, idempotency))
         yield from self._read_words(it)
         messages, started = _started(it, run, input, parent, run.keeper, run.started_at)
@@ -95,9 +97,9 @@ class Writing(NodesWriting, SessionWriting):
         waiting = (message.id for other in queued if other.id != run.id for message in other.input)
         rules.refuse_known(input, taken.union(waiting))
 
-    def _in_progress(self, it: OpenSession) -> Steps[dict[str, str]]:
-        """Return the status of each run that has not settled, by id: the running one, then the queued ones in order."""
-        return {row["id"]: row["status"] for row in (yield "unsettled", {"session": it.n})}
+    def _in_progress(self, it: OpenSession) -> Steps[list[Row]]:
+        """Return id, status and `ahead` of each run that has not settled: the running one, then the queued in order."""
+        return list((yield "unsettled", {"session": it.n}))
 
     def _insert_run(
         self, run: RunRecord, it: OpenSession | None, follows: str | None, idempotency: Idempotency | None
@@ -107,6 +109,7 @@ class Writing(NodesWriting, SessionWriting):
             "request": encode(run.request),
             "input": encode(run.input),
             "follows": follows,
+            "ahead": int(run.ahead),
         }
         yield "insert_run", values
         if idempotency is not None:
@@ -141,7 +144,7 @@ class Writing(NodesWriting, SessionWriting):
     def start_queued(self, session_id: str, keeper: str, now: float) -> Steps[RunRecord | None]:
         """Make the first queued run of a session the running one."""
         it = yield from self._open(session_id)
-        if it is None or _busy((yield from self._in_progress(it)), "interrupt") is not None:
+        if it is None or any(each["status"] == "running" for each in (yield from self._in_progress(it))):
             return None
         if not (waiting := (yield from self.queued(session_id))):
             return None
@@ -175,6 +178,10 @@ class Writing(NodesWriting, SessionWriting):
         yield "tell", it.entry(*rules.settled_entry(run_id, settlement, message))
         yield "save_session", it.values()
         return settlement
+
+    def note_waiting(self, run_id: str, epoch: int, waits: bool) -> Steps[None]:
+        """Note whether a running run waits for a person."""
+        yield "note_waiting", {"id": run_id, "epoch": epoch, "waits": int(waits)}
 
     def _run_to_change(self, run_id: str) -> Steps[RunRecord | None]:
         """Return a run, which no other transaction changes from here on, nor its session.
@@ -314,11 +321,11 @@ class Writing(NodesWriting, SessionWriting):
         return replace(key, revoked_at=now)
 
 
-def _busy(in_progress: dict[str, str], if_busy: IfBusy) -> str | None:
+def _busy(in_progress: Sequence[Row], if_busy: IfBusy) -> str | None:
     """Return the run that makes a session busy: the running one, or else the first queued."""
-    for run_id, status in in_progress.items():
-        if status == "running" or if_busy != "interrupt":
-            return run_id
+    for run in in_progress:
+        if run["status"] == "running" or run["ahead"] or if_busy != "interrupt":
+            return str(run["id"])
     return None
 
 

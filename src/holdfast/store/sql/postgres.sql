@@ -14,7 +14,7 @@ SELECT runs.n, runs.id, runs.owner, sessions.id AS session_id, message_id, paren
         WHEN 'settled' THEN seq
         ELSE coalesce((SELECT first + count - 1 FROM events WHERE run = runs.n ORDER BY first DESC LIMIT 1), 0)
     END AS seq,
-    oldest, runs.created_at, started_at, settled_at, settlement
+    oldest, runs.created_at, started_at, settled_at, settlement, ahead, waits
 FROM runs LEFT JOIN sessions ON sessions.n = runs.session WHERE runs.id = :id FOR NO KEY UPDATE OF runs
 
 -- name: runs_of_prefix
@@ -165,8 +165,11 @@ UPDATE keepers SET fenced = TRUE WHERE number IN (
 -- name: release
 UPDATE keepers SET fenced = TRUE WHERE number IN (SELECT number FROM keepers WHERE id = :id FOR UPDATE)
 
+-- name: start_rate
+SELECT rest, :clock - at AS age FROM start_rates WHERE owner = :owner FOR UPDATE
+
 -- name: take_orphans
-UPDATE runs SET keeper = :keeper, epoch = epoch + 1
+UPDATE runs SET keeper = :keeper, epoch = epoch + 1, waits = 0
 WHERE n IN (
     SELECT n FROM runs
     WHERE status = 'running' AND status <> 'settled' AND keeper NOT IN (SELECT id FROM keepers WHERE NOT fenced)

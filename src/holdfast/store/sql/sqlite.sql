@@ -94,8 +94,11 @@ SELECT * FROM documents WHERE kind = :kind AND id = :id
 -- name: standing
 SELECT fenced FROM keepers WHERE id = :id
 
+-- name: start_rate
+SELECT rest, :clock - at AS age FROM start_rates WHERE owner = :owner
+
 -- name: take_orphans
-UPDATE runs SET keeper = :keeper, epoch = epoch + 1
+UPDATE runs SET keeper = :keeper, epoch = epoch + 1, waits = 0
 WHERE n IN (
     SELECT n FROM runs
     WHERE status = 'running' AND status <> 'settled' AND keeper NOT IN (SELECT id FROM keepers WHERE NOT fenced)
