@@ -33,6 +33,7 @@ LAYERS: dict[str, int] = {
     "upstreams.": 3,
     "agents": 3,
     "store": 2,
+    "store.nodes": 2,  # a part of the Protocol
     "upstreams": 2,
     "wires": 2,
     "history": 2,

@@ -360,7 +360,7 @@ async def test_a_node_tells_of_itself():
         (node,) = await store.nodes()
 
     assert (engine.keeper, "10.0.0.1:8788", "1") == (node.id, node.address, node.version)
-    assert {"runs": 1, "draining": 0} == node.counts
+    assert {"runs": 1, "draining": 0, "unstored": 0} == node.counts
     assert [] == await store.nodes()
     assert ["fenced"] == await store.append(engine.keeper, [Append("run", 1, 1, ())])
 

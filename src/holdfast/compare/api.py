@@ -144,7 +144,7 @@ async def _begin(
         key=key_id,
     )
     comparison = noted_if_blind(comparison)
-    with _take_starts(parts, comparison, len(models)) as places:
+    with await _take_starts(parts, comparison, len(models)) as places:
         async with parts.rounds.held(comparison.id):
             if key is not None:
                 await parts.rounds.keep_key(key, comparison)
@@ -171,11 +171,11 @@ def _pane(number: int, model: str) -> Pane:
     return Pane(pane=number, model=model, session_id=new_id("ses"), run_id=new_id("run"))
 
 
-def _take_starts(parts: Parts, comparison: Comparison, runs: int) -> Places:
+async def _take_starts(parts: Parts, comparison: Comparison, runs: int) -> Places:
     """Reserve the places of all panes, or refuse: either all start or none."""
-    places = parts.engine.reserve(comparison.owner, runs if comparison.order == "parallel" else 1)
+    places = await parts.engine.reserve(comparison.owner, runs if comparison.order == "parallel" else 1)
     try:
-        parts.starts.take(comparison.owner, runs)
+        await parts.starts.take(comparison.owner, runs)
     except HoldfastError:
         with places:
             raise
@@ -221,7 +221,7 @@ async def _next_round(
 ) -> ASGIApp:
     async with parts.rounds.lock(kept.id):
         change(await parts.rounds.read(kept.id, kept.owner))  # refused before it counts as a start
-        with _take_starts(parts, kept, len(panes)) as places:
+        with await _take_starts(parts, kept, len(panes)) as places:
             async with parts.rounds.held(kept.id):
                 after = await parts.rounds.change(kept.id, kept.owner, change)
                 going_on = parts.rounds.begin(after, panes, places.handed_over())

@@ -28,7 +28,7 @@ from .changed_sessions import ChangedSessions
 from .committer import Committer
 from .intents import Intents, Serve, UnstoredRuns
 from .keeper import Keeper
-from .lease import Holds, Lease
+from .lease import Holds, Lease, SharedPlaces
 from .pump import Clock, Pump, Shared
 from .recent import Recent
 from .recovery import Again, Elsewhere, Recovery
@@ -116,7 +116,7 @@ class Engine:
         self._keyed: WeakValueDictionary[tuple[str, str], Run] = WeakValueDictionary()  # those that are not stored
         self._watchdog = classes.watchdog(shared.pumps)
         self._lease = classes.lease(shared, lease, node or NodeDetails(), new_id, self._drop_all_of, self._hear)
-        self.holds = Holds(shared)  # what this node does besides runs
+        self.holds, self._places = Holds(shared), SharedPlaces(shared, self._lease.renew)
         self._committer = classes.committer(shared, lambda pump: self._keeper.lose(pump), self._lease.renew)
         self._keeper = classes.keeper(shared, self._committer, self._recent, self._settled)
         self._intents = classes.intents(shared, new_id, serve)
@@ -209,8 +209,8 @@ class Engine:
         if idempotency is not None and (known := await self._repeated(pump, idempotency)) is not None:
             return known  # it needs no room
         if not keep and idempotency is None:
-            self._admission.require(owner)
-            return self._launch(pump)
+            with await self._places.reserve(owner, 1):
+                return self._launch(pump)
         create: Create = partial(self._create_unstored, run)
         if keep:
             create = partial(
@@ -221,15 +221,9 @@ class Engine:
                 if_busy=if_busy,
                 idempotency=idempotency,
             )
-        with self._admission.reserve(owner, 1, await self._running_elsewhere(owner) if keep else 0):
+        with await self._places.reserve(owner, 1):
             accepting = self._queue.accept(pump, create, if_busy=if_busy, idempotency=idempotency)
             return await self._work.run(accepting, if_left=lambda: self.stop_unheld(run))
-
-    async def _running_elsewhere(self, owner: str) -> int:
-        """Return how many stored runs of an owner other nodes have, if that counts."""
-        if self.limits.runs_per_owner is None or not self._shared.others:
-            return 0
-        return await self._shared.store.running_elsewhere(owner, self.keeper)
 
     def _make(
         self,
@@ -257,6 +251,7 @@ class Engine:
         self._admission.take(run.record.owner)
         pump.start()
         self._watchdog.watch(pump)
+        self._places.changed(run)
         if self._stops_all:
             pump.end(StopIntent("shutdown", self._shared.clock()))
         return run
@@ -288,6 +283,7 @@ class Engine:
         """Start the next run of the session, and report the settled one."""
         if run.record.session_id is not None:
             self._queue.free(run.record)
+        self._places.changed(run)
         if self._observe is not None:
             self._observe(run)
 
@@ -347,9 +343,14 @@ class Engine:
         """Return whether a run that has not settled is worked on by another node, or by none."""
         return run.kept and run.settlement is None and run.id not in self._pumps
 
-    def reserve(self, owner: str, runs: int) -> Places:
+    async def reserve(self, owner: str, runs: int) -> Places:
         """Take the places of several runs that are about to start: all of them, or none if there is no room."""
-        return self._admission.reserve(owner, runs)
+        return await self._places.reserve(owner, runs)
+
+    @property
+    def is_alone(self) -> bool:
+        """No other node shares the store, as far as this one knows."""
+        return not self._shared.others
 
     # finding
 
@@ -545,6 +546,8 @@ class Engine:
     def note_waiting(self, run: Run) -> None:
         """Tell those who watch a run's session that it began or ceased to wait for a person."""
         self.touch(run.record.session_id, run.record.owner)
+        if run.kept:
+            self._shared.tasks.start(self._queue.note_waiting(run))
 
     @property
     def changes(self) -> ChangedSessions:

@@ -5,16 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
-from typing import Protocol
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
 
-from ..errors import StoreUnavailable
+from ..errors import RunLimitReached, StoreUnavailable
 from ..ids import NewId
-from ..store.nodes import NodeDetails
+from ..store.nodes import UNSTORED, NodeDetails, RunsElsewhere
+from .admission import Places
 from .pump import Shared
+from .run import Run
 
 logger = logging.getLogger(__name__)
 
+JOINED = 0.05
+"""Seconds in which changes of the runs that are not stored become one renewal of the lease."""
+PATIENCE = 1.0
+"""Seconds that a start waits for the number of runs at other nodes."""
 DRAINING = "draining"
 """The count of a node that is 1 while it ends: it starts nothing new."""
 
@@ -73,8 +80,9 @@ class Lease:
             await self.renew()
 
     def _told(self) -> NodeDetails:
-        counts = {"runs": len(self._shared.pumps), DRAINING: int(self._shared.admission.closed)}
-        return NodeDetails(address=self._details.address, version=self._details.version, counts=counts)
+        return NodeDetails(
+            address=self._details.address, version=self._details.version, counts=counts_of_node(self._shared)
+        )
 
     def _begin_anew(self, node: str) -> None:
         logger.warning("this node was taken for dead: its runs belong to others, and it takes a new id")
@@ -101,6 +109,66 @@ class Lease:
         if self._unlisten is not None:
             self._unlisten()
             self._unlisten = None
+
+
+def counts_of_node(shared: Shared) -> dict[str, int]:
+    """Return what a node tells of its runs. Those that are not stored are known to it alone."""
+    unstored = [pump.run.record.owner for pump in shared.pumps.running() if not pump.run.kept]
+    counts = {"runs": len(shared.pumps), DRAINING: int(shared.admission.closed), UNSTORED: len(unstored)}
+    if shared.limits.runs_per_owner is not None:
+        counts |= {f"{UNSTORED} {owner}": count for owner, count in Counter(unstored).items()}
+    return counts
+
+
+class SharedPlaces:
+    """The places of all nodes: limits count the runs of the others, too.
+
+    Stored runs are counted in the store when a run is about to start. A node tells of the others when it renews its
+    lease, and a moment after each start and end of one. Without other nodes nothing is asked.
+    """
+
+    def __init__(self, shared: Shared, renew: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._shared = shared
+        self._renew = renew
+        self._is_due = False
+
+    async def reserve(self, owner: str, runs: int) -> Places:
+        """Take the places of several runs that are about to start: all of them, or none if there is no room."""
+        admission, elsewhere = self._shared.admission, await self._elsewhere(owner, runs)
+        try:
+            return admission.reserve(owner, runs, elsewhere)
+        except RunLimitReached:
+            if not elsewhere.runs:
+                raise
+        await asyncio.sleep(2 * JOINED)  # its node may not have told yet that a run has ended
+        return admission.reserve(owner, runs, await self._elsewhere(owner, runs))
+
+    async def _elsewhere(self, owner: str, runs: int) -> RunsElsewhere:
+        """Return how many runs other nodes have, as far as it matters: half of the limit is far away from it."""
+        shared, limits = self._shared, self._shared.limits
+        told = sum(node.counts.get("runs", 0) for node in shared.others)
+        is_near = limits.runs_per_owner is not None or 2 * (shared.admission.taken + told + runs) > limits.runs
+        if not shared.others or not is_near:
+            return RunsElsewhere()
+        with contextlib.suppress(StoreUnavailable, TimeoutError):
+            if not shared.retry.waiting:
+                async with asyncio.timeout(PATIENCE):
+                    return await shared.store.running_elsewhere(owner, shared.node)
+        return RunsElsewhere(told)  # runs that are not stored start without the store, too
+
+    def changed(self, run: Run) -> None:
+        """A run has started or ended: if it is not stored, tell the others in a moment, once for all that changes."""
+        if self._shared.others and not run.kept and not self._is_due and not self._shared.admission.closed:
+            self._is_due = True
+            asyncio.get_running_loop().call_later(JOINED, self._tell)
+
+    def _tell(self) -> None:
+        self._is_due = False
+        self._shared.tasks.start(self._tell_now())
+
+    async def _tell_now(self) -> None:
+        with contextlib.suppress(StoreUnavailable):  # the next renewal tells it
+            await self._renew()
 
 
 class HeldWork(Protocol):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -85,7 +85,11 @@ class BatchRunner:
     """The batches of a server. A running batch costs a task for each answer that it waits for."""
 
     def __init__(
-        self, store: Store, engine: Engine, admit: Callable[[str], None], prices: Mapping[str, Price] | None = None
+        self,
+        store: Store,
+        engine: Engine,
+        admit: Callable[[str], Awaitable[None]],
+        prices: Mapping[str, Price] | None = None,
     ) -> None:
         self.documents = Documents(store, KIND, Batch, now=engine.now)
         self._store = store
@@ -440,7 +444,7 @@ class BatchRunner:
                 request={"messages": _messages(work, prompt), "params": work.batch.params},
             )
             try:
-                self._admit(work.owner)
+                await self._admit(work.owner)
                 return await self._engine.submit(record, keep=False, deadline=work.batch.timeout)
             except HoldfastError as error:
                 if error.status != 429:

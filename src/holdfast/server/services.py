@@ -74,7 +74,7 @@ class Parts:
         self.prices = prices_of(settings)
         """Prices by the model names of messages: an agent or an alias costs what its model does."""
         self.currency = settings.currency
-        self.starts = StartRate(settings.starts_per_minute)
+        self.starts = StartRate(settings.starts_per_minute, engine, store)
         self.webhooks = Webhooks(settings, environ, store, engine)
         self.batches = BatchRunner(store, engine, self.starts.take, settings.prices)
 

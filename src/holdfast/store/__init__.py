@@ -187,7 +187,8 @@ class Store(NodeStore, Protocol):
         running or queued in the session: `SessionBusy` with the running (or else the first queued) run's id; with
         `if_busy="queue"` the record is kept as `queued` with its input and the next `queue_number` (1, 2, ... for
         each session, never used twice). With `"interrupt"` it passes the queued runs: only a running run and one that
-        is queued `ahead` count as busy, and then it is queued `ahead`: after those that are, before all others.
+        is queued `ahead` count as busy, and then it is queued `ahead`: after those that are, before all others. It
+        keeps its owner, which starts it.
         A known idempotency key returns the record it made the first time (`IdempotencyConflict` for another digest),
         and so does the id of a run that exists already. `SessionNotFound` if there is no such session.
         A session without a title gets one from the first user message.
@@ -202,7 +203,8 @@ class Store(NodeStore, Protocol):
     async def start_queued(self, session_id: str, *, keeper: str, now: float) -> RunRecord | None:
         """Make the first queued run of a session the running one, and return it; its input enters the session.
 
-        None if nothing is queued, if another run is running, or if the session is gone.
+        None if nothing is queued, if another run is running, if the session is gone, or if the first one interrupts
+        and its own node lives.
         Feed: as for a run that starts at once.
         """
         ...

@@ -111,8 +111,7 @@ class MemoryStore(MemoryNodes):
         if busy is not None and if_busy == "reject":
             raise SessionBusy(busy.record.id)
         session.files |= files
-        ahead = busy is not None and if_busy == "interrupt"
-        made = StoredRun(replace(run, ahead=ahead), parent, idempotency)
+        made = StoredRun(run if busy is None else rules.waiting(run, if_busy), parent, idempotency)
         self._add(made, session)
         session.touch(run.created_at)
         if busy is not None:
@@ -149,14 +148,7 @@ class MemoryStore(MemoryNodes):
 
     def _enqueue(self, session: _Session, run: StoredRun, input: Sequence[Message]) -> RunRecord:
         session.last_queue_number += 1
-        run.record = replace(
-            run.record,
-            status="queued",
-            keeper="",
-            started_at=None,
-            queue_number=session.last_queue_number,
-            input=tuple(input),
-        )
+        run.record = replace(run.record, queue_number=session.last_queue_number, input=tuple(input))
         session.tell(rules.queued_entry(run.record))
         return run.record
 
@@ -193,6 +185,8 @@ class MemoryStore(MemoryNodes):
         """Make the first queued run of a session the running one."""
         session = self._sessions.get(session_id)
         if session is None or session.running() is not None or not (queued := session.queued()):
+            return None
+        if queued[0].record.keeper not in ("", keeper) and self._is_standing(queued[0].record.keeper):
             return None
         session.touch(now)
         return self._begin(session, queued[0], queued[0].record.input, keeper=keeper, at=now)
@@ -263,7 +257,7 @@ class MemoryStore(MemoryNodes):
 
     def _end(self, run: StoredRun, settlement: AnySettlement, now: float) -> None:
         self._extend(run, [Settled(settlement)])
-        run.record = replace(run.record, status="settled", settlement=settlement, settled_at=now)
+        run.record = replace(run.record, status="settled", settlement=settlement, settled_at=now, waits=False)
         if run.record.session_id is not None:
             self._sessions[run.record.session_id].unsettled.pop(run.record.id, None)
 

@@ -12,7 +12,7 @@ import msgspec
 from ..errors import Conflict, KeyExists, LogBehind, StaleDocument
 from ..events import AnySettlement
 from ..history import Message, Session, text_of, title_from
-from . import HEAD, Append, Document, KeyRecord, RunRecord, SearchHit
+from . import HEAD, Append, Document, IfBusy, KeyRecord, RunRecord, SearchHit
 
 CHANGEABLE = frozenset({"title", "model", "system", "params", "pinned", "head_id"})
 _MOST_WORDS = 16  # words of a query that are used
@@ -283,6 +283,14 @@ def _sentence(text: str, mark: _Mark) -> _Sentence:
     is_cut_after = end < len(text)
     end = max(text.rfind(" ", mark.end, end), mark.end) if is_cut_after else end
     return _Sentence(start, end, "…" if is_cut else "", "…" if is_cut_after else "")
+
+
+def waiting(run: RunRecord, if_busy: IfBusy) -> RunRecord:
+    """Return a run that has to wait. One that interrupts is started by its own node, which stops what is running."""
+    ahead = if_busy == "interrupt"
+    return msgspec.structs.replace(
+        run, status="queued", keeper=run.keeper if ahead else "", started_at=None, ahead=ahead
+    )
 
 
 # rates

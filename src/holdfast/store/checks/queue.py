@@ -87,9 +87,11 @@ async def a_run_that_interrupts_waits_for_a_running_one_ahead_of_the_queue(case:
     late = await case.start("r4", case.user("m4"), if_busy="interrupt")
     waiting = await case.store.queued(case.id("s"))
     opened = await case.store.open_session(case.id("s"))
-    first = await case.store.start_queued(case.id("s"), keeper=case.id("k2"), now=7.0)
+    other = await case.store.start_queued(case.id("s"), keeper=case.id("k2"), now=7.0)
+    first = await case.store.start_queued(case.id("s"), keeper=running.keeper, now=7.0)
 
-    assert ("queued", 4, True) == (late.status, late.queue_number, late.ahead)
+    assert ("queued", 4, True, running.keeper) == (late.status, late.queue_number, late.ahead, late.keeper)
+    assert other is None
     expected = [case.id(f"r{n}") for n in (2, 3, 4, 1)]
     assert expected == [run.id for run in waiting]
     assert opened is not None
@@ -97,6 +99,20 @@ async def a_run_that_interrupts_waits_for_a_running_one_ahead_of_the_queue(case:
     assert [True, True, True, False] == [run.ahead for run in waiting]
     assert first is not None
     assert case.id("r2") == first.id
+
+
+@CHECKS.add
+async def a_run_that_interrupts_is_started_by_another_node_if_its_own_has_ended(case: Case) -> None:
+    """Otherwise the session would wait for a dead node."""
+    await case.session()
+    running = await case.start("r0", case.user("m0"))
+    await case.start("r1", case.user("m1"), if_busy="interrupt")
+    await case.settle(running)
+    await case.store.release(running.keeper)
+    started = await case.store.start_queued(case.id("s"), keeper=case.id("k2"), now=7.0)
+
+    assert started is not None
+    assert (case.id("r1"), case.id("k2")) == (started.id, started.keeper)
 
 
 @CHECKS.add

@@ -62,7 +62,7 @@ class Writing(NodesWriting, SessionWriting):
         yield from self._keep_files(it, parted)
         it.touch(run.created_at)
         if busy is not None:
-            run = replace(run, ahead=if_busy == "interrupt")
+            run = rules.waiting(run, if_busy)
             return (yield from self._enqueue(it, run, input, parent, idempotency))
         yield from self._read_words(it)
         messages, started = _started(it, run, input, parent, run.keeper, run.started_at)
@@ -125,8 +125,7 @@ class Writing(NodesWriting, SessionWriting):
         idempotency: Idempotency | None,
     ) -> Steps[RunRecord]:
         it.queue_n += 1
-        waiting = {"status": "queued", "keeper": "", "started_at": None, "queue_number": it.queue_n}
-        run = replace(run, **waiting, input=tuple(input))
+        run = replace(run, queue_number=it.queue_n, input=tuple(input))
         yield from self._insert_run(run, it, parent, idempotency)
         yield "tell", it.entry(*rules.queued_entry(run))
         yield "save_session", it.values()
@@ -149,6 +148,8 @@ class Writing(NodesWriting, SessionWriting):
         if not (waiting := (yield from self.queued(session_id))):
             return None
         run = waiting[0]
+        if run.keeper not in ("", keeper) and (yield from self.is_standing(run.keeper)):
+            return None
         (row,) = yield "follows", {"id": run.id}
         yield from self._read_words(it)
         it.touch(now)

@@ -21,7 +21,7 @@ UPDATE runs SET status = 'running', keeper = :keeper, parent_id = :parent_id, st
 WHERE id = :id
 
 -- name: settle_run
-UPDATE runs SET status = 'settled', seq = :seq, settlement = :settlement, settled_at = :now WHERE id = :id
+UPDATE runs SET status = 'settled', seq = :seq, settlement = :settlement, settled_at = :now, waits = 0 WHERE id = :id
 
 -- name: deletable_run
 SELECT n FROM runs WHERE id = :id AND session IS NULL AND status = 'settled'
