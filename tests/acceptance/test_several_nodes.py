@@ -95,6 +95,30 @@ async def test_a_batch_is_worked_on_by_one_node_and_shown_by_all():
         assert "" == await one.parts.store.holder("batch", batch["id"])
 
 
+@requirement("nodes.progress")
+async def test_the_progress_of_a_batch_is_sent_by_every_node():
+    """A client that was sent to another node saw nothing between the start and the end."""
+    async with Upstream([Gate("go"), *answer("42")]) as up, nodes(up) as (one, two):
+        batch = await World(up, one.client).create(3, ["up/a"], concurrency=2)
+        events = await two.client.get(f"/api/batches/{batch['id']}/events")
+
+        async def seen(done: int, running: int) -> None:
+            async with asyncio.timeout(LONG):
+                while (frame := await events.next_event()) is not None and frame.event == "batch.progress":
+                    progress = frame.json()["progress"]
+                    if (progress["done"], progress["running"]) == (done, running):
+                        return
+            raise AssertionError("it ended before")
+
+        await seen(0, 2)
+        shown = await World(up, two.client).get(batch)
+        up.gates.open("go")
+        last = [frame.event for frame in await events.all_events()][-1]
+
+    assert {"total": 3, "done": 0, "failed": 0, "running": 2} == shown["progress"]
+    assert "batch.settled" == last
+
+
 @requirement("nodes.work")
 async def test_a_batch_of_a_node_that_was_taken_for_dead_is_finished_by_another():
     """The first leaves its cells open, and does not disturb the second."""
