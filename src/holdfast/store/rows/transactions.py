@@ -90,9 +90,9 @@ class Writing(NodesWriting, SessionWriting):
         self, it: OpenSession, run: RunRecord, input: Sequence[Message], *, has_queue: bool
     ) -> Steps[None]:
         taken: set[str] = set()
-        for message in input:
-            if (yield from self._has_message(it, message.id)):
-                taken.add(message.id)
+        if input:
+            asked = {"session": it.n, "ids": self._dialect.many([message.id for message in input])}
+            taken = {row["id"] for row in (yield "known_messages", asked)}
         queued = (yield from self.queued(it.session.id)) if has_queue else []
         waiting = (message.id for other in queued if other.id != run.id for message in other.input)
         rules.refuse_known(input, taken.union(waiting))
@@ -133,8 +133,7 @@ class Writing(NodesWriting, SessionWriting):
 
     def _begin(self, it: OpenSession, run: RunRecord, messages: Sequence[Message]) -> Steps[None]:
         """Let what a run answers enter the session, and move the head there."""
-        for message in messages:
-            yield from self._add(it, message)
+        yield from self._add(it, *messages)
         yield from self._set_title(it, rules.title_for(it.session.title, messages))
         it.change(head_id=run.parent_id)
         yield "tell", it.entry(*rules.started(run))

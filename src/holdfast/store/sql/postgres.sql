@@ -102,6 +102,9 @@ SELECT id, n FROM sessions WHERE id = ANY (:ids)
 SELECT n FROM search
 WHERE session = :session AND n > 0 AND words @@ CAST(CAST(:word AS text) AS tsquery) ORDER BY n LIMIT :limit
 
+-- name: known_messages
+SELECT id FROM messages WHERE session = :session AND id = ANY (:ids)
+
 -- name: messages_by_number
 SELECT body FROM messages WHERE session = :session AND n = ANY (:numbers) ORDER BY n
 

@@ -48,6 +48,9 @@ SELECT rowid & ((1 << 20) - 1) AS n FROM search
 WHERE search MATCH :word AND rowid BETWEEN (:session << 20) + 1 AND (:session << 20) + (1 << 20) - 1
 ORDER BY rowid LIMIT :limit
 
+-- name: known_messages
+SELECT id FROM messages WHERE session = :session AND id IN (SELECT value FROM json_each(CAST(:ids AS TEXT)))
+
 -- name: messages_by_number
 SELECT body FROM messages WHERE session = :session AND n IN (SELECT value FROM json_each(CAST(:numbers AS TEXT)))
 ORDER BY n
