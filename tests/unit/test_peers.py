@@ -1,6 +1,7 @@
 """A reader on another node follows the log at its owner, over a socket of the nodes' own."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -59,7 +60,7 @@ async def two_nodes(
         for engine in (owner, other):
             await stack.enter_async_context(engine)
         server = PeerServer(owner, KEY, seconds_to_ask=LONG)
-        await server.start("127.0.0.1", port)
+        await server.start(socket.create_server(("127.0.0.1", port)))
         stack.push_async_callback(server.close)
         await other.look()
         yield owner, other, server

@@ -28,7 +28,7 @@ from .changed_sessions import ChangedSessions
 from .committer import Committer
 from .intents import Intents, Serve, UnstoredRuns
 from .keeper import Keeper
-from .lease import Holds, Lease, SharedPlaces
+from .lease import LAST_STEPS, Holds, Lease, SharedPlaces
 from .pump import Clock, Pump, Shared
 from .recent import Recent
 from .recovery import Again, Elsewhere, Recovery
@@ -311,7 +311,7 @@ class Engine:
             self._intents.hinted()
         elif topic == "held":
             self.holds.hear(id)
-        elif topic == "left":
+        elif topic in ("left", "joined"):
             self._look_soon()
         else:
             self._queue.wake("")
@@ -408,10 +408,10 @@ class Engine:
 
     async def open(self, run_id: str) -> Run:
         """Return a run, queued, going on or ended. `RunNotFound` if there is none."""
-        if run := self._known(run_id):
+        if run := self.here(run_id):
             return run
         record = await self.store.get_run(run_id) if self.store is not None else None
-        if run := self._known(run_id):  # it started while we looked
+        if run := self.here(run_id):  # it started while we looked
             return run
         if record is None:
             raise RunNotFound(run_id)
@@ -454,9 +454,6 @@ class Engine:
 
     def here(self, run_id: str) -> Run | None:
         """Return a run that is worked on here, or has ended here and is not stored."""
-        return self._known(run_id)
-
-    def _known(self, run_id: str) -> Run | None:
         pump = self._pumps.get(run_id)
         return pump.run if pump is not None else self._recent.get(run_id)
 
@@ -466,7 +463,7 @@ class Engine:
 
     async def _find(self, key: Idempotency) -> Run | None:
         run = self._keyed.get((key.owner, key.key))
-        if run is not None and run.idempotency is not None and self._known(run.id) is run:
+        if run is not None and run.idempotency is not None and self.here(run.id) is run:
             if run.idempotency.digest != key.digest:
                 raise IdempotencyConflict
             return run
@@ -565,16 +562,18 @@ class Engine:
         """
         if self._closed:
             return
+        now = asyncio.get_running_loop().time()
+        until = now + drain + within - min(LAST_STEPS, within / 2)
         if not self._admission.closed:
             self._admission.closed = True
             await self._recovery.briefly(self._lease.renew)  # it says that this node drains
         await self._recovery.leave_waiting()
-        await self._all_settled(drain)
+        await self._all_settled(now + drain)
         await self._recovery.leave_all_that_others_continue(self._find_others)
         self._stops_all = True
         for pump in self._pumps.running():
             pump.end(StopIntent("shutdown", self._shared.clock()))
-        await self._all_settled(within)
+        await self._all_settled(until)
         await self.holds.close()
         await self._end_tasks()
         self._watchdog.close()
@@ -583,10 +582,10 @@ class Engine:
             await self._lease.release()
         self._closed = True
 
-    async def _all_settled(self, within: float) -> None:
-        """Wait for what goes on, and for what is about to."""
+    async def _all_settled(self, until: float) -> None:
+        """Wait for what goes on, and for what is about to, until a time of the loop's clock."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(within):
+            async with asyncio.timeout_at(until):
                 while len(self._work) or self._pumps.running():
                     await self._work.wait()
                     for run in self.live():

@@ -21,7 +21,9 @@ logger = logging.getLogger(__name__)
 JOINED = 0.05
 """Seconds in which changes of the runs that are not stored become one renewal of the lease."""
 PATIENCE = 1.0
-"""Seconds that a start waits for the number of runs at other nodes."""
+"""Seconds that a start waits for the number of runs at other nodes, and an end for the release of its lease."""
+LAST_STEPS = 3.0
+"""Seconds that the end of a node may take after the last settlement: other work, tasks, the release of its lease."""
 DRAINING = "draining"
 """The count of a node that is 1 while it ends: it starts nothing new."""
 
@@ -63,6 +65,8 @@ class Lease:
     async def hold(self) -> None:
         """Take the lease, and renew it three times in its length."""
         await self._shared.retry(self.renew)
+        with contextlib.suppress(StoreUnavailable):
+            await self._store.hint("joined", [self._shared.node])  # limits of the others count its runs from now on
         every = self.seconds / 3
         self._shared.background.every(
             "lease", every, lambda: self._shared.retry(self.renew), first=every, longest_pause=every
@@ -100,8 +104,9 @@ class Lease:
         """End the lease, so that others may take what is left at once. If that fails, it ends by itself."""
         self._end_listening()
         try:
-            await self._store.release(self._shared.node)
-            await self._store.hint("left", [self._shared.node])
+            async with asyncio.timeout(PATIENCE):
+                await self._store.release(self._shared.node)
+                await self._store.hint("left", [self._shared.node])
         except Exception as error:  # noqa: BLE001
             logger.warning("could not release the lease of this node: %s", error)
 
@@ -257,5 +262,4 @@ class Holds:
 
     async def close(self) -> None:
         """End all work in good order, while the lease is held."""
-        for work in self._kinds.values():
-            await work.close()
+        await asyncio.gather(*(work.close() for work in self._kinds.values()))

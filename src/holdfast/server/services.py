@@ -57,6 +57,8 @@ class Parts:
         """None if nothing is measured."""
         self.metrics_socket: socket.socket | None = None
         """Listens on the port for metrics, if it was opened before the start. Else the start opens it."""
+        self.peers_socket: socket.socket | None = None
+        """Listens on the port for other nodes, in the same way."""
         self.reloading: Reloading | None = None
         """Takes in the settings file again; None in a program that embeds the server."""
         self.on_reload: Callable[[], object] = lambda: None

@@ -12,7 +12,8 @@ import logging
 import os
 import pathlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal, Protocol
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -321,13 +322,9 @@ class Configured:
         async with self._changing:
             await self._take_news()
             saved = self._changed(wanted)
-            made = self._made(saved)
-            try:
+            async with self._made_for(self.provider_settings(saved)) as made:
                 await self._check(saved, Providers([provider for _, provider in made]))
                 await self._file.save(saved)
-            except BaseException:
-                await self._forget(provider for _, provider in made)
-                raise
             self._use(saved, made)
 
     async def catch_up(self) -> None:
@@ -355,9 +352,9 @@ class Configured:
             self._given, self._sources = settings, sources
             self._names_none = sources.get("providers") == DISCOVERED
             try:
-                made = self._provided.made(self.provider_settings())
-                check_fallbacks(settings.fallbacks, self._names())
-                check_aliases(settings.aliases)
+                async with self._made_for(self.provider_settings()) as made:
+                    check_fallbacks(settings.fallbacks, self._names())
+                    check_aliases(settings.aliases)
             except BaseException:
                 self._given, self._sources, self._names_none = before
                 raise
@@ -369,7 +366,7 @@ class Configured:
         """Ask a provider for its models without saving it. Models that are listed by hand are asked for too."""
         await asyncio.to_thread(_check_dialects, Change(providers=(wanted,)))
         (described,) = self._changed_providers((msgspec.structs.replace(wanted, models=None),))
-        ((_, provider),) = self._made_of((described,))
+        ((_, provider),) = self._provided.made((described,))
         try:
             return await provider_state(provider)
         finally:
@@ -427,14 +424,19 @@ class Configured:
             )
         return replace(described, api_key=before.api_key)
 
-    def _made(self, saved: Saved) -> list[tuple[ProviderSettings, Provider]]:
-        return self._made_of(self.provider_settings(saved))
-
-    def _made_of(self, described: Sequence[ProviderSettings]) -> list[tuple[ProviderSettings, Provider]]:
+    @asynccontextmanager
+    async def _made_for(
+        self, described: Sequence[ProviderSettings]
+    ) -> AsyncGenerator[list[tuple[ProviderSettings, Provider]]]:
+        """Make the providers of a change that is checked within the block. If it fails, the new ones are closed."""
+        made: list[tuple[ProviderSettings, Provider]] = []
         try:
-            return self._provided.made(described)
-        except SettingsError as error:
-            raise BadRequest(str(error), param="providers") from None
+            for each in described:
+                made += self._provided.made((each,))
+            yield made
+        except BaseException:
+            await self._forget(provider for _, provider in made)
+            raise
 
     async def _check(self, saved: Saved, providers: Providers) -> None:
         names = {provider.name for provider in providers.all} | (self._names() if self.looks else set())
