@@ -31,6 +31,9 @@ NODES = int(os.environ.get("HOLDFAST_TEST_NODES", "1"))
 READY = re.compile(r"\bready\b.*?(https?)://(\[[0-9a-f:]+\]|[\w.-]+):(\d+)", re.IGNORECASE)
 POLL = 0.02
 
+STORES: dict[Path, str] = {}
+"""The PostgreSQL of the servers that have one instead of the database in their data folder."""
+
 DIE_WITH_PARENT = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execvp(sys.argv[1], sys.argv[1:])"
 """PR_SET_PDEATHSIG, then the command itself: the kernel kills it when the test process dies, even by SIGKILL.
 
@@ -206,6 +209,7 @@ class Server(Process):
         self._peers: list[Server] = []
         if nodes > 1 and "HOLDFAST_STORE" not in own:
             own |= {"HOLDFAST_STORE": shared_postgres().new_url(), "HOLDFAST_CLUSTER_KEY": "k" * 32}
+            STORES[data] = own["HOLDFAST_STORE"]
             like_this = partial(Server, data, providers, config=config, args=args, timeout=timeout, program=program)
             self._peers = [like_this(env=own | _own_address(), log=f"node{n}.log") for n in range(2, nodes + 1)]
             own |= _own_address()

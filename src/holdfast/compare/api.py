@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from typing import Annotated, Any, Literal
 
@@ -53,7 +54,7 @@ from .model import (
     swapped,
     voted,
 )
-from .runs import Change, Round
+from .runs import Change, ComparisonHalfMade, Round
 
 _shuffled = random.SystemRandom().shuffle  # so that the order does not show which model is in which pane
 
@@ -113,9 +114,13 @@ async def create_comparison(parts: Parts, request: Request) -> ASGIApp:
         return await _begin(parts, request, wanted)
     key_id = IdempotencyKeys.id_of(key)
     async with parts.rounds.lock(key_id):  # two at once are one
-        if (known := await parts.rounds.made_with(key)) is not None:
-            return await _answering(parts, request, Audience(parts.rounds, known))
-        return await _begin(parts, request, wanted, key_id, key)
+        if (known := await parts.rounds.made_with(key)) is None:
+            with contextlib.suppress(ComparisonHalfMade):
+                return await _begin(parts, request, wanted, key_id, key)
+            known = await parts.rounds.made_with(key)
+        if known is None:
+            raise ComparisonHalfMade
+        return await _answering(parts, request, Audience(parts.rounds, known))
 
 
 async def _begin(

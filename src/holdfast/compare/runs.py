@@ -26,7 +26,6 @@ from ..errors import (
     RunLimitReached,
     RunNotFound,
     ShuttingDown,
-    StaleDocument,
     StoreUnavailable,
 )
 from ..events import StoppedBy
@@ -266,6 +265,17 @@ def _asked(prompt: Content) -> Message:
     return Message(id=new_id("msg"), role="user", content=prompt)
 
 
+class ComparisonHalfMade(HoldfastError):
+    """Another server has taken a request with the same key, and has not stored its comparison yet."""
+
+    code = "comparison_half_made"
+    status = 503
+    retry_after = 2.0
+
+    def __init__(self) -> None:
+        super().__init__("Another server is storing the comparison with this key. Repeat the request.")
+
+
 class Rounds:
     """The stored comparisons, and the rounds in progress."""
 
@@ -386,7 +396,7 @@ class Rounds:
     async def keep_key(self, key: Idempotency, comparison: Comparison) -> None:
         """Store what a key stands for, before the comparison is made."""
         if await self._keys.claim(key, comparison.id) != comparison.id:
-            raise StaleDocument(KEYS, self._keys.id_of(key))  # another server has just taken the same request
+            raise ComparisonHalfMade
 
     async def told_of(self, record: RunRecord) -> Told:
         """Return the public data of a pane's run, which after the reveal is more than its record has."""

@@ -366,7 +366,7 @@ class Configured:
         """Ask a provider for its models without saving it. Models that are listed by hand are asked for too."""
         await asyncio.to_thread(_check_dialects, Change(providers=(wanted,)))
         (described,) = self._changed_providers((msgspec.structs.replace(wanted, models=None),))
-        ((_, provider),) = self._provided.made((described,))
+        ((_, provider),) = self._made_of((described,))
         try:
             return await provider_state(provider)
         finally:
@@ -432,11 +432,17 @@ class Configured:
         made: list[tuple[ProviderSettings, Provider]] = []
         try:
             for each in described:
-                made += self._provided.made((each,))
+                made += self._made_of((each,))
             yield made
         except BaseException:
             await self._forget(provider for _, provider in made)
             raise
+
+    def _made_of(self, described: Sequence[ProviderSettings]) -> list[tuple[ProviderSettings, Provider]]:
+        try:
+            return self._provided.made(described)
+        except SettingsError as error:
+            raise BadRequest(str(error), param="providers") from None
 
     async def _check(self, saved: Saved, providers: Providers) -> None:
         names = {provider.name for provider in providers.all} | (self._names() if self.looks else set())
