@@ -574,6 +574,7 @@ REQUIREMENTS: dict[str, str] = {
     "nodes.limits": "`max_runs`, `max_runs_per_owner` and `starts_per_minute` count the runs of all nodes.",
     "nodes.interrupt": "A message that interrupts the run of another node comes before the queued ones.",
     "nodes.needs-approval": "Lists of every node say which run waits for a person.",
+    "nodes.port-taken": "A port for other servers that is taken is reported in one line, with what to do.",
     "nodes.progress": "Every node sends the progress of a batch.",
     "nodes.history": (
         "What clients of any node were answered is what every node keeps, whatever fails: no gap, no repeat, one "

@@ -236,6 +236,40 @@ async def test_a_comparison_is_read_watched_and_stopped_through_any_node():
     assert 1 == len(up.requests)
 
 
+class SlowToAdd(MemoryStore):
+    """The reply to a new comparison comes late."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_added, self.may_answer = asyncio.Event(), asyncio.Event()
+
+    async def put_document(self, document: Any, expected_version: int | None = None) -> Any:
+        stored = await super().put_document(document, expected_version)
+        if document.kind == "comparison" and expected_version is None:
+            self.has_added.set()
+            await self.may_answer.wait()
+        return stored
+
+
+@requirement("nodes.work")
+async def test_a_comparison_that_is_being_added_is_not_let_go():
+    """A server that starts looks for what a dead one has left while it serves: its own new round is none of that."""
+    store = SlowToAdd()
+    async with Upstream([Gate("go"), *answer("42")]) as up, nodes(up, store) as (one, _):
+        body = {"prompt": "Which?", "models": ["up/a", "up/b"], "lifetime": "detached"}
+        adding = asyncio.create_task(one.client.post("/api/comparisons", body))
+        async with asyncio.timeout(LONG):
+            await store.has_added.wait()
+            await one.parts.rounds.catch_up()
+            (added,) = await store.list_documents("comparison")
+            holder = await store.holder("comparison", added.id)
+            store.may_answer.set()
+            up.gates.open("go")
+            status = (await adding).status
+
+    assert (one.id, 202) == (holder, status)
+
+
 @requirement("nodes.work", "cmp.detached")
 async def test_a_client_that_detached_its_comparison_through_another_node_may_leave():
     """The node with the round looks at what is stored before it stops the panes."""

@@ -217,3 +217,48 @@ async def test_starts_in_a_minute_are_counted_over_all_nodes():
         await two.take("bob")
 
     assert 0 < refused.value.retry_after <= 20
+
+
+class Silent(MemoryStore):
+    """Answers nothing after a moment, like a database behind a network that drops everything."""
+
+    is_silent = False
+
+    async def _wait(self) -> None:
+        if self.is_silent:
+            await asyncio.Event().wait()
+
+    async def renew(self, *args: Any, **kwargs: Any) -> Any:
+        await self._wait()
+        return await super().renew(*args, **kwargs)
+
+    async def nodes(self) -> Any:
+        await self._wait()
+        return await super().nodes()
+
+    async def settle(self, *args: Any, **kwargs: Any) -> Any:
+        await self._wait()
+        return await super().settle(*args, **kwargs)
+
+    async def give_up(self, *args: Any, **kwargs: Any) -> Any:
+        await self._wait()
+        return await super().give_up(*args, **kwargs)
+
+    async def release(self, *args: Any, **kwargs: Any) -> Any:
+        await self._wait()
+        return await super().release(*args, **kwargs)
+
+
+@requirement("nodes.store-away")
+async def test_a_node_ends_in_its_time_while_the_store_is_silent():
+    """Each step had a time limit of its own, and together they took longer than what ends the process waits."""
+    store = Silent()
+    engine = Engine(store, limits=Limits(grace=0.2))
+    await engine.__aenter__()
+    waiting, _ = [await engine.start(forever("one "), keep=True) for _ in range(2)]
+    waiting.waits = True
+    store.is_silent = True
+    began = asyncio.get_running_loop().time()
+    await engine.close(within=10.0)
+
+    assert asyncio.get_running_loop().time() - began < 11.0
