@@ -149,11 +149,15 @@ class SharedPlaces:
         return admission.reserve(owner, runs, await self._elsewhere(owner, runs))
 
     async def _elsewhere(self, owner: str, runs: int) -> RunsElsewhere:
-        """Return how many runs other nodes have, as far as it matters: half of the limit is far away from it."""
+        """Return how many runs other nodes have, as far as it matters.
+
+        Each node may take its share of half of the limit without asking: together they stay below it.
+        """
         shared, limits = self._shared, self._shared.limits
         told = sum(node.counts.get("runs", 0) for node in shared.others)
-        is_near = limits.runs_per_owner is not None or 2 * (shared.admission.taken + told + runs) > limits.runs
-        if not shared.others or not is_near:
+        limit = min(limits.runs, limits.runs if limits.runs_per_owner is None else limits.runs_per_owner)
+        share = limit / (2 * len(shared.others) + 2)
+        if not shared.others or shared.admission.taken + told + runs <= share:
             return RunsElsewhere()
         with contextlib.suppress(StoreUnavailable, TimeoutError):
             if not shared.retry.waiting:
