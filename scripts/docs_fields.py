@@ -34,7 +34,7 @@ The tests send the fields to each kind of upstream, and compare the tables with 
 AG-UI's own packages: a field without a rule fails them.
 """
 DIALECTS: list[tuple[str, Table, Rule]] = [
-    ("Chat completions", openai_fields.CHAT, PASSED_ON),
+    ("Chat completions", openai_fields.CHAT_FIELDS, PASSED_ON),
     ("Chat completions, to an upstream of that dialect", openai_upstream.PARAMS, PASSED_ON),
     (
         "Chat completions, to Anthropic's models",

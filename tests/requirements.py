@@ -30,6 +30,11 @@ REQUIREMENTS: dict[str, str] = {
         "U's certificate is checked against `ca_file` alone where that is set, and U is shown `cert`. A file that "
         "cannot be used is refused at the start. An error of a certificate says what to set."
     ),
+    "start.tls": (
+        "With `tls_cert` the port speaks TLS 1.2 or newer. A renewed certificate is used without a restart, and open "
+        "streams stay; one that cannot be used is refused at the start, and later not used. `doctor` tells of its last "
+        "14 days. Plain HTTP beyond loopback is warned of at the start."
+    ),
     "start.early-failure-status": (
         "U's 400, 401, 404, 429, 500 or refused connection before any text is a real HTTP status, streaming or not."
     ),
@@ -451,7 +456,17 @@ REQUIREMENTS: dict[str, str] = {
     "ops.metrics-access": (
         "`/metrics` is for admins; the separate port needs no key, and on loopback answers no foreign Host."
     ),
-    "safe.bind": "No open bind without a key.",
+    "people.first-admin": "The first account is an admin, who keeps what was made before. Then everyone signs in.",
+    "people.sign-in": "A person signs in by name or e-mail address, and a sign-in ends for good; refusals look alike.",
+    "people.cookie": "A sign-in's cookie is HttpOnly and SameSite=Strict, and counts only for the server's own pages.",
+    "people.sign-ins-listed": "A person lists and ends their sign-ins.",
+    "people.password": "Weak passwords are refused; another password ends all other sign-ins.",
+    "people.reset": "A link of an admin sets a password once, within a day.",
+    "people.roles": "Each endpoint has a rule: role, scope, whose things. There is always an admin.",
+    "people.rights-change": "Another role, a disabled or deleted account counts within a second, for open streams too.",
+    "people.keys": "Keys have scopes, expiry and successors, and never more rights than their person.",
+    "people.throttle": "Wrong passwords make the name and the address wait, longer each time.",
+    "safe.bind": "Beyond loopback, without keys and accounts, a server answers only who has the code that it printed.",
     "safe.origin": "A foreign Origin is refused.",
     "safe.host": "A foreign Host is refused, and so are two of Host, Origin, Authorization or X-Api-Key.",
     "safe.owner-404": "What belongs to someone else is 404.",
@@ -613,6 +628,11 @@ REQUIREMENTS: dict[str, str] = {
     ),
     "safe.own-server": "A server that a command brings along has no port: nobody else on the machine can use it.",
     "safe.secrets": "No key in logs, errors, exports or the page.",
+    "safe.sealed": (
+        "Kept secrets are encrypted with AES-256-GCM, each bound to its name and version. Two keys open at once, for a "
+        "rotation. A lost key names what is lost, and a command gives it up. A backup has no secret in clear, and not "
+        "the key. What an earlier version kept in clear is sealed at the first start."
+    ),
     # the browser
     "ui.page": "The page answers at all its addresses, without a key, under a strict policy, from its own files only.",
     "ui.build": "The committed files of the page are what its source builds to, byte by byte.",

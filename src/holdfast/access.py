@@ -1,27 +1,148 @@
-"""The access of a caller: its owner and rights, until the key is revoked."""
+"""Access: who a caller is, what it may do, and the rule of each endpoint. Nothing is allowed that no rule names."""
 
 from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
 
 from .concurrency.watchers import Wake, Watchers
 
 ACCESS = "holdfast.access"
 """The key of a request's `Access` in its scope."""
+RULE = "holdfast.rule"
+"""The key of the endpoint's `AccessRule` in the scope of a request."""
+
+AccountRole = Literal["guest", "member", "admin"]
+"""What a person is: a guest reads what is shared with them, a member chats, an admin runs the server."""
+KeyScope = Literal["read", "chat", "batch", "admin"]
+"""What a key is for. `chat` and `batch` include `read`."""
+KEY_SCOPES: frozenset[KeyScope] = frozenset(("read", "chat", "batch", "admin"))
+MEMBER_SCOPES: frozenset[KeyScope] = frozenset(("read", "chat", "batch"))
+Whose = Literal["own", "readable", "writable", "all"]
+"""Whose things an endpoint reaches: the caller's own; also those shared for reading, or for writing; or everyone's."""
+Via = Literal["local", "key", "sign_in"]
+"""How a caller was recognised: as the only user of this machine, by an API key, or by a person's sign-in."""
+
+_RANK: dict[AccountRole, int] = {"guest": 0, "member": 1, "admin": 2}
+
+
+class AccessRule(msgspec.Struct, frozen=True):
+    """Who may call an endpoint, and on whose things. All others get 401 or 403; things of others are 404."""
+
+    name: str
+    role: AccountRole | None = None
+    """The lowest role that may call it; None for anyone, without a credential."""
+    scope: KeyScope | None = None
+    """The scope that a key must have."""
+    whose: Whose = "own"
+    person: bool = False
+    """Only a signed-in person may call it: no key can."""
+
+    def admits(self, access: Access) -> bool:
+        """Return whether a caller may call the endpoint."""
+        if self.role is None:
+            return True
+        if access.role is None or _RANK[access.role] < _RANK[self.role]:
+            return False
+        if self.person and access.via != "sign_in":
+            return False
+        return self.scope is None or self.scope in access.scopes
+
+
+ANYONE = AccessRule("anyone")
+READ = AccessRule("read", "guest", "read")
+READ_SHARED = AccessRule("read_shared", "guest", "read", "readable")
+CHAT = AccessRule("chat", "member", "chat")
+CHAT_SHARED = AccessRule("chat_shared", "member", "chat", "writable")
+BATCHES = AccessRule("batch", "member", "batch")
+ADMIN = AccessRule("admin", "admin", "admin", "all")
+PERSON = AccessRule("person", "guest", None, "own", person=True)
+RULES = (ANYONE, READ, READ_SHARED, CHAT, CHAT_SHARED, BATCHES, ADMIN, PERSON)
 
 
 class Access:
-    """The access that an API key gives: owner, rights, and whether it was revoked. All requests with one key share one.
+    """The access of a caller: owner, rights, and whether it was revoked. All requests with one key share one.
 
-    An open stream watches it, so that revoking a key ends the stream too. That costs a dict entry for each stream.
+    An open stream watches it, so that revoking a key or ending a sign-in ends the stream too. That costs a dict entry
+    for each stream.
     """
 
-    __slots__ = ("_watchers", "admin", "is_revoked", "owner")
+    __slots__ = (
+        "_watchers",
+        "account",
+        "admin",
+        "agents",
+        "allowed",
+        "credential",
+        "expires_at",
+        "granted",
+        "groups",
+        "is_revoked",
+        "models",
+        "name",
+        "owner",
+        "role",
+        "rules",
+        "scopes",
+        "via",
+    )
 
-    def __init__(self, owner: str, *, admin: bool = False) -> None:
+    def __init__(
+        self,
+        owner: str,
+        *,
+        role: AccountRole | None = "member",
+        scopes: frozenset[KeyScope] = KEY_SCOPES,
+        via: Via = "key",
+        account: str = "",
+        credential: str = "",
+        expires_at: float | None = None,
+        allowed: Allowed | None = None,
+    ) -> None:
         self.owner = owner
-        self.admin = admin
-        """Whether the caller may change the settings."""
+        """Whose things the caller reaches."""
+        self.via = via
+        self.account = account
+        """The id of the person; empty for the key of a service, and without accounts."""
+        self.credential = credential
+        """The id of the key or of the sign-in."""
+        self.expires_at = expires_at
+        self.allowed = allowed or Allowed()
+        """What the key itself is limited to, besides the limits of its person."""
+        self.name = owner
+        """The name that others see."""
         self.is_revoked = False
         self._watchers = Watchers()
+        self.give(role, scopes)
+
+    def give(
+        self,
+        role: AccountRole | None,
+        scopes: frozenset[KeyScope],
+        *,
+        groups: tuple[str, ...] = (),
+        of_groups: Allowed | None = None,
+    ) -> None:
+        """Set the rights. An admin's scope is worth nothing to a key whose person is no admin."""
+        self.role = role
+        """None until the rights of a person's key are read."""
+        self.scopes: frozenset[KeyScope] = scopes | {"read"} if scopes & {"chat", "batch"} else scopes
+        self.groups = groups
+        self.admin = role == "admin" and "admin" in scopes
+        """Whether the caller may change the settings."""
+        self.models = _both(self.allowed.models, of_groups.models if of_groups else None)
+        """Patterns of which a model's name must match one in each set."""
+        self.agents = _both(self.allowed.agents)
+        self.granted = of_groups.agents or () if of_groups else ()
+        """Patterns of agents whose tools write or run that the person's groups have."""
+        self.rules = frozenset(rule.name for rule in RULES if rule.admits(self))
+        """The names of the rules that admit the caller."""
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether an open response depends on it."""
+        return bool(len(self._watchers))
 
     def revoke(self) -> int:
         """Revoke it, and end the open responses. Returns how many there were."""
@@ -30,6 +151,21 @@ class Access:
         self._watchers.notify()
         return watching
 
+    def restore(self) -> None:
+        """Accept it again: the person of a key may do something again."""
+        self.is_revoked = False
+
     def watch(self, wake: Wake) -> Wake:
         """Call `wake` at its revocation, until the returned function is called."""
         return self._watchers.watch(wake)
+
+
+class Allowed(msgspec.Struct, frozen=True):
+    """The models and agents that a key or a group is limited to, as patterns such as `openai/*`. None for no limit."""
+
+    models: tuple[str, ...] | None = None
+    agents: tuple[str, ...] | None = None
+
+
+def _both(*limits: tuple[str, ...] | None) -> tuple[tuple[str, ...], ...]:
+    return tuple(limit for limit in limits if limit is not None)

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,15 +20,15 @@ from typing import Any, NamedTuple
 import pytest
 import pytest_asyncio
 
-from holdfast.cli.admin.keys import StoreKeys
 from holdfast.errors import StoreUnavailable
 from holdfast.server.accounts.keys import Keys
 from holdfast.server.accounts.made_keys import new_key
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import Settings
+from holdfast.store import KeyRecord, Store
 from holdfast.store.memory import MemoryStore
 from holdfast.store.opening import open_store
-from holdfast.store.sqlite.keys import SqliteKeys
+from holdfast.store.sqlite.beside import SqliteBeside
 from tests.requirements import requirement
 from tests.support.http import Client, Incomplete, Response
 from tests.support.native import Native
@@ -74,9 +74,36 @@ def _own_environment(data: Path) -> dict[str, str]:
     return {"HOME": str(data), "XDG_CONFIG_HOME": str(data), "COLUMNS": "200"} | store
 
 
-def keys_of(data: Path) -> SqliteKeys | StoreKeys:
-    """The keys of the server with a data folder, as the command line opens them. It waits for the disk."""
-    return StoreKeys(STORES[data]) if data in STORES else SqliteKeys(data)
+class StoreBeside:
+    """The keys of a store that several servers share. Each call opens it, and waits for it."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def list(self) -> list[KeyRecord]:
+        return self._do(lambda store: store.list_keys())
+
+    def add(self, key: KeyRecord) -> object:
+        return self._do(lambda store: store.add_key(key))
+
+    def revoke(self, id: str, now: float) -> KeyRecord | None:
+        return self._do(lambda store: store.revoke_key(id, now))
+
+    def _do(self, work: Callable[[Store], Awaitable[Any]]) -> Any:
+        store = open_store(self._url)
+
+        async def done() -> Any:
+            try:
+                return await work(store)
+            finally:
+                await store.close()
+
+        return asyncio.run(done())
+
+
+def keys_of(data: Path) -> SqliteBeside | StoreBeside:
+    """The keys of the server with a data folder, as the command line changes them. It waits for the disk."""
+    return StoreBeside(STORES[data]) if data in STORES else SqliteBeside(data)
 
 
 async def make(data: Path, name: str, *, admin: bool = False) -> str:
@@ -87,7 +114,14 @@ async def make(data: Path, name: str, *, admin: bool = False) -> str:
 
 
 async def revoke(data: Path, name: str) -> None:
-    assert await asyncio.to_thread(lambda: keys_of(data).revoke(name, time.time())) is not None
+    """Revoke a key beside the server, as `holdfast key revoke` does."""
+
+    def revoke_it() -> KeyRecord | None:
+        database = keys_of(data)
+        (found,) = [key for key in database.list() if key.name == name and key.revoked_at is None]
+        return database.revoke(found.id, time.time())
+
+    assert await asyncio.to_thread(revoke_it) is not None
 
 
 def bearer(key: str | None) -> dict[str, str]:
@@ -451,7 +485,7 @@ async def test_the_keys_of_an_earlier_version_are_taken_over_once(tmp_path):
         assert [401, 200, 401] == [await status(server, key) for key in ("alices-old-key", "bobs-old-key", None)]
 
     assert [200, 200, 401] == before
-    assert {"owner": "alice", "local": False, "admin": True} == me
+    assert ("alice", False, True) == (me["owner"], me["local"], me["admin"])
     assert {"keys.json.imported"} == names
     assert not file.exists()
 
@@ -465,7 +499,7 @@ BROKEN_FILES = {
         "'local'",
     ),
     "a name that the store has": (
-        lambda file: SqliteKeys(file.parent).add(new_key("alice").record),
+        lambda file: SqliteBeside(file.parent).add(new_key("alice").record),
         "The key 'alice' already exists",
     ),
 }

@@ -25,6 +25,7 @@ QUERY_KEY = "canary-query-55d0c1ea9e20"
 SERVER_KEY = "canary-server-a7710b3c4d8f"
 OWNER_KEY = "canary-owner-c0ffee112233"
 WRONG_KEY = "canary-wrong-91b2d4e6f8a0"
+SECRET_KEY = "canary-secret-77a0b1c2d3e4f5061728394a"
 MISPLACED_KEY = "canary-misplaced-0a1b2c3d4e"
 
 CANARIES = {
@@ -34,6 +35,7 @@ CANARIES = {
     "a key in the provider's address": QUERY_KEY,
     "the key of the server": SERVER_KEY,
     "the key of an owner": OWNER_KEY,
+    "the key that encrypts secrets": SECRET_KEY,
     "a wrong key that a client has tried": WRONG_KEY,
     "a key that a client has put into a query": MISPLACED_KEY,
 }
@@ -101,7 +103,7 @@ async def watched(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Wat
         up.models["tells-query"] = [Status(400, _error(f"POST /v1/chat/completions?key={QUERY_KEY} is not valid"))]
         up.models["tells-header"] = [Status(400, _error(f"x-api-key was {HEADER_KEY}"))]
         config = CONFIG.format(url=up.base_url, file=FILE_KEY, header=HEADER_KEY, query=QUERY_KEY)
-        env = {"HOLDFAST_API_KEY": SERVER_KEY, "OWNER_KEY": OWNER_KEY}
+        env = {"HOLDFAST_API_KEY": SERVER_KEY, "OWNER_KEY": OWNER_KEY, "HOLDFAST_SECRET_KEY": SECRET_KEY}
         data = tmp_path_factory.mktemp("secrets")
         async with Server(data, [provider(up.base_url, models=None)], config=config, env=env) as server:
             async with server.client(authorization=f"Bearer {SERVER_KEY}") as client:

@@ -208,7 +208,8 @@ async def test_a_key_is_in_no_answer_and_no_log_and_only_its_owner_can_read_the_
     assert KEY not in told
     assert OTHER_KEY not in told
     assert {"settings.json": 0o600} == modes
-    assert KEY in (tmp_path / "settings.json").read_text()
+    assert KEY not in (tmp_path / "settings.json").read_text()
+    assert "mine" in (tmp_path / "settings.json").read_text()  # its name, for the case that the key is lost
 
 
 # what is pinned

@@ -1,20 +1,18 @@
 """Two servers on one store: each is a node, and what one of them does besides runs, the other leaves alone."""
 
 import asyncio
-import base64
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
-from msgspec import to_builtins
 
 from holdfast.server.accounts.made_keys import new_key
 from holdfast.server.app import create_app
-from holdfast.server.config.live_settings import Saved
+from holdfast.server.config.saved_settings import KeptSettings, Saved, to_keep
 from holdfast.server.config.settings import ProviderSettings, Settings, SettingsError, WebhookSettings
-from holdfast.server.config.shared_settings import SharedSettings, seal
+from holdfast.server.secrets.sealer import Sealer, SealingKey, sealing_key
 from holdfast.server.services import Parts
 from holdfast.server.sources.agents import StoredGrants
 from holdfast.store import RunRecord
@@ -404,26 +402,39 @@ async def test_settings_that_were_sealed_with_another_key_stop_the_start():
             await put_settings(one, {"providers": [{"name": "new", "base_url": up.base_url, "models": ["m"]}]})
         other = Settings(**SHARED | {"cluster_key": "x" * 32, "node_address": f"127.0.0.1:{free_port()}"})
         app = create_app(other, store, NO_HOME)
-        with pytest.raises(SettingsError, match="another cluster_key"):
+        with pytest.raises(SettingsError, match="secret key that this server does not have"):
             async with app.router.lifespan_context(app):
                 pass
-        with pytest.raises(SettingsError, match="another cluster_key"):  # and no later look takes it for settled
+        with pytest.raises(
+            SettingsError, match="secret key that this server does not have"
+        ):  # and no later look takes it for settled
             await app.state.parts.configured.catch_up()
 
 
 FORGED = Saved(providers=(ProviderSettings("evil", base_url="http://127.0.0.1:9", api_key_env="SECRET"),))
+VERSION_1 = "The document settings/ui of the store, version 1,"
 
 
-@requirement("nodes.settings", "set.secrets")
+class Forger:
+    """A key that anyone has."""
+
+    def first(self) -> SealingKey:
+        return sealing_key("")
+
+    def read(self) -> list[SealingKey]:
+        return [self.first()]
+
+    def advice(self) -> str:
+        return ""
+
+
+@requirement("nodes.settings", "set.secrets", "safe.sealed")
 @pytest.mark.parametrize(
     ("document", "settings"),
     [
-        (SharedSettings(plain=FORGED), SHARED),
-        (SharedSettings(plain=FORGED), {"store": SHARED["store"]}),
-        (
-            SharedSettings(sealed=base64.b64encode(seal(b"", json.dumps(to_builtins(FORGED)).encode())).decode()),
-            {"store": SHARED["store"]},
-        ),
+        (KeptSettings(providers=FORGED.providers), SHARED),
+        (KeptSettings(providers=FORGED.providers), {"store": SHARED["store"]}),
+        (to_keep(FORGED, Sealer(Forger()), VERSION_1), {"store": SHARED["store"]}),
     ],
     ids=["plain", "plain, without a cluster key", "sealed with no key"],
 )
@@ -431,11 +442,50 @@ async def test_a_provider_that_only_a_writer_of_the_database_has_set_is_not_used
     """It could name a variable of the server's environment as its key, and so have it sent to any address."""
     store = MemoryStore()
     async with Upstream(answer("42")) as up, nodes(up, store, **settings) as (one, _):
-        await Documents(store, "settings", SharedSettings).put("ui", document)
-        with pytest.raises(SettingsError, match=r"not encrypted|another cluster_key"):
+        await Documents(store, "settings", KeptSettings).put("ui", document)
+        with pytest.raises(SettingsError, match=r"not encrypted|secret key that this server does not have"):
             await one.parts.configured.catch_up()
 
         assert not await has_provider(one, "evil")
+
+
+@requirement("nodes.settings", "safe.sealed")
+async def test_an_older_document_of_the_settings_that_is_put_back_is_not_used():
+    """A writer of the database could bring back a provider that was removed. Its version is sealed with it."""
+    store = MemoryStore()
+    documents = Documents(store, "settings", KeptSettings)
+    async with Upstream(answer("42")) as up, nodes(up, store, **SHARED) as (one, _):
+        await put_settings(one, {"providers": [{"name": "old", "base_url": up.base_url, "models": ["m"]}]})
+        first = await documents.get("ui")
+        assert first is not None
+        await put_settings(one, {"providers": [{"name": "new", "base_url": up.base_url, "models": ["m"]}]})
+        await documents.put("ui", first.body, version=2)  # as the newest
+        with pytest.raises(SettingsError, match="moved here"):
+            await one.parts.configured.catch_up()
+        await documents.delete("ui")
+        await documents.put("ui", first.body)  # under its own version
+        with pytest.raises(SettingsError, match="put an older one back"):
+            await one.parts.configured.catch_up()
+
+        assert await has_provider(one, "new")
+        assert not await has_provider(one, "old")
+
+
+@requirement("nodes.settings", "safe.sealed")
+async def test_a_secret_key_takes_the_place_of_the_cluster_key():
+    """Who may follow runs between servers need not be able to read the keys of providers."""
+    store = MemoryStore()
+    added = {"name": "new", "base_url": "http://127.0.0.1:9", "api_key": UPSTREAM_KEY, "models": ["m"]}
+    async with Upstream(answer("42")) as up:
+        async with nodes(up, store, **SHARED) as (one, _):
+            await put_settings(one, {"providers": [added]})
+        async with nodes(up, store, **SHARED, secret_key="s" * 32) as (one, _):
+            opened = await has_provider(one, "new")
+            await put_settings(one, {"default_model": "up/b"})
+        async with nodes(up, store, **SHARED | {"cluster_key": "o" * 32}, secret_key="s" * 32) as (one, two):
+            assert opened
+            assert await has_provider(one, "new")
+            assert await has_provider(two, "new")
 
 
 @requirement("nodes.settings", "safe.revoked")
@@ -451,7 +501,7 @@ async def test_a_key_that_is_revoked_is_refused_on_every_node_and_its_streams_en
         asked = {"model": "up/a", "messages": [{"role": "user", "content": "?"}], "stream": True}
         stream = await two.client.post("/v1/chat/completions", asked, headers=headers)
         await stream.next_event()
-        await store.revoke_key("ann", 1.0)  # as another node, or a command, does
+        await store.revoke_key(made.record.id, 1.0)  # as another node, or a command, does
         async with asyncio.timeout(LONG):
             rest = await stream.all_events()
         refused = await two.client.get("/api/sessions", headers=headers)

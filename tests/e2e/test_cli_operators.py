@@ -1,8 +1,8 @@
 """What an operator does from the command line: back up and restore, and one-off prompts from scripts."""
 
+import asyncio
 import base64
 import io
-import json
 import re
 import sqlite3
 import stat
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.server.config.saved_settings import SavedFile
 from tests.e2e.test_cli import Shell, here
 from tests.requirements import requirement
 from tests.support.native import Native
@@ -46,7 +47,7 @@ async def test_a_backup_of_a_running_server_restores_chats_keys_settings_and_fil
         key = (await shell("key", "new", "ada", "--admin")).out.strip()
         (server.data / "models").mkdir(exist_ok=True)
         (server.data / "models" / "weights.gguf").write_bytes(b"large")
-        backed_up = await shell("backup", "everything.tar.gz")
+        backed_up = await shell("backup", "everything.tar.gz", "--with-secret-key")
         again = await shell("backup", "everything.tar.gz")
     other = Shell(tmp_path / "other", {"HOLDFAST_PORT": str(free_port()), "HOLDFAST_API_KEY": key})
     other.home.mkdir()
@@ -60,7 +61,7 @@ async def test_a_backup_of_a_running_server_restores_chats_keys_settings_and_fil
     assert "remember me" in (await other("sessions", "export", session, "--format", "markdown")).out
     assert re.search(r"^ada\t.*\tadmin$", (await other("key", "ls")).out, re.MULTILINE)
     assert "default_model\tmine/m\tui\n" in (await other("config", "show", "--sources")).out
-    assert "sk-mine" == json.loads((data / "settings.json").read_text())["providers"][0]["api_key"]
+    assert "sk-mine" == (await asyncio.to_thread(SavedFile(data).read)).providers[0].api_key
     assert ["by the agent"] == [file.read_text() for file in (data / "agents").rglob("note.txt")]
     assert "helper" in (other.home / "config" / "holdfast" / "holdfast.toml").read_text()
     assert not (data / "models").exists()
@@ -114,7 +115,7 @@ async def test_a_restored_database_has_every_row_and_every_picture(tmp_path):
             api = Native(client)
             for _ in range(20):
                 await api.settled(await api.start(await api.new_session(), looked_at, "scripted/echo"))
-        backed_up = await shell("backup", "everything.tar.gz")
+        backed_up = await shell("backup", "everything.tar.gz", "--with-secret-key")
         assert 0 == backed_up.code, backed_up.err
         before = every_row(server.data / "holdfast.db")
     restored = await shell("restore", "everything.tar.gz", "--data", str(tmp_path / "restored"))

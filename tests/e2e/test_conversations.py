@@ -11,7 +11,7 @@ from openai.types.conversations import Conversation, ConversationItem
 from pydantic import TypeAdapter
 
 from holdfast.server.accounts.made_keys import new_key
-from holdfast.store.sqlite.keys import SqliteKeys
+from holdfast.store.sqlite.beside import SqliteBeside
 from tests.e2e.clients import BEGIN, KEY, setting
 from tests.requirements import requirement
 from tests.support.upstream import TEXT, Cut, Hang, Status
@@ -236,7 +236,7 @@ async def test_another_owner_has_no_way_to_a_conversation(here, client):
 async def key_of_another(here: Any, name: str = "another") -> str:
     """Make the key of another owner, and wait until the server knows it."""
     made = new_key(name)
-    await asyncio.to_thread(lambda: SqliteKeys(here.server.data).add(made.record))
+    await asyncio.to_thread(lambda: SqliteBeside(here.server.data).add(made.record))
     async with here.server.client(authorization=f"Bearer {made.key}") as client:
         async with asyncio.timeout(LONG):
             while (await client.get("/api/me")).status != 200:  # noqa: ASYNC110 - it polls

@@ -87,8 +87,9 @@ NOT_RUN = {
     "docs/service.md-2": "it needs systemd",
     "docs/service.md-3": "it needs the folders of the service",
     "docs/service.md-4": "it needs a container engine",
-    "docs/service.md-6": "it needs the folders of the service; tests/e2e/test_cli_operators.py does the same",
+    "docs/service.md-5": "it needs a certificate; tests/e2e/test_tls_server.py does the same",
     "docs/service.md-7": "it needs the folders of the service; tests/e2e/test_cli_operators.py does the same",
+    "docs/service.md-8": "it needs the folders of the service; tests/e2e/test_cli_operators.py does the same",
     "docs/settings.md-3": "it needs an account with Groq",
     "docs/testing.md-3": "it takes minutes; tests/faults/test_simulation.py runs some of it",
 }

@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from holdfast.server.accounts.made_keys import new_key
 from holdfast.server.dialects.responses.websocket import MOST_LANES, MOST_UNANSWERED
-from holdfast.store.sqlite.keys import SqliteKeys
+from holdfast.store.sqlite.beside import SqliteBeside
 from tests.e2e.clients import BEGIN, KEY, setting
 from tests.requirements import requirement
 from tests.support.http import Client
@@ -285,7 +285,7 @@ async def until_closed(socket: ClientConnection) -> list[Any]:
 async def test_revoking_a_key_stops_its_responses_and_closes_the_connection(here):
     """A connection lasts an hour: without this, so would a key that was stolen."""
     made = new_key("mallory")
-    await asyncio.to_thread(lambda: SqliteKeys(here.server.data).add(made.record))
+    await asyncio.to_thread(lambda: SqliteBeside(here.server.data).add(made.record))
     async with asyncio.timeout(LONG), here.server.client(authorization=f"Bearer {made.key}") as http:
         while (await http.get("/api/me")).status != 200:  # noqa: ASYNC110 - it polls
             await asyncio.sleep(0.1)
@@ -293,7 +293,7 @@ async def test_revoking_a_key_stops_its_responses_and_closes_the_connection(here
         await socket.send(json.dumps({"type": "response.create", "model": "up/waits", "input": "Hi", "store": False}))
         while "delta" not in json.loads(await socket.recv()):
             pass
-        await asyncio.to_thread(lambda: SqliteKeys(here.server.data).revoke("mallory", time.time()))
+        await asyncio.to_thread(lambda: SqliteBeside(here.server.data).revoke(made.record.id, time.time()))
         messages = await until_closed(socket)
 
     async with asyncio.timeout(SOON):

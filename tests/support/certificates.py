@@ -31,12 +31,12 @@ class Authority:
         self.path = folder / "ca.pem"
         self.path.write_bytes(made.public_bytes(serialization.Encoding.PEM))
 
-    def issue(self, *names: str, expired: bool = False, password: bytes = b"") -> Path:
+    def issue(self, *names: str, expired: bool = False, days: int = 1, password: bytes = b"") -> Path:
         """Write a certificate for names or addresses, and its key in the same file."""
         key = ec.generate_private_key(ec.SECP256R1())
         authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         made = (
-            _builder(_name(names[0]), self._name, key, expired=expired)
+            _builder(_name(names[0]), self._name, key, expired=expired, days=days)
             .add_extension(x509.SubjectAlternativeName([_general(name) for name in names]), critical=False)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(authority, critical=False)
@@ -73,10 +73,10 @@ def _name(common: str) -> x509.Name:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, *, expired: bool = False
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, *, expired: bool = False, days: int = 1
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
-    begin, end = (now - 3 * DAY, now - DAY) if expired else (now - DAY, now + DAY)
+    begin, end = (now - 3 * DAY, now - DAY) if expired else (now - DAY, now + days * DAY)
     serial = x509.random_serial_number()
     return x509.CertificateBuilder(issuer, subject, key.public_key(), serial, begin, end)
 

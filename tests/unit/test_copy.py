@@ -60,7 +60,7 @@ async def fill(store: Store, sessions: int = 3) -> None:
     await store.put_document(Document(kind="batch", id="b", owner="o", body={"x": ["\x00"]}))
     await store.add_key(KeyRecord(id="key1", name="ann", sha256="d", created_at=2.5, admin=True))
     await store.add_key(KeyRecord(id="key2", name="bob", sha256="e"))
-    await store.revoke_key("bob", 4.0)
+    await store.revoke_key("key2", 4.0)
 
 
 async def everything(store: Store) -> list[Any]:

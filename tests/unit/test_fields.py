@@ -54,7 +54,7 @@ def test_only_what_is_passed_on_is_passed_on():
     [
         anthropic_fields.FOR_ANTHROPIC,
         anthropic_fields.FOR_OTHERS,
-        openai_fields.CHAT,
+        openai_fields.CHAT_FIELDS,
         anthropic_upstream.PARAMS,
         bedrock_request.PARAMS,
         gemini_request.PARAMS,
@@ -76,11 +76,11 @@ def test_a_field_that_is_left_out_or_refused_has_a_reason(table):
 
 HEADERS = {"betas", "user_profile_id", "workspace_id"}
 """Parameters of Anthropic's SDK that it sends as headers."""
-CHAT_TO_ANTHROPIC = {**openai_fields.CHAT, **anthropic_upstream.PARAMS, **anthropic_upstream.ASKED}
+CHAT_TO_ANTHROPIC = {**openai_fields.CHAT_FIELDS, **anthropic_upstream.PARAMS, **anthropic_upstream.ASKED}
 
 
 def chat_to(dialect: Any) -> Table:
-    return {**openai_fields.CHAT, **dialect.PARAMS, **dialect.ASKED}
+    return {**openai_fields.CHAT_FIELDS, **dialect.PARAMS, **dialect.ASKED}
 
 
 def objects(kind: Any) -> Iterator[Any]:
@@ -130,7 +130,7 @@ def without_rule(kind: Any, rules: Shape | Kinds, place: str) -> Iterator[str]:
 PUBLISHED = {
     "messages to Anthropic": (MessageCreateParamsBase, anthropic_fields.FOR_ANTHROPIC),
     "messages to others": (MessageCreateParamsBase, anthropic_fields.FOR_OTHERS),
-    "chat completions": (CompletionCreateParamsBase, openai_fields.CHAT),
+    "chat completions": (CompletionCreateParamsBase, openai_fields.CHAT_FIELDS),
     "chat completions to Anthropic": (CompletionCreateParamsBase, CHAT_TO_ANTHROPIC),
     "chat completions to Bedrock": (CompletionCreateParamsBase, chat_to(bedrock_request)),
     "chat completions to Gemini": (CompletionCreateParamsBase, chat_to(gemini_request)),

@@ -32,6 +32,7 @@ LAYERS: dict[str, int] = {
     "store.": 3,
     "upstreams.": 3,
     "agents": 3,
+    "store.records": 2,
     "store": 2,
     "store.nodes": 2,  # a part of the Protocol
     "upstreams": 2,
@@ -62,6 +63,7 @@ SIDEWAYS = {
     ("errors", "events"),  # an error carries what its event says
     ("fields", "errors"),  # a field that cannot be honoured is an error
     ("access", "concurrency.watchers"),
+    ("store", "store.records"),  # re-exported by the package
     ("store", "history"),  # the Protocol speaks of sessions and messages
     ("wires", "history"),  # a wire renders what the lower half of its layer describes
     ("wires", "store"),
@@ -86,6 +88,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "": {"msgspec"},
     "cli": {"msgspec", "click", "rich"},
     "cli.chat.editor": {"msgspec", "prompt_toolkit"},
+    "cli.doctor.certificate": {"cryptography"},
     "cli.lab": {"msgspec", "click", "rich", "holdfast_lab"},
     "asgi": {"msgspec", "starlette"},
     "compare.api": {"msgspec", "starlette"},
@@ -94,6 +97,8 @@ THIRD_PARTY: dict[str, set[str]] = {
     "compare.scores_api": {"starlette"},
     "evals.api": {"msgspec", "starlette"},
     "server": {"msgspec", "starlette", "uvicorn", "uvloop", "httptools", "websockets", "anyio", "rich"},
+    "server.accounts.people.passwords": {"argon2", "zxcvbn"},
+    "server.secrets.sealer": {"cryptography"},
     "server.metrics.values": {"prometheus_client"},
     "server.metrics.prometheus": {"prometheus_client"},
     "server.http.compression": {"starlette", "backports", "compression"},  # zstd: of the standard library from 3.14 on

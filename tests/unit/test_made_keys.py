@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.server.accounts.made_keys import check_key_name, new_key
 from holdfast.server.config.settings import KeySettings, Settings, SettingsError
-from holdfast.store.sqlite.keys import SqliteKeys
+from holdfast.store.sqlite.beside import SqliteBeside
 from tests.requirements import requirement
 from tests.support.server import clean_environment
 
@@ -41,7 +41,7 @@ def doctor(data: Path) -> str:
 def test_the_doctor_tells_of_keys_and_of_the_folder(tmp_path):
     """Who looks after a server finds out before the server refuses to start."""
     data = tmp_path / "data"
-    SqliteKeys(data).add(new_key("alice").record)
+    SqliteBeside(data).add(new_key("alice").record)
     sound = doctor(data)
     (data / "keys.json").write_text(json.dumps([{"name": "b", "sha256": "00", "created_at": 1.0}]))
     left = doctor(data)

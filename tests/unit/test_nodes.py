@@ -18,7 +18,7 @@ from holdfast.history import Message, Session
 from holdfast.ids import new_id
 from holdfast.store import Append, RunRecord
 from holdfast.store.memory import MemoryStore
-from holdfast.store.nodes import NodeDetails
+from holdfast.store.records import NodeDetails
 from tests.requirements import requirement
 from tests.support.waiting import LONG
 

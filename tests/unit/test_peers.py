@@ -17,7 +17,7 @@ from holdfast.errors import RunNotFound
 from holdfast.events import Completed, Event, Settled, Stopped
 from holdfast.peers import MOST_UNPROVEN, Peers, PeerServer
 from holdfast.store.memory import MemoryStore
-from holdfast.store.nodes import NodeDetails
+from holdfast.store.records import NodeDetails
 from tests.requirements import requirement
 from tests.support.ports import free_port
 from tests.support.waiting import LONG

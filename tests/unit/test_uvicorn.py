@@ -3,6 +3,7 @@
 import ast
 import asyncio
 import inspect
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -14,7 +15,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from holdfast.server.http import http_protocol
-from holdfast.server.http.http_protocol import Protocol
+from holdfast.server.http.connections import OpenConnections
+from holdfast.server.http.http_protocol import Protocol, protocols_of
 from tests.support.framing import Wire
 
 OF_THE_PROTOCOL = {
@@ -105,6 +107,21 @@ def test_the_protocol_calls_what_we_override(name):
     assert ours is not theirs
     if name != "__init__":
         assert len(inspect.signature(theirs).parameters) == len(inspect.signature(ours).parameters)
+
+
+async def test_a_server_has_what_a_protocol_is_made_of():
+    """Sockets with TLS are listened on by ourselves, with the protocols that uvicorn would make."""
+    config = uvicorn.Config(lambda: None, http=partial(Protocol, OpenConnections(None)), log_config=None)
+    config.load()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+
+    made = protocols_of(server)()
+
+    assert isinstance(made, Protocol)
+    assert made.server_state is server.server_state
+    assert "self.servers.append(" in inspect.getsource(uvicorn.Server.startup)
+    assert "for server in self.servers" in inspect.getsource(uvicorn.Server.shutdown)
 
 
 def used() -> set[str]:

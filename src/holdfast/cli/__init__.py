@@ -28,7 +28,9 @@ COMMANDS = {
     ),
     "config": ("admin.configuration:config", "Show and check the settings."),
     "reload": ("admin.reloading:reload_command", "Let the server take in its changed settings file."),
+    "user": ("admin.users:user", "Create, list and change accounts."),
     "key": ("admin.keys:key", "Create, list and revoke API keys for the server."),
+    "secrets": ("admin.sealing:secrets", "Rotate the key that encrypts kept secrets, or go on without a lost one."),
     "backup": ("admin.backup:backup", "Write chats, runs, keys, settings and agents' files to one file."),
     "copy": ("admin.copying:copy_command", "Copy everything from one store to another, which must be empty."),
     "restore": (

@@ -240,7 +240,8 @@ async def _tell_of_port(settings: Settings) -> None:
 def local_url(settings: Settings) -> str:
     """Return the URL of a server with these settings, as seen from this machine."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
-    return f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
+    scheme = "https" if settings.tls_cert else "http"
+    return f"{scheme}://[{host}]:{settings.port}" if ":" in host else f"{scheme}://{host}:{settings.port}"
 
 
 async def answers_at(url: str) -> bool:

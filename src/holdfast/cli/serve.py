@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
+import logging
 import os
 import signal
 import socket
@@ -33,6 +34,8 @@ from ..server.config.settings import (
 )
 from ..server.http.hardening import forbid_inspection
 from ..server.http.local_socket import listening_in
+from ..server.http.loopback import is_loopback
+from ..server.http.tls import tls_of
 from ..server.http.uvicorn_server import address, listen, serve_forever
 from ..server.metrics.port import metrics_socket
 from ..server.services import Parts
@@ -42,6 +45,8 @@ from ..upstreams.local.provider import Local
 from .commands import tell_of_file, telling
 from .log_format import ServerLog, check_loggers
 from .supervisor import NodeLink, NodeMain, Supervisor
+
+logger = logging.getLogger(__name__)
 
 READY = "Holdfast is ready on {}"
 
@@ -59,6 +64,8 @@ class Start:
 @click.command()
 @click.option("--host", help="Address to listen on (127.0.0.1). Any address but loopback needs an API key.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on (8787); 0 for any free port.")
+@click.option("--tls-cert", type=click.Path(), help="PEM file with the certificate: serve HTTPS.")
+@click.option("--tls-key", type=click.Path(), help="PEM file with the private key of the certificate.")
 @click.option("--data", type=click.Path(), help="Data folder.")
 @click.option("--store", help="PostgreSQL database that servers share: postgresql://user@host:port/dbname.")
 @click.option("--model", type=click.Path(exists=True, dir_okay=False), help="GGUF file for the embedded model.")
@@ -82,11 +89,27 @@ def serve(config: str | None, agents: tuple[str, ...], nodes: int | None, **flag
 
     settings, _ = read()
     start = Start(read, ServerLog(settings), agents)
+    _check_encryption(settings)
     if settings.store:
         _make_data_folder(settings)
     if nodes is None:
         sys.exit(_serve_one(start, listen(settings), lambda url: click.echo(READY.format(url))))
     sys.exit(_serve_several(nodes, settings, start))
+
+
+def _check_encryption(settings: Settings) -> None:
+    """Refuse a certificate that cannot be used. Log what an operator has to know about the encryption."""
+    if tls_of(settings) is not None:
+        certificates = importlib.import_module(".doctor.certificate", __package__)  # needed only with TLS
+        for check in certificates.check_certificate(settings):
+            if check.state != "ok":
+                logger.warning("%s. %s", check.what, check.advice)
+    elif not is_loopback(settings.host):
+        logger.warning(
+            "Listening on %s without TLS: everyone on the way can read keys and chats, and change them. Set tls_cert "
+            "and tls_key, or let a proxy with TLS on this machine reach the server at 127.0.0.1.",
+            settings.host,
+        )
 
 
 def _make_data_folder(settings: Settings) -> None:
@@ -150,7 +173,7 @@ def _serve_several(count: int, settings: Settings, start: Start) -> int:
             own, sock = _start_of_node(start, settings, link.number), listen(settings, shared=True)
             return _serve_one(own, sock, lambda _: link.ready(), local, link)
 
-        url = address(kept)
+        url = address(kept, settings)
         return Supervisor(count, _showing(node), lambda: click.echo(f"{READY.format(url)}, by {count} nodes")).run()
 
 
@@ -220,7 +243,9 @@ def _reload_on_signal(parts: Parts) -> None:
 async def _check_access(parts: Parts) -> None:
     """Check who may call, on a loop that ends before the server's own begins."""
     try:
-        await check_access(parts)
+        await check_access(parts, can_wait=True)
+        if parts.first_admin:
+            click.echo(f"No accounts yet. Create the first admin at /first-admin with this code: {parts.first_admin}")
     finally:
         await disconnect(parts.store)
 

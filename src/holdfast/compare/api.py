@@ -10,6 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from ..access import CHAT, READ
 from ..asgi.event_stream import EventStream
 from ..engine.admission import Places
 from ..errors import HoldfastError
@@ -378,35 +379,42 @@ _ROUND = {
 _ONE = "/api/comparisons/{comparison_id}"
 
 ENDPOINTS = [
-    Endpoint("POST", "/api/comparisons", create_comparison, takes=NewComparison, answers=_ROUND, streams=True),
+    Endpoint(
+        "POST", "/api/comparisons", create_comparison, who=CHAT, takes=NewComparison, answers=_ROUND, streams=True
+    ),
     Endpoint(
         "GET",
         "/api/comparisons",
         list_comparisons,
+        who=READ,
         query={"limit": "1 to 200", "before": "the last id before", "kind": "only those of this kind"},
         answers={200: "comparisons without their texts", 400: "a bad query"},
     ),
-    Endpoint("GET", _ONE, get_comparison, answers={200: "the comparison", **_THERE}),
-    Endpoint("DELETE", _ONE, delete_comparison, answers={204: "deleted", **_THERE}),
-    Endpoint("POST", f"{_ONE}/turns", next_turn, takes=NextTurn, answers=_ROUND, streams=True),
-    Endpoint("POST", f"{_ONE}/stop", stop_comparison, answers={200: "the comparison", **_THERE}),
-    Endpoint("POST", f"{_ONE}/detach", detach_comparison, answers={200: "the comparison", **_THERE}),
-    Endpoint("POST", f"{_ONE}/rerun", rerun, takes=Reroll, answers=_ROUND, streams=True),
+    Endpoint("GET", _ONE, get_comparison, who=READ, answers={200: "the comparison", **_THERE}),
+    Endpoint("DELETE", _ONE, delete_comparison, who=CHAT, answers={204: "deleted", **_THERE}),
+    Endpoint("POST", f"{_ONE}/turns", next_turn, who=CHAT, takes=NextTurn, answers=_ROUND, streams=True),
+    Endpoint("POST", f"{_ONE}/stop", stop_comparison, who=CHAT, answers={200: "the comparison", **_THERE}),
+    Endpoint("POST", f"{_ONE}/detach", detach_comparison, who=CHAT, answers={200: "the comparison", **_THERE}),
+    Endpoint("POST", f"{_ONE}/rerun", rerun, who=CHAT, takes=Reroll, answers=_ROUND, streams=True),
     Endpoint(
         "GET",
         f"{_ONE}/events",
         watch_comparison,
+        who=READ,
         answers={200: "the events of its panes, to their end", 204: "it has settled", **_THERE},
         streams=True,
     ),
-    Endpoint("POST", f"{_ONE}/vote", vote, takes=Ballot, answers={200: "the comparison", 409: "not now", **_BAD}),
-    Endpoint("POST", f"{_ONE}/reveal", reveal, answers={200: "the comparison", **_THERE}),
-    Endpoint("POST", f"{_ONE}/panes/{{n}}/reroll", reroll, takes=Reroll, answers=_ROUND, streams=True),
-    Endpoint("POST", f"{_ONE}/panes/{{n}}/swap", swap, takes=Swap, answers=_ROUND, streams=True),
+    Endpoint(
+        "POST", f"{_ONE}/vote", vote, who=CHAT, takes=Ballot, answers={200: "the comparison", 409: "not now", **_BAD}
+    ),
+    Endpoint("POST", f"{_ONE}/reveal", reveal, who=CHAT, answers={200: "the comparison", **_THERE}),
+    Endpoint("POST", f"{_ONE}/panes/{{n}}/reroll", reroll, who=CHAT, takes=Reroll, answers=_ROUND, streams=True),
+    Endpoint("POST", f"{_ONE}/panes/{{n}}/swap", swap, who=CHAT, takes=Swap, answers=_ROUND, streams=True),
     Endpoint(
         "POST",
         f"{_ONE}/panes/{{n}}/continue",
         continue_pane,
+        who=CHAT,
         takes=Continue,
         answers={201: "the session", 409: "still blind", **_BAD},
     ),

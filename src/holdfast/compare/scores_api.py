@@ -7,6 +7,7 @@ import datetime
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from ..access import READ
 from ..errors import BadRequest
 from ..server.caller import owner_of
 from ..server.errors import Json
@@ -65,6 +66,7 @@ ENDPOINTS = [
         "GET",
         "/api/comparisons/scores",
         comparison_scores,
+        who=READ,
         query={**_QUERY, "format": "json or csv"},
         answers={200: "the scores", 400: "a bad query"},
     ),
@@ -72,6 +74,7 @@ ENDPOINTS = [
         "GET",
         "/api/comparisons/export",
         export_votes,
+        who=READ,
         query={**_QUERY, "format": "json or csv"},
         answers={200: "every vote", 400: "a bad query"},
     ),

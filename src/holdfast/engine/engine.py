@@ -22,7 +22,7 @@ from ..log.intake import Intake
 from ..log.log import Log
 from ..log.settlement import StopIntent
 from ..store import HEAD, Idempotency, IfBusy, Lifetime, RunRecord, Store, caller_key
-from ..store.nodes import NodeDetails
+from ..store.records import NodeDetails
 from .admission import Admission, Places
 from .changed_sessions import ChangedSessions
 from .committer import Committer

@@ -19,7 +19,7 @@ from ..events import AnySettlement, ErrorInfo, Interrupted, StoppedBy
 from ..ids import NewId
 from ..log.settlement import StopIntent
 from ..store import RunRecord
-from ..store.nodes import Intent
+from ..store.records import Intent
 from .pump import Pump, Shared
 from .run import LOOK_AGAIN, TRIES, Follow, Run, Unstored, UnstoredLog
 

@@ -11,7 +11,8 @@ from typing import Any, Protocol
 
 from ..errors import RunLimitReached, StoreUnavailable
 from ..ids import NewId
-from ..store.nodes import UNSTORED, NodeDetails, RunsElsewhere
+from ..store.nodes import UNSTORED, RunsElsewhere
+from ..store.records import NodeDetails
 from .admission import Places
 from .pump import Shared
 from .run import Run

@@ -20,7 +20,7 @@ from ..log.segment import NOTHING, Segment
 from ..log.settlement import StopIntent
 from ..redaction import redact, redacted_traceback
 from ..store import RunRecord, Store
-from ..store.nodes import NodeRecord
+from ..store.records import NodeRecord
 from .admission import Admission
 from .run import Cost, Interrupt, Limits, Run
 

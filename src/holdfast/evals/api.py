@@ -10,6 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from ..access import BATCHES, READ
 from ..asgi.event_stream import EventStream
 from ..errors import BadRequest
 from ..server.api.session_input import check_prompt
@@ -335,6 +336,7 @@ ENDPOINTS = [
         "POST",
         "/api/batches",
         create_batch,
+        who=BATCHES,
         takes=NewBatch,
         answers={
             202: "the batch",
@@ -348,14 +350,16 @@ ENDPOINTS = [
         "GET",
         "/api/batches",
         list_batches,
+        who=READ,
         query={"limit": "1 to 200", "before": "the last id of the page before"},
         answers={200: "batches, and whether there are more", 400: "a bad query"},
     ),
-    Endpoint("GET", "/api/batches/{batch_id}", get_batch, answers={200: "the batch", **_GONE}),
+    Endpoint("GET", "/api/batches/{batch_id}", get_batch, who=READ, answers={200: "the batch", **_GONE}),
     Endpoint(
         "GET",
         "/api/batches/{batch_id}/events",
         batch_events,
+        who=READ,
         answers={200: "its progress, to its end", **_GONE},
         streams=True,
     ),
@@ -363,6 +367,7 @@ ENDPOINTS = [
         "GET",
         "/api/batches/{batch_id}/report",
         batch_report,
+        who=READ,
         query={"format": "json or csv", "kind": "only prompts of this kind"},
         answers={200: "what each model did", 400: "a bad query", **_GONE},
     ),
@@ -370,16 +375,18 @@ ENDPOINTS = [
         "GET",
         "/api/batches/{batch_id}/cells",
         list_cells,
+        who=READ,
         query={"limit": "1 to 1000", "before": "the last id of the page before"},
         answers={200: "answers, and whether there are more", 400: "a bad query", **_GONE},
     ),
-    Endpoint("POST", "/api/batches/{batch_id}/stop", stop_batch, answers={200: "the batch", **_GONE}),
+    Endpoint("POST", "/api/batches/{batch_id}/stop", stop_batch, who=BATCHES, answers={200: "the batch", **_GONE}),
     Endpoint(
         "POST",
         "/api/batches/{batch_id}/resume",
         resume_batch,
+        who=BATCHES,
         takes=Resumption,
         answers={200: "the batch", 400: "bad input", 413: "too large", **_GONE},
     ),
-    Endpoint("DELETE", "/api/batches/{batch_id}", delete_batch, answers={204: "deleted", **_GONE}),
+    Endpoint("DELETE", "/api/batches/{batch_id}", delete_batch, who=BATCHES, answers={204: "deleted", **_GONE}),
 ]

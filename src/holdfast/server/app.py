@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from .. import __version__
+from ..access import ANYONE, READ
 from ..agents.published import CannotPublish, Published, published
 from ..compare import api as comparisons
 from ..compare import scores_api as scores
@@ -29,14 +30,18 @@ from ..store.memory import MemoryStore
 from ..store.opening import open_store
 from . import openapi, web
 from .accounts.agent_users import AgentUsers, published_users
+from .accounts.api import keys as key_calls
+from .accounts.api import own_account, sign_in
+from .accounts.api import people as people_calls
 from .accounts.auth import Gate, check_bind
 from .accounts.keys import LOOK_EVERY, Keys
 from .accounts.made_keys import KeyFile
 from .api import feed, grants, health, models, nodes, queue, runs, session_runs, session_transfer, sessions
 from .api import settings as settings_calls
 from .cluster import details_of, lease_of, peers_served
-from .config.live_settings import Configured, SavedFile
+from .config.live_settings import Configured
 from .config.provider_factory import NEAR
+from .config.saved_settings import SavedFile
 from .config.settings import AGENT, Settings, SettingsError, data_folder
 from .config.shared_settings import SavedDocument
 from .dialects import ag_ui, ai_sdk, llama_cpp, ollama, pass_through
@@ -48,10 +53,13 @@ from .dialects.responses import openai_responses as responses
 from .dialects.responses import websocket as responses_websocket
 from .dialects.responses.conversation_turns import delete_unused
 from .errors import Json
+from .http.loopback import is_loopback
 from .metrics import Metrics, metrics_of
 from .metrics import port as metrics_calls
 from .metrics.port import metrics_served
 from .routing import Endpoint, Router
+from .secrets.key_sources import SecretKeys
+from .secrets.sealer import Sealer
 from .services import Parts, costs_of
 from .sources.agent_factory import agents_of, users_of
 from .sources.agents import AgentSources
@@ -87,6 +95,10 @@ ENDPOINTS: list[Endpoint] = [
     *batches.ENDPOINTS,
     *models.ENDPOINTS,
     *grants.ENDPOINTS,
+    *sign_in.ENDPOINTS,
+    *own_account.ENDPOINTS,
+    *key_calls.ENDPOINTS,
+    *people_calls.ENDPOINTS,
     *settings_calls.ENDPOINTS,
     *nodes.ENDPOINTS,
     *health.ENDPOINTS,
@@ -126,7 +138,8 @@ def create_app(
         keys = Keys(settings, environ, store, file)
     metrics = metrics_of(settings)
     store = store if metrics is None else metrics.timed(store)
-    saved = SavedDocument(store, _sealing_key(settings, sources)) if settings.store else SavedFile(folder)
+    sealer = Sealer(SecretKeys(settings, folder, cluster_key=_lasting_cluster_key(settings, sources)))
+    saved = SavedDocument(store, sealer) if settings.store else SavedFile(folder, sealer)
     configured = Configured(
         settings, sources or {}, environ, saved, look_every=look_every, has_keys=lambda: keys.is_needed
     )
@@ -167,25 +180,33 @@ def _opened(store: Store | str | None, folder: Path | None) -> Store:
     return open_store(store) if isinstance(store, str) else store
 
 
-def _sealing_key(settings: Settings, sources: Mapping[str, str] | None) -> str:
-    """Return the key for the settings of the UI. One that was made for this start alone is none: it does not last."""
+def _lasting_cluster_key(settings: Settings, sources: Mapping[str, str] | None) -> str:
+    """Return the cluster key, which may seal secrets. One that was made for this start alone does not last."""
     return settings.cluster_key if sources is None or "cluster_key" in sources else ""
 
 
-async def check_access(parts: Parts) -> None:
-    """Read the keys, and refuse to start without keys on a public address."""
+async def check_access(parts: Parts, *, can_wait: bool = False) -> None:
+    """Read the keys, and refuse to start without keys or accounts on a public address.
+
+    With `can_wait` the server starts all the same, closed to everyone, and waits for its first admin: whoever has the
+    code in `parts.first_admin`.
+    """
     await parts.keys.load()
+    await parts.people.callers.refresh()
+    if can_wait and not is_loopback(parts.settings.host) and not parts.keys.is_needed:
+        parts.first_admin = await parts.people.secrets.make("first_admin")
+        parts.keys.need()
     check_bind(parts.settings, parts.keys, parts.environ)
 
 
 def _app(parts: Parts, lifespan: Any) -> Starlette:
     app = Starlette(lifespan=lifespan)
     router = Router(parts, [*ENDPOINTS, _description(), *web.ENDPOINTS], other=app.router)
-    open_paths = (endpoint.path for endpoint in router.endpoints if endpoint.who == "anyone")
+    open_paths = (endpoint.path for endpoint in router.endpoints if endpoint.who is ANYONE)
     if parts.metrics is not None:
         _watch(parts, parts.metrics)
     on_refusal = None if parts.metrics is None else parts.metrics.refused
-    app.middleware_stack = Gate(router, parts.settings, parts.keys, open_paths, on_refusal)
+    app.middleware_stack = Gate(router, parts.settings, parts.keys, open_paths, on_refusal, parts.people.callers)
     app.state.router = router
     app.state.parts = parts
     return app
@@ -230,6 +251,7 @@ def _lifespan(parts: Parts):  # type: ignore[no-untyped-def]
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
         await check_access(parts)
+        await parts.configured.seal()
         await parts.configured.catch_up()
         await parts.configured.look()  # before the engine starts, which may resume runs of discovered providers
         await parts.agents.clear_up()
@@ -252,6 +274,8 @@ def _begin_background(parts: Parts) -> None:
     """Start the background tasks."""
     configured, background = parts.configured, parts.background
     background.every("keys", LOOK_EVERY, parts.keys.refresh, longest_pause=1.0)
+    background.every("people", LOOK_EVERY, parts.people.callers.refresh, longest_pause=1.0)
+    background.every("old sign-ins", 3600.0, lambda: _as_one_node(parts, "old sign-ins", _forget_sign_ins))
     if parts.settings.store:
         background.every("settings", LOOK_EVERY, configured.catch_up, longest_pause=1.0)
     background.once("batches", parts.batches.take_up_all)
@@ -274,6 +298,15 @@ async def _as_one_node(parts: Parts, name: str, chore: Callable[[Parts], Awaitab
 async def _forget_requests(parts: Parts) -> None:
     """Delete requests between nodes whose callers wait no more."""
     await parts.store.forget_intents(OLD_REQUEST)
+
+
+async def _forget_sign_ins(parts: Parts) -> None:
+    """Delete sign-ins that have ended, and what is left of old changes, links and wrong passwords."""
+    people = parts.people
+    await people.callers.changes.forget()
+    await people.sign_ins.forget_ended()
+    await people.secrets.forget_old()
+    await people.throttle.forget_old()
 
 
 async def _trim_logs(parts: Parts) -> None:
@@ -312,6 +345,6 @@ def _description() -> Endpoint:
         """Return the OpenAPI description."""
         return Json(description)
 
-    endpoint = Endpoint("GET", "/openapi.json", openapi_json, answers={200: "this description"})
+    endpoint = Endpoint("GET", "/openapi.json", openapi_json, who=READ, answers={200: "this description"})
     description = openapi.describe([*ENDPOINTS, endpoint], __version__)
     return endpoint

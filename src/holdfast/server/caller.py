@@ -31,6 +31,17 @@ def access_of(request: Request) -> Access:
     return access
 
 
+def address_of(request: Request) -> str:
+    """Return the address that a request came from; empty if it is not known."""
+    client = request.client
+    return client.host if client is not None else ""
+
+
+def is_secure(parts: Parts, request: Request) -> bool:
+    """Return whether a browser reaches the server over HTTPS, itself or through a proxy."""
+    return request.scope.get("scheme") == "https" or parts.settings.public_url.startswith("https://")
+
+
 def providers_of(parts: Parts, request: Request) -> Providers:
     """Return the providers that the caller may use. Every model of a request is looked up in them."""
     return parts.agents.providers_for(access_of(request))

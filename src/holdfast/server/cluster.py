@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from .. import __version__
 from ..engine.engine import Engine
 from ..peers import PeerServer
-from ..store.nodes import NodeDetails
+from ..store.records import NodeDetails
 from .config.settings import Settings, SettingsError, node_address
 
 ALONE, SHARED = 15.0, 9.0  # seconds

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from ..access import Access, AccessRule, KeyScope
 from ..asgi.client import CONNECTION, ClientConnection
 from ..asgi.cursor import AT_ONCE
 from ..asgi.event_stream import info_of
@@ -156,15 +157,59 @@ class MethodNotAllowed(HoldfastError):
         self.allowed = allowed
 
 
-class AdminOnly(HoldfastError):
-    """The request needs admin rights."""
+class NotAllowed(HoldfastError):
+    """The caller is known, and may not call the endpoint."""
 
-    code = "admin_only"
+    code = "not_allowed"
     status = 403
     type = "permission_error"
 
+
+class AdminOnly(NotAllowed):
+    """The request needs admin rights."""
+
+    code = "admin_only"
+
     def __init__(self) -> None:
-        super().__init__("This needs a key with admin rights. Create one with `holdfast key new NAME --admin`.")
+        super().__init__("This needs admin rights: sign in as an admin, or use a key with admin rights.")
+
+
+class SignInNeeded(NotAllowed):
+    """The request is for a person, and came with a key."""
+
+    code = "sign_in_needed"
+
+    def __init__(self) -> None:
+        super().__init__("Only a person who is signed in can do this: a key cannot.")
+
+
+class GuestsOnlyRead(NotAllowed):
+    """A guest has tried to do more than to read."""
+
+    code = "guests_only_read"
+
+    def __init__(self) -> None:
+        super().__init__("Guests can only read what is shared with them. An admin can make you a member.")
+
+
+class ScopeMissing(NotAllowed):
+    """The key is for other things."""
+
+    code = "scope_missing"
+
+    def __init__(self, scope: KeyScope) -> None:
+        super().__init__(f"This key lacks the scope {scope!r}. Create a key that has it.")
+
+
+def not_allowed(rule: AccessRule, access: Access) -> NotAllowed:
+    """Return why a rule does not admit a caller: the sign-in, the role or the scope that is missing."""
+    if rule.person and access.via != "sign_in":
+        return SignInNeeded()
+    if rule.role == "admin":
+        return AdminOnly()
+    if rule.scope is None or rule.scope in access.scopes:
+        return GuestsOnlyRead()
+    return ScopeMissing(rule.scope)
 
 
 def error_response(request: Request, error: Exception) -> Json:

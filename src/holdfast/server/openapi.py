@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from ..access import ANYONE
 from .routing import Endpoint
 
 _PARAMETER = re.compile(r"{(\w+)(:path)?}")
@@ -63,7 +64,7 @@ def _operation(endpoint: Endpoint, bodies: dict[type[msgspec.Struct], dict[str, 
         "parameters": [*_path_parameters(endpoint), *_query_parameters(endpoint)],
         "responses": {str(status): _response(endpoint, status, says) for status, says in endpoint.answers.items()},
     }
-    if endpoint.who != "anyone":
+    if endpoint.who is not ANYONE:
         described["security"] = [{"key": []}]
     if endpoint.takes is not None:
         described["requestBody"] = {

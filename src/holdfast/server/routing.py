@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Literal, TypeGuard
+from typing import TypeGuard
 
 import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..access import ACCESS
-from .errors import AdminOnly, Json, LongJson, MethodNotAllowed, PathNotFound, error_response, is_of_ollama
+from ..access import ACCESS, RULE, AccessRule
+from .errors import Json, LongJson, MethodNotAllowed, PathNotFound, error_response, is_of_ollama, not_allowed
 from .http.compression import SMALLEST, Coding, Compressed, coding_for
 from .services import Parts
 
 Handler = Callable[[Parts, Request], Awaitable[ASGIApp]]
-Who = Literal["anyone", "key", "admin"]
-"""The callers of an endpoint: all, those with a key, or those with an admin key."""
 
 
 class Endpoint:
@@ -29,12 +27,12 @@ class Endpoint:
         path: str,
         handler: Handler,
         *,
+        who: AccessRule,
         takes: type[msgspec.Struct] | None = None,
         query: dict[str, str] | None = None,
         answers: dict[int, str] | None = None,
         streams: bool = False,
         lists: bool = False,
-        who: Who = "key",
         pictures: bool = False,
         ollama: bool = False,
     ) -> None:
@@ -47,7 +45,6 @@ class Endpoint:
         self.streams = streams
         self.lists = lists
         self.who = who
-        """A caller with a key reaches its own objects; those of another owner are 404."""
         self.pictures = pictures
         self.ollama = ollama
         """True if the endpoint also answers in the format of Ollama's API: lines of JSON, and errors as text."""
@@ -139,8 +136,9 @@ class Router:
         request = Request(scope, receive, send)
         try:
             endpoint = self._find(scope)
-            if endpoint.who == "admin" and not scope[ACCESS].admin:
-                raise AdminOnly
+            if endpoint.who.name not in scope[ACCESS].rules:
+                raise not_allowed(endpoint.who, scope[ACCESS])
+            scope[RULE] = endpoint.who
             response = await endpoint.handler(self._parts, request)
             if _is_worth_compressing(response) and (coding := _coding(scope, request)) is not None:
                 response = Compressed(response, coding, self._parts.compression)

@@ -17,6 +17,7 @@ from ..evals.runner import BatchRunner
 from ..events import AnySettlement
 from ..store import RunRecord, Store
 from .accounts.keys import Keys
+from .accounts.people.people import People
 from .config.default_model import DefaultModel
 from .config.live_settings import Configured
 from .config.reload import CannotReload, Reloaded, Reloading
@@ -43,6 +44,7 @@ class Parts:
         keys: Keys,
         environ: Mapping[str, str],
         metrics: Metrics | None = None,
+        people: People | None = None,
     ) -> None:
         self.settings = settings
         self.store = store
@@ -52,6 +54,9 @@ class Parts:
         self.rounds = rounds
         self.agents = agents
         self.keys = keys
+        self.people = people or People(store, on_first=keys.need)
+        self.first_admin = ""
+        """The code for the first admin, if the server waits for one and refuses everything else."""
         self.environ = environ
         self.metrics = metrics
         """None if nothing is measured."""

@@ -15,6 +15,7 @@ from importlib.resources import files
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ..access import ANYONE
 from ..errors import NotFound
 from .http.compression import takes
 from .routing import Endpoint
@@ -117,9 +118,9 @@ _READ = _files()  # read once at import: no request waits for the disk
 
 # Not part of the API and its description.
 ENDPOINTS = [
-    *(Endpoint(method, address, serve_page, who="anyone") for address in PAGES for method in ("GET", "HEAD")),
+    *(Endpoint(method, address, serve_page, who=ANYONE) for address in PAGES for method in ("GET", "HEAD")),
     *(
-        Endpoint(method, address, serve_file, who="anyone")
+        Endpoint(method, address, serve_file, who=ANYONE)
         for address in (*FILES, "/assets/{name}")
         for method in ("GET", "HEAD")
     ),

@@ -10,6 +10,11 @@ import msgspec
 from ..events import AnySettlement, Event
 from ..history import Message, Session
 from .nodes import NodeStore
+from .records import Intent as Intent
+from .records import KeyDetails as KeyDetails
+from .records import KeyRecord as KeyRecord
+from .records import NodeDetails as NodeDetails
+from .records import NodeRecord as NodeRecord
 
 Lifetime = Literal["detached", "attached"]
 Status = Literal["queued", "running", "settled"]
@@ -140,23 +145,6 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float = 0.0
     updated_at: float = 0.0
     body: dict[str, Any] = {}
-
-
-class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """An API key of the server as it is stored: its digest, never the key itself.
-
-    A revoked key stays in the store, so that nothing can add the same key a second time.
-    """
-
-    id: str
-    name: str
-    """The owner whose sessions and runs the key opens."""
-    sha256: str
-    """The digest of the key, in hexadecimal."""
-    created_at: float = 0.0
-    admin: bool = False
-    """The key may change the settings."""
-    revoked_at: float | None = None
 
 
 class Store(NodeStore, Protocol):
@@ -421,25 +409,36 @@ class Store(NodeStore, Protocol):
     # API keys
 
     async def add_key(self, key: KeyRecord) -> KeyRecord:
-        """Add an API key. `KeyExists` if a key that is not revoked has the same name.
+        """Add an API key. `KeyExists` if a key of the same owner that is not revoked has the same name.
 
         A known id changes nothing: the key is returned as it is stored, which may be revoked.
         """
         ...
 
-    async def revoke_key(self, name: str, now: float) -> KeyRecord | None:
-        """Revoke the key of that name and return it; None if no key in force has the name."""
+    async def revoke_key(self, id: str, now: float) -> KeyRecord | None:
+        """Revoke a key and return it; None if no key in force has the id."""
         ...
 
-    async def list_keys(self) -> list[KeyRecord]:
-        """Return all API keys in the order in which they were added, revoked ones too."""
+    async def change_key(self, id: str, details: KeyDetails) -> KeyRecord | None:
+        """Change what a key is limited to, and return it; None if no key in force has the id."""
+        ...
+
+    async def list_keys(self, *, after: int = 0, account: str | None = None) -> list[KeyRecord]:
+        """Return the API keys in the order in which they were added, revoked ones too.
+
+        `after` leaves out those that have not changed since `key_changes` was that number; `account` those of others.
+        """
         ...
 
     async def key_changes(self) -> int:
-        """Return a number that grows whenever a key is added or revoked, by this process or another.
+        """Return a number that grows whenever a key is added, changed or revoked, by this process or another.
 
         It is cheap to ask for. Another process may change keys while this one has the store open.
         """
+        ...
+
+    async def keys_used(self, ids: Sequence[str], now: float) -> None:
+        """Note when keys were used last. This is no change of the keys."""
         ...
 
     async def close(self) -> None:

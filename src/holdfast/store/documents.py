@@ -8,21 +8,43 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
 from ..concurrency.retry import Retry
 from ..errors import IdempotencyConflict, StaleDocument
-from . import Document, Idempotency, Store
+from . import Document, Idempotency
 
 T = TypeVar("T")
 
 PAGE = 200
 """Documents that are read at a time when all of a kind are read."""
+
+
+class DocumentStore(Protocol):
+    """The methods of a store that documents need."""
+
+    async def put_document(self, document: Document, expected_version: int | None = None) -> Document:
+        """Keep a document: compare-and-set."""
+        ...
+
+    async def get_document(self, kind: str, id: str) -> Document | None:
+        """Return a document."""
+        ...
+
+    async def list_documents(
+        self, kind: str, owner: str | None = None, *, before: str | None = None, limit: int = 50
+    ) -> Sequence[Document]:
+        """Return documents of a kind, those added last first."""
+        ...
+
+    async def delete_document(self, kind: str, id: str) -> bool:
+        """Forget a document."""
+        ...
 
 
 class Stored(msgspec.Struct, Generic[T], frozen=True):
@@ -39,7 +61,7 @@ class Stored(msgspec.Struct, Generic[T], frozen=True):
 class Documents(Generic[T]):
     """The documents of one kind. Their bodies are of one type. Costs nothing while it is not used."""
 
-    def __init__(self, store: Store, kind: str, body: type[T], *, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: DocumentStore, kind: str, body: type[T], *, now: Callable[[], float] = time.time) -> None:
         self._store = store
         self._kind = kind
         self._body = body
@@ -140,7 +162,7 @@ class IdempotencyKeys:
     A key is stored before the thing that it makes. If the server ends between the two, a repeated request finds the id.
     """
 
-    def __init__(self, store: Store, kind: str, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: DocumentStore, kind: str, *, now: Callable[[], float] = time.time) -> None:
         self._uses = Documents(store, kind, KeyUse, now=now)
 
     @staticmethod

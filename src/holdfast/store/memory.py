@@ -19,7 +19,6 @@ from . import (
     FeedEntry,
     Idempotency,
     IfBusy,
-    KeyRecord,
     LogEnd,
     OpenedSession,
     RunRecord,
@@ -29,6 +28,7 @@ from . import (
 )
 from . import semantics as rules
 from .files import refuse_unknown, take_out
+from .memory_keys import MemoryKeys
 from .memory_nodes import MemoryNodes, StoredRun
 
 
@@ -75,15 +75,15 @@ class _Session:
         self.feed.append(FeedEntry(len(self.feed) + 1, item[0], rules.plain_json(item[1])))
 
 
-class MemoryStore(MemoryNodes):
+class MemoryStore(MemoryNodes, MemoryKeys):
     """Keeps everything in dicts, on the loop's own thread. No method ever suspends, so each is one transaction."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        super().__init__(clock)
+        MemoryNodes.__init__(self, clock)
+        MemoryKeys.__init__(self)
         self._sessions: dict[str, _Session] = {}
         self._keys: dict[tuple[str, str], tuple[str, str]] = {}
         self._documents: dict[tuple[str, str], Document] = {}
-        self._api_keys: dict[str, KeyRecord] = {}
 
     # runs
 
@@ -501,31 +501,6 @@ class MemoryStore(MemoryNodes):
     async def delete_document(self, kind: str, id: str) -> bool:
         """Forget a document."""
         return self._documents.pop((kind, id), None) is not None
-
-    # API keys
-
-    async def add_key(self, key: KeyRecord) -> KeyRecord:
-        """Add an API key."""
-        if key.id not in self._api_keys:
-            rules.refuse_taken(key.name, self._api_keys.values())
-            self._api_keys[key.id] = key
-        return self._api_keys[key.id]
-
-    async def revoke_key(self, name: str, now: float) -> KeyRecord | None:
-        """Revoke the key of that name."""
-        key = rules.key_in_force(name, self._api_keys.values())
-        if key is None:
-            return None
-        self._api_keys[key.id] = revoked = replace(key, revoked_at=now)
-        return revoked
-
-    async def list_keys(self) -> list[KeyRecord]:
-        """Return all API keys."""
-        return list(self._api_keys.values())
-
-    async def key_changes(self) -> int:
-        """Return a number that grows whenever a key is added or revoked."""
-        return len(self._api_keys) + sum(key.revoked_at is not None for key in self._api_keys.values())
 
     async def waiting_sessions(self) -> list[str]:
         """Return the sessions in which a run is queued and none is running."""

@@ -11,7 +11,8 @@ from ..events import Event
 from . import Idempotency, RunRecord
 from . import semantics as rules
 from .hints import Hints
-from .nodes import CLAIMED_AT_ONCE, Intent, NodeDetails, NodeRecord, RunsElsewhere, unstored_elsewhere
+from .nodes import CLAIMED_AT_ONCE, RunsElsewhere, unstored_elsewhere
+from .records import Intent, NodeDetails, NodeRecord
 
 
 class StoredRun:

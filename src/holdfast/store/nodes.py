@@ -5,52 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-import msgspec
+from .records import Intent, NodeDetails, NodeRecord
 
 CLAIMED_AT_ONCE = 200
 """Runs of dead nodes that one call of `claim` takes at most: others take their share."""
 UNSTORED = "unstored"
 """The count of a node's runs that are not stored. With a space and an owner: of that owner's."""
-
-
-class NodeDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node tells of itself each time it renews its lease."""
-
-    address: str = ""
-    """`host:port`, for other nodes."""
-    version: str = ""
-    counts: dict[str, int] = {}
-
-
-class NodeRecord(NodeDetails, frozen=True, kw_only=True):
-    """A node as it is stored. Times are those of the store's clock."""
-
-    number: int
-    """Small, from 1, unique for each id."""
-    id: str
-    since: float
-    """From when on it has renewed its lease in time: each time before half of it had passed."""
-    until: float
-    seconds: float
-    """The length of its lease."""
-    lease_left: float = 0.0
-    """Seconds until its lease ended, when the record was read; below zero if it had ended."""
-    fenced: bool = False
-
-
-class Intent(msgspec.Struct, frozen=True, kw_only=True):
-    """A durable request to the node that owns a run: to stop it, to steer it, to decide on a tool call."""
-
-    id: str
-    run_id: str
-    kind: str
-    body: dict[str, Any] = {}
-    asked_by: str = ""
-    """The node that waits for the answer."""
-    asked_at: float = 0.0
-    taken: int = 0
-    """The epoch of the owner that has taken it; 0 if none has."""
-    answer: dict[str, Any] | None = None
 
 
 class RunsElsewhere(NamedTuple):

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..errors import Conflict, KeyExists, LogBehind, StaleDocument
+from ..errors import Conflict, LogBehind, StaleDocument
 from ..events import AnySettlement
 from ..history import Message, Session, text_of, title_from
-from . import HEAD, Append, Document, IfBusy, KeyRecord, RunRecord, SearchHit
+from . import HEAD, Append, Document, IfBusy, RunRecord, SearchHit
 
 CHANGEABLE = frozenset({"title", "model", "system", "params", "pinned", "head_id"})
 _MOST_WORDS = 16  # words of a query that are used
@@ -69,20 +69,6 @@ def changed(session: Session, changes: dict[str, Any]) -> Session:
     if unknown := sorted(changes.keys() - CHANGEABLE):
         raise ValueError(f"a session's {', '.join(unknown)} cannot be changed")
     return msgspec.convert({**msgspec.structs.asdict(session), **changes}, Session)
-
-
-# API keys
-
-
-def key_in_force(name: str, keys: Iterable[KeyRecord]) -> KeyRecord | None:
-    """Return the key of that name that is not revoked: at most one."""
-    return next((key for key in keys if key.name == name and key.revoked_at is None), None)
-
-
-def refuse_taken(name: str, keys: Iterable[KeyRecord]) -> None:
-    """Refuse the name of a key that is in force."""
-    if key_in_force(name, keys) is not None:
-        raise KeyExists(name)
 
 
 # documents

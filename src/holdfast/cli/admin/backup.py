@@ -1,10 +1,10 @@
 """`holdfast backup` and `restore`: everything that a server keeps, in one file.
 
-The file is a tar archive, readable by its owner only, since it holds API keys. `data/` has the files of the data
+The file is a tar archive, readable by its owner only, since it holds chats. `data/` has the files of the data
 folder: the database with chats, runs and keys, the settings made in the browser, and the folders of agents. Left out
-are locks, sockets, copies of the database, and model weights. `holdfast.toml` is the settings file. `SHA256SUMS`, the
-last entry, has the digest of every other file. A backup is read back before it gets its name, so that a file with that
-name is complete.
+are locks, sockets, copies of the database, model weights, and the key that encrypts the secrets among these files.
+`holdfast.toml` is the settings file. `SHA256SUMS`, the last entry, has the digest of every other file. A backup is read
+back before it gets its name, so that a file with that name is complete.
 """
 
 from __future__ import annotations
@@ -17,13 +17,17 @@ import sqlite3
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing
 from typing import IO, Any
 
 import click
 
+from ...errors import HoldfastError
+from ...server.config.saved_settings import saved_file
+from ...server.config.settings import load
 from ...server.config.settings_file import NAME, choose, config_folder
+from ...server.secrets.key_sources import KEY_FILE, SecretKeyFile
 from ...store.folder import check_folder, make_folder, open_file
 from .. import show
 from ..commands import telling
@@ -35,19 +39,21 @@ SUMS = "SHA256SUMS"
 LONGEST_LIST = 64_000_000
 """Maximum size in bytes of the list of digests and of the settings file: they are read as a whole."""
 LEFT_OUT = ("holdfast.db-wal", "holdfast.db-shm", "holdfast.db.lock", "holdfast.sock", "models")
-BEFORE = "holdfast.db.before-"
-"""Prefix of the copies that migrations make."""
+PARTIAL = ("holdfast.db.before-", f"{KEY_FILE}.")
+"""Prefixes of the copies that migrations make, and of a key file that was not finished."""
 
 
 @click.command()
 @click.argument("target", type=click.Path(dir_okay=False))
+@click.option("--with-secret-key", is_flag=True, help="Include the key that encrypts providers' keys (secret.key).")
 @folder_options
 @telling
-def backup(target: str, **where: Any) -> None:
+def backup(target: str, with_secret_key: bool, **where: Any) -> None:
     """Write chats, runs, keys, settings and agents' files to one file. The server may keep running.
 
-    The file holds API keys: store it as you would store them. It is read back and compared with what was written.
-    `holdfast restore` reads it.
+    Keys of providers are encrypted in it, and the key for that, secret.key, is left out: keep a copy of it elsewhere.
+    The settings file is included as it is. The backup is read back and compared with what was written. `holdfast
+    restore` reads it.
     """
     path, archive = database_of(**where), pathlib.Path(target)
     if archive.exists():
@@ -56,7 +62,7 @@ def backup(target: str, **where: Any) -> None:
     part = archive.absolute().with_name(archive.name + ".part")
     part.unlink(missing_ok=True)  # left by a backup that was killed
     try:
-        _write(part, path, settings_file)
+        _write(part, path, settings_file, () if with_secret_key else (KEY_FILE,))
         count = _read_back(part)
         part.rename(archive)
     except tarfile.TarError as error:
@@ -65,19 +71,28 @@ def backup(target: str, **where: Any) -> None:
         part.unlink(missing_ok=True)
     size = archive.stat().st_size / 1e6
     click.echo(f"Backed up {path.parent} to {archive} ({show.plural(count, 'file')}, {size:.1f} MB), and read it back.")
+    secret = SecretKeyFile(path.parent).path
+    if secret.exists() and not with_secret_key:
+        show.note(f"{secret} is not in it. Keep a copy elsewhere: without it, keys of providers cannot be restored.")
 
 
-def _write(part: pathlib.Path, database: pathlib.Path, settings_file: pathlib.Path | None) -> None:
+def _write(
+    part: pathlib.Path, database: pathlib.Path, settings_file: pathlib.Path | None, without: Collection[str]
+) -> None:
     """Write the archive, for its owner only, and wait for the disk."""
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         with tarfile.open(fileobj=file, mode="w:gz") as tar:
-            _fill(tar, database, settings_file, part.parent)
+            _fill(tar, database, settings_file, part.parent, without)
         file.flush()
         os.fsync(file.fileno())
 
 
 def _fill(
-    tar: tarfile.TarFile, database: pathlib.Path, settings_file: pathlib.Path | None, beside: pathlib.Path
+    tar: tarfile.TarFile,
+    database: pathlib.Path,
+    settings_file: pathlib.Path | None,
+    beside: pathlib.Path,
+    without: Collection[str],
 ) -> None:
     """Add the database first, by a copy beside the archive, then all other files, and the digests of all."""
     sums: dict[str, str] = {}
@@ -89,7 +104,7 @@ def _fill(
                 f"{database} is damaged: {damage}. Restore an older backup (`holdfast restore`)."
             )
         sums[DATA + DATABASE] = _add(tar, copy, DATA + DATABASE)
-    for file in _files(database.parent):
+    for file in _files(database.parent, {*LEFT_OUT, *without}):
         name = DATA + str(file.relative_to(database.parent))
         try:
             if file.is_dir():
@@ -158,10 +173,10 @@ def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
     return (tar.extractfile(member) or io.BytesIO()).read()
 
 
-def _files(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+def _files(folder: pathlib.Path, left_out: Collection[str]) -> Iterator[pathlib.Path]:
     """Return the files and folders to back up, without links and sockets."""
     for file in sorted(folder.iterdir()):
-        if file.name == DATABASE or file.name in LEFT_OUT or file.name.startswith(BEFORE) or file.is_symlink():
+        if file.name == DATABASE or file.name in left_out or file.name.startswith(PARTIAL) or file.is_symlink():
             continue
         if file.is_file():
             yield file
@@ -198,6 +213,7 @@ def restore(source: str, dry_run: bool, **where: Any) -> None:
         count = _extract(tar, members, folder)
         _settings_file(tar, members, where["config"], source)
     _check_database(folder / DATABASE)
+    _check_secrets(folder, where["config"])
     click.echo(
         f"Restored {show.plural(count, 'file')} to {folder}. Start the server with: holdfast serve --data {folder}"
     )
@@ -257,6 +273,14 @@ def _check_database(path: pathlib.Path) -> None:
     if (damage := _damage(path)) is not None:
         path.unlink()
         raise click.ClickException(f"The database in the backup is damaged: {damage}. Restore another backup.")
+
+
+def _check_secrets(folder: pathlib.Path, config: str | None) -> None:
+    """Say what is needed to open the secrets that were restored."""
+    try:
+        saved_file(load({"data": str(folder)}, os.environ, config), os.environ).read()
+    except HoldfastError as error:
+        show.note(f"Before the server starts: {error}", "yellow")
 
 
 def _damage(path: pathlib.Path) -> str | None:

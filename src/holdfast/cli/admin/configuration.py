@@ -16,7 +16,7 @@ from ..commands import json_option, tell_of_file, telling
 from ..lists.tables import Column, print_list
 from .settings_check import problems
 
-SECRET = ("api_key", "cluster_key")
+SECRET = ("api_key", "cluster_key", "secret_key")
 
 
 @click.group()

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from ...errors import KeyExists
-from ...server.accounts.made_keys import KeyFile, check_key_name, new_key
-from ...server.config.settings import Settings, data_folder
-from ...store import KeyRecord, Store
-from ...store.opening import open_store
-from ...store.sqlite.keys import SqliteKeys
+from ...access import KEY_SCOPES
+from ...server.accounts.made_keys import NewKey, check_key_name, new_key
+from ...server.accounts.people.accounts import Accounts
+from ...store import KeyDetails, KeyRecord
 from .. import show
 from ..commands import json_option, telling
-from ..lists.tables import Column, print_list, when
+from ..lists.tables import Column, TableCell, print_list, when
+from .beside import KeysBeside, beside, person
 from .folder import folder_options, settings_of
-
-T = TypeVar("T")
 
 
 @click.group()
@@ -29,66 +24,53 @@ def key() -> None:
     """Create, list and revoke API keys for the server. Each key has its own sessions."""
 
 
-class StoreKeys:
-    """The keys of a store that several servers share. Each call opens it, and is one transaction."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    def list(self) -> list[KeyRecord]:
-        """Return all keys, revoked ones too."""
-        return self._call(lambda store: store.list_keys())
-
-    def add(self, key: KeyRecord) -> None:
-        """Add a key."""
-        self._call(lambda store: store.add_key(key))
-
-    def revoke(self, name: str, now: float) -> KeyRecord | None:
-        """Revoke the key of that name; None if no key in force has it."""
-        return self._call(lambda store: store.revoke_key(name, now))
-
-    def _call(self, work: Callable[[Store], Awaitable[T]]) -> T:
-        store = open_store(self._url)
-
-        async def call() -> T:
-            try:
-                return await work(store)
-            finally:
-                await store.close()
-
-        return asyncio.run(call())
-
-
-def _keys(settings: Settings) -> SqliteKeys | StoreKeys:
-    """Return the keys of the store; in a data folder, with those that an earlier version kept in a file there."""
-    if settings.store:
-        return StoreKeys(settings.store)
-    folder = data_folder(settings).absolute()
-    keys, file = SqliteKeys(folder), KeyFile(folder)
-    try:
-        if old := file.read():
-            keys.add(*old)
-    except KeyExists as error:
-        raise file.is_in_the_way(error) from None
-    file.put_away()
-    return keys
-
-
-def _in_force(keys: SqliteKeys | StoreKeys) -> list[KeyRecord]:
-    return [key for key in keys.list() if key.revoked_at is None]
+async def _in_force(store: KeysBeside) -> list[KeyRecord]:
+    return [key for key in await store.list_keys() if key.revoked_at is None]
 
 
 @key.command("new")
 @click.argument("name")
 @click.option("--admin", is_flag=True, help="Allow the key to change the settings.")
+@click.option(
+    "--scope", "scopes", multiple=True, type=click.Choice(sorted(KEY_SCOPES)), help="What it is for. Default: all."
+)
+@click.option("--model", "models", multiple=True, help="A model that it may use, or a pattern such as openai/*.")
+@click.option("--agent", "agents", multiple=True, help="An agent that it may use, or a pattern.")
+@click.option("--days", type=click.FloatRange(min=0, min_open=True), help="Days after which it expires.")
+@click.option("--user", help="Make it a key of this person's account.")
 @folder_options
 @telling
-def key_new(name: str, admin: bool, **where: Any) -> None:
+def key_new(
+    name: str,
+    admin: bool,
+    scopes: tuple[str, ...],
+    models: tuple[str, ...],
+    agents: tuple[str, ...],
+    days: float | None,
+    user: str | None,
+    **where: Any,
+) -> None:
     """Create a key and print it once. It works within a second. After the first key, every client needs one."""
     settings = settings_of(**where)
-    check_key_name(name, settings)
-    made = new_key(name, admin=admin)
-    _keys(settings).add(made.record)
+    details = KeyDetails(
+        scopes=(*scopes, "admin") if scopes and admin else scopes or None,
+        models=models or None,
+        agents=agents or None,
+        expires_at=None if days is None else time.time() + days * 86400,
+        made_by="command line",
+    )
+
+    async def make(store: KeysBeside) -> NewKey:
+        if user is None:
+            check_key_name(name, settings)
+            made = new_key(name, admin=admin or "admin" in scopes, details=details)
+        else:
+            account = await person(store, user)
+            made = new_key(name, owner=account.body.owner, account=account.id, details=details)
+        await store.add_key(made.record)
+        return made
+
+    made = beside(settings, make)
     click.echo(made.key)
     show.note("Save this key: it cannot be shown again. Clients send it as Authorization: Bearer …")
     show.note("The command line sends the key in HOLDFAST_API_KEY.")
@@ -100,12 +82,37 @@ def key_new(name: str, admin: bool, **where: Any) -> None:
 @telling
 def key_ls(as_json: bool, **where: Any) -> None:
     """List the keys that are in force."""
-    keys = _in_force(_keys(settings_of(**where)))
+    keys = beside(settings_of(**where), _in_force)
     if not keys:
         show.note("No keys. Create one with: holdfast key new NAME")
-    rows = [(key.name, when(_iso(key.created_at)), "admin" if key.admin else "") for key in keys]
-    listed = [{"name": key.name, "created_at": _iso(key.created_at), "admin": key.admin} for key in keys]
-    print_list((Column("name"), Column("created"), Column("rights")), rows, json=listed if as_json else None)
+    rows = [(key.name, _owner(key), when(iso(key.created_at)), _ends(key), _rights(key), key.id) for key in keys]
+    listed = [
+        {
+            "id": key.id,
+            "name": key.name,
+            "owner": _owner(key),
+            "created_at": iso(key.created_at),
+            "expires_at": None if key.details.expires_at is None else iso(key.details.expires_at),
+            "last_used_at": None if key.last_used_at is None else iso(key.last_used_at),
+            "admin": key.admin,
+            "scopes": key.details.scopes,
+        }
+        for key in keys
+    ]
+    columns = (Column("name"), Column("owner"), Column("created"), Column("expires"), Column("rights"), Column("id"))
+    print_list(columns, rows, json=listed if as_json else None)
+
+
+def _owner(key: KeyRecord) -> str:
+    return key.owner or key.name
+
+
+def _ends(key: KeyRecord) -> str | TableCell:
+    return "" if key.details.expires_at is None else when(iso(key.details.expires_at))
+
+
+def _rights(key: KeyRecord) -> str:
+    return ", ".join(key.details.scopes) if key.details.scopes is not None else "admin" if key.admin else ""
 
 
 @key.command("revoke")
@@ -113,13 +120,21 @@ def key_ls(as_json: bool, **where: Any) -> None:
 @folder_options
 @telling
 def key_revoke(name: str, **where: Any) -> None:
-    """Revoke a key. It stops working within a second, and its open requests end."""
+    """Revoke a key by its name or id. It stops working within a second, and its open requests end."""
     settings = settings_of(**where)
-    keys = _keys(settings)
-    if keys.revoke(name, time.time()) is None:
-        raise click.ClickException(f"No key {name!r}. See `holdfast key ls`.")
+
+    async def revoke(store: KeysBeside) -> bool:
+        found = [key for key in await _in_force(store) if name in (key.name, key.id)]
+        if len(found) > 1:
+            raise click.ClickException(f"Several people have a key {name!r}. Name its id: see `holdfast key ls`.")
+        if not found:
+            raise click.ClickException(f"No key {name!r}. See `holdfast key ls`.")
+        await store.revoke_key(found[0].id, time.time())
+        return not await _in_force(store) and not await Accounts(store).exist()
+
+    was_last = beside(settings, revoke)
     click.echo(f"Revoked {name}.")
-    if not _in_force(keys) and not settings.keys and not settings.api_key:
+    if was_last and not settings.keys and not settings.api_key:
         show.note(
             "Warning: that was the last key. The running server now refuses every client. A server that is started "
             "without keys accepts everyone on this machine. Create a key with: holdfast key new NAME",
@@ -127,5 +142,6 @@ def key_revoke(name: str, **where: Any) -> None:
         )
 
 
-def _iso(seconds: float) -> str:
+def iso(seconds: float) -> str:
+    """Return a time as text."""
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

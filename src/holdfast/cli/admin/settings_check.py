@@ -10,18 +10,19 @@ import msgspec
 
 from ...errors import HoldfastError
 from ...server.accounts.keys import Keys
-from ...server.config.live_settings import Configured, SavedFile
+from ...server.config.live_settings import Configured
 from ...server.config.provider_factory import make_provider
+from ...server.config.saved_settings import saved_file
 from ...server.config.settings import (
     PREFIX,
     Settings,
     SettingsError,
     complaints,
-    data_folder,
     gather,
     with_default_providers,
 )
 from ...server.config.settings_errors import explain
+from ...server.http.tls import tls_of
 from ...server.sources.agent_factory import agents_of
 from ..log_format import check_loggers
 
@@ -87,12 +88,13 @@ def _table_at(values: Any, path: str | list[tuple[str, str]]) -> Any:
 
 def _deeper(settings: Settings, sources: Mapping[str, str], environ: Mapping[str, str]) -> Iterator[str]:
     """Yield what is found by making the parts of a server: providers, keys, agents, log levels."""
-    saved = SavedFile(data_folder(settings, environ))
+    saved = saved_file(settings, environ)
     checks: list[Callable[[], Any]] = [
         *(lambda each=each: make_provider(each, settings, environ) for each in settings.providers),
         lambda: Keys(settings, environ),
         lambda: agents_of(settings, environ),
         lambda: check_loggers(settings),
+        lambda: tls_of(settings),
     ]
     found = [*filter(None, map(_failure, checks))]
     yield from found or filter(None, [_failure(lambda: Configured(settings, sources, environ, saved))])

@@ -17,7 +17,7 @@ from rich.markup import escape
 from ... import __version__
 from ...errors import HoldfastError
 from ...server.config.discovery import load_and_look
-from ...server.config.live_settings import SavedFile
+from ...server.config.saved_settings import saved_file
 from ...server.config.settings import Settings, data_folder
 from ...server.config.settings_file import choose
 from ...store.opening import StoreNotInstalled
@@ -68,10 +68,12 @@ def _examine(config: str | None, data: str | None) -> Iterator[Check]:
     checks = (check_data_folder,) if settings.store else (check_data_folder, check_database, check_keys)
     for check in checks:
         yield from check(folder)
+    if settings.tls_cert:
+        yield from importlib.import_module(".certificate", __package__).check_certificate(settings)
     if settings.store:
         yield from _check_shared_store(settings)
     try:
-        saved = SavedFile(folder).read()
+        saved = saved_file(settings, os.environ).read()
     except HoldfastError as error:
         yield Check("bad", str(error))
         return

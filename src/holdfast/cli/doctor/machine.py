@@ -12,11 +12,12 @@ from contextlib import closing
 
 from ...errors import HoldfastError
 from ...server.accounts.made_keys import KeyFile
-from ...server.config.live_settings import Saved, SavedFile
+from ...server.config.saved_settings import Saved, SavedFile
 from ...server.config.settings import Settings, data_folder
 from ...server.config.settings_file import Choice
+from ...server.secrets.key_sources import SecretKeyFile
 from ...store.folder import check_file, check_folder, user_name
-from ...store.sqlite.keys import SqliteKeys
+from ...store.sqlite.beside import SqliteBeside
 from ..client import answers_at, local_url, runs_on
 from ..show import plural
 from .check import Check
@@ -106,7 +107,7 @@ def check_keys(folder: pathlib.Path) -> Iterator[Check]:
     """Check that the keys can be read, and count them."""
     try:
         left = KeyFile(folder).read()
-        count = sum(key.revoked_at is None for key in SqliteKeys(folder).list())
+        count = sum(key.revoked_at is None for key in SqliteBeside(folder).list())
     except HoldfastError as error:
         yield Check("bad", f"keys: {error}", "Until they can be read, the server accepts none of them.")
         return
@@ -127,6 +128,9 @@ def check_saved(folder: pathlib.Path, saved: Saved) -> Iterator[Check]:
         return
     names = ", ".join(described.name for described in saved.providers)
     yield Check("ok", f"set in the browser: {names or 'no providers'} ({path})")
+    secret = SecretKeyFile(folder).path
+    if secret.exists():
+        yield Check("ok", f"secret key {secret}", "Keep a copy elsewhere: a backup does not have it.")
 
 
 async def check_port(settings: Settings) -> Check:
@@ -142,6 +146,8 @@ async def check_port(settings: Settings) -> Check:
         try:
             probe.bind((settings.host, settings.port))
         except OSError as error:
+            if settings.tls_cert and await runs_on(data_folder(settings)):  # its certificate is for another name
+                return Check("ok", f"Holdfast is running on {url}")
             what = f"cannot listen on {settings.host}:{settings.port}: {error.strerror}"
             return Check("bad", what, "Choose another port with --port or HOLDFAST_PORT.")
     return Check("ok", f"port {settings.port} is free")

@@ -15,6 +15,8 @@ from ..errors import error_answer, in_words_of
 from ..http.loopback import host_name, is_loopback
 from ..web import is_of_the_page
 from .keys import SHORTEST, Keys, KeysUnavailable, short_keys
+from .people.callers import Callers
+from .people.sign_ins import token_in
 from .wrong_keys import WrongKeys
 
 HEADERS = "holdfast.headers"
@@ -34,10 +36,19 @@ ALLOWED_HEADERS = (
 AUTHORIZATION, API_KEY = b"authorization", b"x-api-key"
 ONCE = (b"host", b"origin", AUTHORIZATION, API_KEY)
 """Headers that a request has at most once: a proxy may have checked another of them than we would."""
-ANONYMOUS = Access("")
+ANONYMOUS = Access("", role=None, scopes=frozenset())
 """The access of paths that need no key."""
 _HOW = "send it as Authorization: Bearer <key>, or as x-api-key: <key>."
 NO_KEY = ErrorInfo("unauthorized", f"This server needs a key: {_HOW}", "authentication_error", status=401)
+SIGNED_OUT = ErrorInfo("signed_out", "You are signed out. Sign in again.", "authentication_error", status=401)
+"""The refusal of a browser whose sign-in has ended."""
+NO_ORIGIN = ErrorInfo(
+    "origin_not_allowed",
+    "A sign-in counts only for the pages of this server, and this request does not say that it comes from one. "
+    "Programs use a key.",
+    "permission_error",
+    status=403,
+)
 WRONG_KEY = ErrorInfo("unauthorized", f"This server needs another key: {_HOW}", "authentication_error", status=401)
 
 NOT_LOCAL = ErrorInfo(
@@ -60,9 +71,13 @@ def check_bind(settings: Settings, keys: Keys, environ: Mapping[str, str]) -> No
         )
     if not keys.is_needed:
         raise SettingsError(
-            f"Listening on {settings.host} without an API key would let anyone use your models. "
-            "Create one with `holdfast key new NAME` (or set HOLDFAST_API_KEY), or listen on 127.0.0.1."
+            f"Listening on {settings.host} without accounts or keys would let anyone use your models. "
+            "Create an account (`holdfast user new NAME`) or a key (`holdfast key new NAME`), or listen on 127.0.0.1."
         )
+
+
+TO_BE_READ = ErrorInfo("unauthorized", "The rights of the key have to be read.", "authentication_error", status=401)
+"""No refusal yet: the key is a person's, and the person's rights are not known."""
 
 
 class WebSocketUnavailable(HoldfastError):
@@ -90,12 +105,15 @@ class Gate:
         keys: Keys,
         open_paths: Iterable[str],
         on_refusal: Callable[[ErrorInfo], None] | None = None,
+        callers: Callers | None = None,
     ) -> None:
         """`open_paths` are what anyone may ask for, besides the page. `on_refusal` is called with each refusal."""
         self._app = app
         self._on_refusal = on_refusal
         self._open = frozenset(open_paths)
         self._keys = keys
+        self._callers = callers
+        self._secure = settings.public_url.startswith("https://")
         self._wrong_keys = WrongKeys()
         self._local = is_loopback(settings.host)
         self._hosts = {host.lower() for host in settings.allowed_hosts}
@@ -117,7 +135,9 @@ class Gate:
         if self._keys.is_stale and not self._is_open(scope):
             await self._keys.catch_up()
         refusal = self._refuse(scope, headers, origin)
-        if refusal is WRONG_KEY:
+        if (refusal is NO_KEY and b"cookie" in headers) or refusal is TO_BE_READ:
+            refusal = await self._identify_person(scope, headers)
+        if refusal is WRONG_KEY or refusal is SIGNED_OUT:
             await self._wrong_keys.seen((scope.get("client") or ("",))[0])
         if refusal is not None and self._on_refusal is not None:
             self._on_refusal(refusal)
@@ -151,7 +171,34 @@ class Gate:
         if access is None:
             return WRONG_KEY if AUTHORIZATION in headers or API_KEY in headers else NO_KEY
         scope[ACCESS] = access
-        return None
+        return TO_BE_READ if access.role is None and access is not ANONYMOUS else None
+
+    async def _identify_person(self, scope: Scope, headers: dict[bytes, bytes]) -> ErrorInfo | None:
+        """Recognise a person by the cookie, or read the rights of the person whose key it is."""
+        callers = self._callers
+        if callers is None:
+            return NO_KEY
+        try:
+            if callers.is_stale:
+                await callers.catch_up()
+            if ACCESS in scope:
+                return None if await callers.load(scope[ACCESS]) else WRONG_KEY
+            access = await self._access_of_cookie(callers, scope, headers)
+        except HoldfastError as error:
+            return error.info()
+        if access is None:
+            return NO_KEY if token_in(headers[b"cookie"], secure=self._is_secure(scope)) is None else SIGNED_OUT
+        scope[ACCESS] = access
+        return None if _is_from_our_page(scope, headers) else NO_ORIGIN
+
+    async def _access_of_cookie(self, callers: Callers, scope: Scope, headers: dict[bytes, bytes]) -> Access | None:
+        token = token_in(headers[b"cookie"], secure=self._is_secure(scope))
+        if token is None:
+            return None
+        return callers.known(token, (scope.get("client") or ("",))[0]) or await callers.find(token)
+
+    def _is_secure(self, scope: Scope) -> bool:
+        return self._secure or scope.get("scheme") == "https"
 
     def _access(self, headers: dict[bytes, bytes]) -> Access | None:
         """Return the access of a request. Anthropic's clients send their key in `x-api-key`."""
@@ -196,6 +243,16 @@ class Gate:
         Browsers send an Origin with module scripts, and a proxy may have changed the Host that it is compared with.
         """
         return scope["method"] in ("GET", "HEAD") and self._is_open(scope)
+
+
+def _is_from_our_page(scope: Scope, headers: dict[bytes, bytes]) -> bool:
+    """Return whether a request with a cookie may change something: a browser must say that our page sent it.
+
+    The Gate has checked the Origin, if there is one.
+    """
+    if scope["method"] in ("GET", "HEAD", "OPTIONS") and not headers.get(b"upgrade"):
+        return True
+    return bool(headers.get(b"origin")) or headers.get(b"sec-fetch-site") == b"same-origin"
 
 
 def _refused(scope: Scope, headers: dict[bytes, bytes], refusal: ErrorInfo) -> ASGIApp:

@@ -14,7 +14,7 @@ import math
 import time
 from collections.abc import Iterable, Mapping
 
-from ...access import Access
+from ...access import KEY_SCOPES, MEMBER_SCOPES, Access, Allowed
 from ...errors import HoldfastError, KeyExists
 from ...store import KeyRecord, Store
 from ..config.settings import Settings, SettingsError
@@ -28,6 +28,8 @@ LOOK_EVERY = 0.5
 """Seconds between two checks for keys that were added or revoked."""
 TRY_AGAIN = 1.0
 """Seconds between two tries to read outdated keys, however many requests wait; also the timeout of one try."""
+NOTE_USE_EVERY = 60.0
+"""Seconds between two notes of when keys were used."""
 SHORTEST = 16
 """Minimum length of a key, in characters, for a server that listens beyond loopback."""
 
@@ -65,12 +67,18 @@ class Keys:
         self._environ = environ
         self._fixed = _fixed(settings, environ)
         self._made: dict[str, Access] = {}
+        """Access by the digest of its key."""
+        self._digests: dict[str, str] = {}
+        """Digests by the ids of the keys in force."""
+        self._expiring: dict[str, Access] = {}
+        self._used: set[str] = set()
+        self._noted_at = 0.0
         self._changes = -1
         self._read_at = self._tried_at = -math.inf
         self._reading = asyncio.Lock()
         self.is_needed = bool(self._fixed)
         """Whether requests need a key. Never becomes false again."""
-        self.everyone = Access(LOCAL, admin=True)
+        self.everyone = Access(LOCAL, role="admin", via="local")
         """The access of all requests while no key is needed."""
 
     @property
@@ -85,7 +93,11 @@ class Keys:
             return access
         if self.is_stale:
             raise KeysUnavailable
-        return self._made.get(hashed)
+        access = self._made.get(hashed)
+        if access is None or (access.expires_at is not None and access.expires_at <= time.time()):
+            return None
+        self._used.add(access.credential)
+        return access
 
     def rights(self, owner: str) -> Access | None:
         """Return an owner's rights without a request: those that each of its keys has. None if it has no key."""
@@ -94,7 +106,7 @@ class Keys:
         if self.is_stale:
             raise KeysUnavailable  # one of the keys may have been revoked
         found = [access for access in (*self._fixed.values(), *self._made.values()) if access.owner == owner]
-        return Access(owner, admin=all(access.admin for access in found)) if found else None
+        return Access(owner, role="admin" if all(access.admin for access in found) else "member") if found else None
 
     def fixed_by(self, settings: Settings) -> dict[str, Access]:
         """Return the keys of other settings by their digests. A key that stays keeps its access."""
@@ -108,7 +120,7 @@ class Keys:
         """Use other keys of the settings, and revoke those that are gone or have other rights."""
         before, self._fixed = self._fixed, fixed
         if fixed:
-            self._need()
+            self.need()
         for hashed, access in before.items():
             if fixed.get(hashed) is not access:
                 ended = access.revoke()
@@ -130,9 +142,11 @@ class Keys:
         began = time.monotonic()
         changes = await self._store.key_changes()
         if changes != self._changes:
-            self._take(await self._store.list_keys())
+            self._take(await self._store.list_keys(after=max(self._changes, 0)))
             self._changes = changes
         self._read_at = began
+        self._end_expired()
+        await self._note_used()
 
     async def catch_up(self) -> None:
         """Try to read outdated keys again. If that fails, `find` raises the error."""
@@ -147,23 +161,57 @@ class Keys:
             self._tried_at = time.monotonic()
 
     def _take(self, records: Iterable[KeyRecord]) -> None:
-        """Use the keys that are in force, and revoke the access of all others."""
-        before = self._made
-        self._made = {
-            record.sha256: before.get(record.sha256) or Access(record.name, admin=record.admin)
-            for record in records
-            if record.revoked_at is None
-        }
-        if self._made:
-            self._need()
-        for gone in before.keys() - self._made.keys():
-            ended = before[gone].revoke()
-            logger.warning("key of %s revoked; ended %d open responses", before[gone].owner, ended)
+        """Take in keys that were added, changed or revoked. An access with other rights is another one."""
+        for record in records:
+            self._end(record.id)
+            if record.revoked_at is None:
+                access = self._made[record.sha256] = access_of_key(record)
+                self._digests[record.id] = record.sha256
+                if access.expires_at is not None:
+                    self._expiring[record.id] = access
+                self.need()
 
-    def _need(self) -> None:
+    def _end(self, id: str) -> None:
+        """End the access of a key."""
+        self._expiring.pop(id, None)
+        if (hashed := self._digests.pop(id, None)) is not None:
+            access = self._made.pop(hashed)
+            logger.warning("key of %s revoked or changed; ended %d open responses", access.owner, access.revoke())
+
+    def _end_expired(self) -> None:
+        now = time.time()
+        for id, access in list(self._expiring.items()):
+            if access.expires_at is not None and access.expires_at <= now:
+                self._end(id)
+
+    async def _note_used(self) -> None:
+        """Note which keys were used, once a minute."""
+        if self._store is not None and self._used and time.monotonic() - self._noted_at > NOTE_USE_EVERY:
+            used, self._used, self._noted_at = self._used, set(), time.monotonic()
+            await self._store.keys_used(sorted(used), time.time())
+
+    def need(self) -> None:
+        """Let no request pass without a key or a sign-in, from now on."""
         if not self.is_needed:
             self.is_needed = True
             self.everyone.revoke()
+
+
+def access_of_key(record: KeyRecord) -> Access:
+    """Return the access of a key. That of a person's key has no rights until they are read."""
+    details = record.details
+    scopes = KEY_SCOPES if record.admin else MEMBER_SCOPES
+    if details.scopes is not None:
+        scopes = frozenset(scope for scope in KEY_SCOPES if scope in details.scopes)
+    return Access(
+        record.owner or record.name,
+        role=None if record.account else "admin" if record.admin else "member",
+        scopes=scopes,
+        account=record.account,
+        credential=record.id,
+        expires_at=details.expires_at,
+        allowed=Allowed(details.models, details.agents),
+    )
 
 
 async def _move(file: KeyFile, store: Store) -> None:
@@ -177,12 +225,12 @@ async def _move(file: KeyFile, store: Store) -> None:
 
 
 def _are_equal(one: Access, other: Access) -> bool:
-    return (one.owner, one.admin) == (other.owner, other.admin)
+    return (one.owner, one.role) == (other.owner, other.role)
 
 
 def _fixed(settings: Settings, environ: Mapping[str, str]) -> dict[str, Access]:
     """Return the keys of the settings by their digests."""
-    keys = {digest(settings.api_key): Access(LOCAL, admin=True)} if settings.api_key else {}
+    keys = {digest(settings.api_key): Access(LOCAL, role="admin")} if settings.api_key else {}
     for key in settings.keys:
         if not is_name(key.name):
             raise SettingsError(f"In keys: {key.name!r} is not a valid name. It must have {NAME_RULE}.")
@@ -190,7 +238,7 @@ def _fixed(settings: Settings, environ: Mapping[str, str]) -> dict[str, Access]:
         hashed = key.sha256.lower() or (digest(value) if value else "")
         if not hashed:
             raise SettingsError(f"Key {key.name!r}: neither sha256 nor {key.key_env or 'key_env'} is set.")
-        keys[hashed] = Access(key.name, admin=key.admin)
+        keys[hashed] = Access(key.name, role="admin" if key.admin else "member")
     return keys
 
 

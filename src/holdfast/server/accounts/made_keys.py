@@ -13,12 +13,14 @@ from typing import NamedTuple
 import msgspec
 
 from ...errors import KeyExists
-from ...store import KeyRecord
+from ...store import KeyDetails, KeyRecord
 from ...store.folder import read_file
 from ..config.settings import Settings, SettingsError
 
 LOCAL = "local"
 """The owner of requests without a key, or with `api_key`."""
+PREFIX = 9
+"""Characters of a key that lists show: too few to guess the others."""
 NAME_RULE = "1 to 64 letters, digits or any of . _ @ -"
 _NAME = re.compile(r"[A-Za-z0-9._@-]{1,64}")
 
@@ -35,10 +37,14 @@ class NewKey(NamedTuple):
     record: KeyRecord
 
 
-def new_key(name: str, *, admin: bool = False) -> NewKey:
-    """Make a key."""
+def new_key(
+    name: str, *, admin: bool = False, owner: str = "", account: str = "", details: KeyDetails | None = None
+) -> NewKey:
+    """Make a key, of a service or of a person's account."""
     key = "hf-" + secrets.token_urlsafe(32)
-    return NewKey(key, _record(name, digest(key), time.time(), admin))
+    shown = msgspec.structs.replace(details or KeyDetails(), prefix=key[:PREFIX])
+    record = _record(name, digest(key), time.time(), admin)
+    return NewKey(key, msgspec.structs.replace(record, owner=owner, account=account, details=shown))
 
 
 def _record(name: str, sha256: str, created_at: float, admin: bool) -> KeyRecord:

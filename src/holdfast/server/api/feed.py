@@ -17,6 +17,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from ...access import READ
 from ...asgi.cursor import as_many_as_fit
 from ...asgi.event_stream import EventStream, Frames
 from ...engine.run import Run
@@ -265,6 +266,7 @@ ENDPOINTS = [
         "GET",
         "/api/events",
         read_feeds,
+        who=READ,
         query={
             "session": "a session's id, or ID@CURSOR; once for each session",
             "list": "the `feed` of the list of sessions: changes of the list are sent too",
@@ -276,6 +278,7 @@ ENDPOINTS = [
         "GET",
         "/api/sessions/{session_id}/events",
         read_feed,
+        who=READ,
         query={"after": "the last id seen"},
         answers={200: "past events, then live ones", 404: "no such session"},
         streams=True,

@@ -8,6 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from ...access import CHAT, READ
 from ...errors import NotFound
 from ...store.documents import Stored
 from ...wires import native
@@ -38,6 +39,8 @@ def _shown(grant: Stored[Grant]) -> dict[str, Any]:
 
 
 ENDPOINTS = [
-    Endpoint("GET", "/api/grants", list_grants, answers={200: "grants"}),
-    Endpoint("DELETE", "/api/grants/{grant_id}", delete_grant, answers={204: "taken back", 404: "no such grant"}),
+    Endpoint("GET", "/api/grants", list_grants, who=READ, answers={200: "grants"}),
+    Endpoint(
+        "DELETE", "/api/grants/{grant_id}", delete_grant, who=CHAT, answers={204: "taken back", 404: "no such grant"}
+    ),
 ]

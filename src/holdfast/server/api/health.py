@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from ...access import ANYONE
 from ...errors import HoldfastError, ShuttingDown, StoreUnavailable
 from ..accounts.keys import KeysUnavailable
 from ..errors import Json
@@ -46,6 +47,6 @@ async def ready(parts: Parts, request: Request) -> ASGIApp:
 
 
 ENDPOINTS = [
-    Endpoint("GET", "/health", health, who="anyone", answers={200: "alive"}),
-    Endpoint("GET", "/ready", ready, who="anyone", answers={200: "ready", 503: "not ready"}),
+    Endpoint("GET", "/health", health, who=ANYONE, answers={200: "alive"}),
+    Endpoint("GET", "/ready", ready, who=ANYONE, answers={200: "ready", 503: "not ready"}),
 ]

@@ -8,11 +8,12 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from ...access import READ
 from ...errors import ModelNotFound
 from ...ids import new_id
 from ...upstreams import ProviderState
 from ..accounts.made_keys import LOCAL
-from ..caller import default_model, is_admin, owner_of, providers_of
+from ..caller import access_of, default_model, providers_of
 from ..config.settings import AGENT
 from ..errors import Json
 from ..routing import Endpoint
@@ -92,15 +93,35 @@ async def get_models(parts: Parts, request: Request) -> ASGIApp:
 
 async def me(parts: Parts, request: Request) -> ASGIApp:
     """Return the caller: owner and rights."""
-    owner = owner_of(request)
-    return Json({"owner": owner, "local": owner == LOCAL, "admin": is_admin(request)})
+    access = access_of(request)
+    return Json(
+        {
+            "owner": access.owner,
+            "local": access.owner == LOCAL,
+            "admin": access.admin,
+            "name": access.name,
+            "role": access.role,
+            "via": access.via,
+            "account": access.account or None,
+            "scopes": sorted(access.scopes),
+        }
+    )
 
 
 ALL = {"all": "true for the demo models too, if a real provider is set up"}
 
 ENDPOINTS = [
-    Endpoint("GET", "/v1/models", openai_models, query=ALL, answers={200: "the models"}),
-    Endpoint("GET", "/v1/models/{model:path}", openai_model, answers={200: "the model", 404: "no such model"}),
-    Endpoint("GET", "/api/models", get_models, query=ALL, answers={200: "the models, the default, and the providers"}),
-    Endpoint("GET", "/api/me", me, answers={200: "who is asking"}),
+    Endpoint("GET", "/v1/models", openai_models, who=READ, query=ALL, answers={200: "the models"}),
+    Endpoint(
+        "GET", "/v1/models/{model:path}", openai_model, who=READ, answers={200: "the model", 404: "no such model"}
+    ),
+    Endpoint(
+        "GET",
+        "/api/models",
+        get_models,
+        who=READ,
+        query=ALL,
+        answers={200: "the models, the default, and the providers"},
+    ),
+    Endpoint("GET", "/api/me", me, who=READ, answers={200: "who is asking"}),
 ]

@@ -7,8 +7,9 @@ from typing import Any
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from ...access import ADMIN
 from ...engine.lease import DRAINING
-from ...store.nodes import NodeRecord
+from ...store.records import NodeRecord
 from ...wires import native
 from ..errors import Json
 from ..routing import Endpoint
@@ -40,7 +41,7 @@ ENDPOINTS = [
         "GET",
         "/api/nodes",
         list_nodes,
-        who="admin",
+        who=ADMIN,
         answers={200: "the nodes", 403: "not an admin's key", 503: "the store cannot be reached"},
     )
 ]

@@ -6,6 +6,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from ...access import CHAT, READ
 from ...errors import NotFound, StaleView
 from ...store import RunRecord
 from ...wires import native
@@ -64,11 +65,14 @@ _BAD = {400: "bad input", 404: "no such session", 413: "too large"}
 
 
 ENDPOINTS = [
-    Endpoint("GET", "/api/sessions/{session_id}/queue/{n}", get_queued, answers={200: "it", 404: "not queued"}),
+    Endpoint(
+        "GET", "/api/sessions/{session_id}/queue/{n}", get_queued, who=READ, answers={200: "it", 404: "not queued"}
+    ),
     Endpoint(
         "PATCH",
         "/api/sessions/{session_id}/queue/{n}",
         change_queued,
+        who=CHAT,
         takes=QueuedInput,
         answers={200: "the message", 409: "it has started", **_BAD},
     ),
@@ -76,6 +80,7 @@ ENDPOINTS = [
         "DELETE",
         "/api/sessions/{session_id}/queue/{n}",
         drop_queued,
+        who=CHAT,
         answers={204: "dropped", 404: "not queued", 409: "it has started"},
     ),
 ]

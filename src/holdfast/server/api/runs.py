@@ -9,6 +9,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from ...access import CHAT, READ
 from ...agents import approvals as desks
 from ...asgi import events, last_seen
 from ...engine.run import Run
@@ -162,6 +163,7 @@ ENDPOINTS = [
         "GET",
         "/api/runs",
         list_runs,
+        who=READ,
         query={
             "status": "queued, running or settled",
             "session_id": "",
@@ -171,11 +173,12 @@ ENDPOINTS = [
         },
         answers={200: "runs, and the id to continue from", 400: "a bad query"},
     ),
-    Endpoint("GET", "/api/runs/{run_id}", get_run, answers={200: "the run", 404: "no such run"}),
+    Endpoint("GET", "/api/runs/{run_id}", get_run, who=READ, answers={200: "the run", 404: "no such run"}),
     Endpoint(
         "GET",
         "/api/runs/{run_id}/events",
         read_events,
+        who=READ,
         query={"after": "the last seq seen, or snapshot"},
         answers={
             200: "events, live to the settlement",
@@ -189,13 +192,17 @@ ENDPOINTS = [
         "GET",
         "/api/runs/{run_id}/timeline",
         read_timeline,
+        who=READ,
         answers={200: "when its events came", 404: "no such run"},
     ),
-    Endpoint("POST", "/api/runs/{run_id}/stop", stop_run, answers={200: "the settled run", 404: "no such run"}),
+    Endpoint(
+        "POST", "/api/runs/{run_id}/stop", stop_run, who=CHAT, answers={200: "the settled run", 404: "no such run"}
+    ),
     Endpoint(
         "POST",
         "/api/runs/{run_id}/steer",
         steer_run,
+        who=CHAT,
         takes=Steering,
         answers={
             202: "the run; it has the message",
@@ -209,6 +216,7 @@ ENDPOINTS = [
         "POST",
         "/api/runs/{run_id}/approvals/{approval_id}",
         decide,
+        who=CHAT,
         takes=ApprovalDecision,
         answers={
             200: "the run; the decision is saved",

@@ -11,6 +11,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from ...access import CHAT
 from ...agents.loop import GO_ON
 from ...engine.run import Run
 from ...errors import BadRequest, Conflict, MessageNotFound, StaleView
@@ -262,8 +263,10 @@ _START = {202: "the run", 409: "busy, or a stale view", 429: "too many runs", 50
 
 
 ENDPOINTS = [
-    Endpoint("POST", "/api/sessions/{session_id}/runs", start_run, takes=NewRun, answers=_START),
-    Endpoint("POST", "/api/sessions/{session_id}/regenerate", regenerate, takes=Regenerate, answers=_START),
-    Endpoint("POST", "/api/sessions/{session_id}/continue", continue_answer, takes=Regenerate, answers=_START),
-    Endpoint("POST", "/api/sessions/{session_id}/edit", edit, takes=Edit, answers=_START),
+    Endpoint("POST", "/api/sessions/{session_id}/runs", start_run, who=CHAT, takes=NewRun, answers=_START),
+    Endpoint("POST", "/api/sessions/{session_id}/regenerate", regenerate, who=CHAT, takes=Regenerate, answers=_START),
+    Endpoint(
+        "POST", "/api/sessions/{session_id}/continue", continue_answer, who=CHAT, takes=Regenerate, answers=_START
+    ),
+    Endpoint("POST", "/api/sessions/{session_id}/edit", edit, who=CHAT, takes=Edit, answers=_START),
 ]

@@ -8,6 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from ...access import CHAT
 from ...errors import BadRequest, MessageNotFound
 from ...events import CallKind, ToolCall
 from ...history import Message, Role, Session, branch, title_from
@@ -169,7 +170,14 @@ _BAD = {400: "bad input", 404: "no such session", 413: "too large"}
 
 ENDPOINTS = [
     Endpoint(
-        "POST", "/api/sessions/import", import_session, takes=ImportedSession, answers={201: "the session", **_BAD}
+        "POST",
+        "/api/sessions/import",
+        import_session,
+        who=CHAT,
+        takes=ImportedSession,
+        answers={201: "the session", **_BAD},
     ),
-    Endpoint("POST", "/api/sessions/{session_id}/fork", fork, takes=Fork, answers={201: "the new session", **_BAD}),
+    Endpoint(
+        "POST", "/api/sessions/{session_id}/fork", fork, who=CHAT, takes=Fork, answers={201: "the new session", **_BAD}
+    ),
 ]

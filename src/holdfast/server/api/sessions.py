@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
+from ...access import CHAT, READ
 from ...compare.model import Price
 from ...engine.run import Run
 from ...errors import BadRequest, Conflict, MessageNotFound, NotFound, RunNotFound, SessionNotFound, StaleView
@@ -219,11 +220,12 @@ _BAD = {400: "bad input", 404: "no such session", 413: "too large"}
 
 
 ENDPOINTS = [
-    Endpoint("POST", "/api/sessions", create_session, takes=NewSession, answers={201: "the session", **_BAD}),
+    Endpoint("POST", "/api/sessions", create_session, who=CHAT, takes=NewSession, answers={201: "the session", **_BAD}),
     Endpoint(
         "GET",
         "/api/sessions",
         list_sessions,
+        who=READ,
         query={
             "query": "words in titles and messages",
             "prefix": "the beginning of the id",
@@ -236,6 +238,7 @@ ENDPOINTS = [
         "GET",
         "/api/sessions/{session_id}",
         get_session,
+        who=READ,
         query={"files": "references, or inline: pictures as data URLs"},
         answers={200: "the session", 400: "a bad query", 404: "no such session"},
     ),
@@ -243,6 +246,7 @@ ENDPOINTS = [
         "GET",
         "/api/sessions/{session_id}/files/{sha256}",
         read_picture,
+        who=READ,
         answers={200: "the picture", 404: "no such session, or no such picture in it"},
         pictures=True,
     ),
@@ -250,6 +254,7 @@ ENDPOINTS = [
         "PATCH",
         "/api/sessions/{session_id}",
         change_session,
+        who=CHAT,
         takes=SessionChanges,
         answers={200: "the session", 409: "busy or gone", **_BAD},
     ),
@@ -257,9 +262,14 @@ ENDPOINTS = [
         "DELETE",
         "/api/sessions/{session_id}",
         delete_session,
+        who=CHAT,
         answers={204: "deleted", 404: "no such session", 409: "other nodes keep starting runs in it"},
     ),
     Endpoint(
-        "POST", "/api/sessions/{session_id}/stop", stop_session, answers={200: "what stopped", 404: "no such session"}
+        "POST",
+        "/api/sessions/{session_id}/stop",
+        stop_session,
+        who=CHAT,
+        answers={200: "what stopped", 404: "no such session"},
     ),
 ]

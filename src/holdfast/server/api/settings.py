@@ -7,6 +7,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from ...access import ADMIN, READ
 from ..caller import is_admin, set_default
 from ..config.live_settings import Change, ProviderChange
 from ..errors import Json
@@ -43,12 +44,12 @@ def _shown(parts: Parts, request: Request) -> dict[str, Any]:
 
 
 ENDPOINTS = [
-    Endpoint("GET", "/api/settings", get_settings, answers={200: "the settings"}),
+    Endpoint("GET", "/api/settings", get_settings, who=READ, answers={200: "the settings"}),
     Endpoint(
         "PUT",
         "/api/settings",
         put_settings,
-        who="admin",
+        who=ADMIN,
         takes=Change,
         answers={
             200: "the current settings",
@@ -64,7 +65,7 @@ ENDPOINTS = [
         "POST",
         "/api/settings/test",
         test_provider,
-        who="admin",
+        who=ADMIN,
         takes=ProviderChange,
         answers={
             200: "whether it answers, and its models",
@@ -78,7 +79,7 @@ ENDPOINTS = [
         "POST",
         "/api/settings/reload",
         reload_settings,
-        who="admin",
+        who=ADMIN,
         answers={
             200: "what has changed, and what needs a restart",
             403: "not an admin's key",

@@ -1,8 +1,8 @@
 """The settings of a running server: their values, their sources, and changes from the UI.
 
 A flag beats the environment, which beats the file, which beats the UI. The settings of the UI are saved in a file of
-the data folder that only its owner can read, since it holds keys; several servers on one store keep them there
-(shared_settings.py). Keys leave this module only to their providers.
+the data folder (saved_settings.py); several servers on one store keep them there (shared_settings.py). Keys leave this
+module only to their providers.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import pathlib
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import msgspec
@@ -26,7 +25,8 @@ from ...upstreams.kinds import KindError, kind_names, kind_of
 from ...upstreams.profiles import ProfileName
 from .discovery import PLACES, Around, around
 from .provider_factory import NEAR, Provided, proxy_name
-from .settings import DISCOVERED, PREFIX, ProviderSettings, Settings, SettingsError, data_folder, source_name
+from .saved_settings import Saved, SavedFile, SavedSettings, saved_file
+from .settings import DISCOVERED, PREFIX, ProviderSettings, Settings, SettingsError, source_name
 from .settings_errors import suggestion
 
 logger = logging.getLogger(__name__)
@@ -53,13 +53,6 @@ class SettingPinned(HoldfastError):
         self.param = param
 
 
-class SettingsNotSaved(HoldfastError):
-    """The file of the UI's settings could not be written."""
-
-    code = "settings_not_saved"
-    status = 503
-
-
 class ProviderChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A provider as the UI describes it."""
 
@@ -82,81 +75,6 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     default_model: str | msgspec.UnsetType | None = msgspec.UNSET
     providers: tuple[ProviderChange, ...] | msgspec.UnsetType = msgspec.UNSET
     fallbacks: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
-
-
-class Saved(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of the UI, as they are saved."""
-
-    default_model: str = ""
-    providers: tuple[ProviderSettings, ...] = ()
-    fallbacks: dict[str, str] = {}
-
-
-class SavedSettings(Protocol):
-    """Where the settings of the UI are saved."""
-
-    def read(self) -> Saved:
-        """Return the settings with which a server starts."""
-        ...
-
-    async def news(self) -> Saved | None:
-        """Return the settings if another server has changed them since they were used or saved here."""
-        ...
-
-    def used(self) -> None:
-        """Note that what `news` returned is in use."""
-        ...
-
-    async def save(self, saved: Saved) -> None:
-        """Save the settings."""
-        ...
-
-
-class SavedFile:
-    """The file for the settings of the UI. Without a folder they last as long as the process."""
-
-    def __init__(self, folder: pathlib.Path | None) -> None:
-        self.path = None if folder is None else folder / "settings.json"
-
-    def read(self) -> Saved:
-        """Return the saved settings. Blocks on the disk."""
-        if self.path is None:
-            return Saved()
-        try:
-            return msgspec.json.decode(self.path.read_bytes(), type=Saved)
-        except FileNotFoundError:
-            return Saved()
-        except (OSError, msgspec.DecodeError) as error:
-            raise SettingsError(
-                f"{self.path} cannot be read: {error}. Delete it to start with empty settings."
-            ) from None
-
-    async def news(self) -> Saved | None:
-        """Return None: no other server changes the file."""
-        return None
-
-    def used(self) -> None:
-        """Do nothing: there are no news."""
-
-    async def save(self, saved: Saved) -> None:
-        """Write the file."""
-        await asyncio.to_thread(self.write, saved)
-
-    def write(self, saved: Saved) -> None:
-        """Replace the file atomically; only its owner can read it. Blocks on the disk."""
-        if self.path is None:
-            return
-        new = self.path.with_suffix(".new")
-        try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            new.unlink(missing_ok=True)  # a leftover file may be readable by others
-            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(msgspec.json.encode(saved))
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(self.path)
-        except OSError as error:
-            raise SettingsNotSaved(f"The settings could not be saved: {error.strerror}.") from None
 
 
 class Configured:
@@ -327,6 +245,11 @@ class Configured:
                 await self._file.save(saved)
             self._use(saved, made)
 
+    async def seal(self) -> None:
+        """Seal what was saved in clear, or with an old key, before the server starts."""
+        async with self._changing:
+            await self._file.seal()
+
     async def catch_up(self) -> None:
         """Use what was changed through another server."""
         async with self._changing:
@@ -487,7 +410,8 @@ def with_saved(settings: Settings, sources: Mapping[str, str]) -> tuple[Settings
 
     The settings of the UI that are in a shared store are left out.
     """
-    configured = Configured(settings, sources, os.environ, SavedFile(None if settings.store else data_folder(settings)))
+    saved_here = SavedFile(None) if settings.store else saved_file(settings, os.environ)
+    configured = Configured(settings, sources, os.environ, saved_here)
     changed = {"default_model": configured.default_model, "fallbacks": dict(configured.fallbacks)}
     saved = {name: "ui" for name in changed if configured.source(name) == "ui"}
     described = configured.provider_settings()

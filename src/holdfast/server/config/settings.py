@@ -209,6 +209,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The address to listen on. Any other than loopback needs a key."""
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 8787
     """The port to listen on; 0 for any free port."""
+    tls_cert: str = ""
+    """A PEM file with the certificate of this server and those between it and its CA: the port speaks HTTPS. A renewed
+    file is used within seconds, without a restart."""
+    tls_key: str = ""
+    """A PEM file with the private key of `tls_cert`. Default: it is in the same file."""
     data: str = ""
     """The data folder. Default: your user's folder for such data."""
     store: str = ""
@@ -219,6 +224,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     characters."""
     node_address: str = ""
     """`host:port` at which the other servers of the `store` reach this one. Default: its host, and its port + 1."""
+    public_url: str = ""
+    """The address at which people reach this server, as `https://chat.example.com`, if a proxy stands before it: for
+    links, and for cookies that are sent over HTTPS only."""
+    sign_in_hours: Annotated[float, msgspec.Meta(gt=0, le=2160)] = 12.0
+    """Hours without a request after which a sign-in ends."""
+    stay_signed_in_days: Annotated[float, msgspec.Meta(gt=0, le=90)] = 30.0
+    """Days without a request after which a sign-in ends that was to last."""
+    secret_key: str = ""
+    """The key that encrypts kept secrets, such as providers' keys that are set in the browser: at least 32 characters.
+    Several, with commas between them, for a rotation: the first encrypts, all of them decrypt. Default: the
+    `cluster_key` with a `store`, else a key that is made in the data folder."""
+    secret_key_file: str = ""
+    """A file with the `secret_key`, one key to a line."""
     api_key: str = ""
     """A key that clients must send as `Authorization: Bearer …`."""
     model: str = ""
@@ -376,6 +394,8 @@ def complaints(settings: Settings, sources: Mapping[str, str], environ: Mapping[
     """Yield what is wrong with settings whose types are right."""
     yield from _about_store(settings)
     yield from _about_dialects(settings.providers, sources.get("providers", ""))
+    if settings.tls_key and not settings.tls_cert:
+        yield "The setting `tls_key` needs `tls_cert`, the certificate."
     yield from _about_variables(environ, settings)
 
 
@@ -405,7 +425,7 @@ def source_name(provider: ProviderSettings) -> str:
 def _from_file(path: pathlib.Path) -> dict[str, Any]:
     """Return the values of a settings file. A relative path in it is meant from the folder of the file."""
     values = _read(path)
-    _make_absolute(values, ("data",), path)
+    _make_absolute(values, ("data", "secret_key_file", "tls_cert", "tls_key"), path)
     for provider in _tables(values, "providers"):
         _make_absolute(provider, ("ca_file", "cert", "cert_key"), path)
     for agent in _tables(values, "agents"):

@@ -1,23 +1,18 @@
-"""The settings of the UI in a store that several servers share: one document, sealed with the cluster key."""
+"""The settings of the UI in a store that several servers share: one document, sealed for its id and version."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
-import itertools
-import secrets
-
-import msgspec
+import asyncio
+from base64 import b64decode
 
 from ...errors import Conflict, StaleDocument
 from ...store import Store
-from ...store.documents import Documents
-from .live_settings import Saved, SettingsNotSaved
+from ...store.documents import Documents, Stored
+from ..secrets.sealer import NoSecretKey, Sealer
+from .saved_settings import KeptSettings, Saved, SettingsNotSaved, opened, to_keep
 from .settings import SettingsError
 
 KIND, ID = "settings", "ui"
-_NONCE, _TAG = 16, 32
 
 
 class SettingsChanged(Conflict):
@@ -29,19 +24,12 @@ class SettingsChanged(Conflict):
         super().__init__("The settings were changed through another server. Look at them, and repeat the change.")
 
 
-class SharedSettings(msgspec.Struct, frozen=True):
-    """The document. Settings with providers are sealed: they may hold keys."""
-
-    sealed: str = ""
-    plain: Saved = Saved()
-
-
 class SavedDocument:
     """The settings of the UI, the same for every server on the store."""
 
-    def __init__(self, store: Store, cluster_key: str) -> None:
-        self._documents = Documents(store, KIND, SharedSettings)
-        self._key = cluster_key.encode()
+    def __init__(self, store: Store, sealer: Sealer) -> None:
+        self._documents = Documents(store, KIND, KeptSettings)
+        self._sealer = sealer
         self._version: int | None = None
         self._read: int | None = None
 
@@ -49,13 +37,21 @@ class SavedDocument:
         """Return no settings: the store is asked by `news`, when the server has started."""
         return Saved()
 
+    async def seal(self) -> None:
+        """Do nothing: another server may not have the new key yet. `holdfast secrets rotate` seals again."""
+
     async def news(self) -> Saved | None:
         """Return the settings if they are neither in use nor saved here."""
         stored = await self._documents.get(ID)
         if stored is None or stored.version == self._version:
             return None
+        if self._version is not None and stored.version < self._version:
+            raise SettingsError(
+                f"The store has version {stored.version} of the settings, and version {self._version} is in use: "
+                "someone has put an older one back. If it was you, restart the servers."
+            )
         self._read = stored.version
-        return self._opened(stored.body)
+        return await self._opened(stored)
 
     def used(self) -> None:
         """Note that what `news` returned is in use."""
@@ -63,61 +59,47 @@ class SavedDocument:
 
     async def save(self, saved: Saved) -> None:
         """Replace the settings that were read last."""
-        if saved.providers and not self._key:
-            raise SettingsNotSaved("Set the same cluster_key on every server first: it encrypts the keys of providers.")
-        body = SharedSettings(plain=saved)
-        if saved.providers:
-            body = SharedSettings(sealed=base64.b64encode(seal(self._key, msgspec.json.encode(saved))).decode())
         try:
-            self._version = (await self._documents.put(ID, body, version=self._version)).version
+            self._version = (await self._put(saved, self._version)).version
         except StaleDocument:
             raise SettingsChanged from None
+        except NoSecretKey as error:
+            raise SettingsNotSaved(str(error)) from None
 
-    def _opened(self, body: SharedSettings) -> Saved:
+    async def reseal(self) -> bool:
+        """Seal the settings with the first key; False if there is nothing to do."""
+        stored = await self._documents.get(ID)
+        if stored is None or not stored.body.sealed:
+            return False
+        if await asyncio.to_thread(self._sealer.is_current, b64decode(stored.body.sealed)):
+            return False
+        await self._put(await self._opened(stored), stored.version)
+        return True
+
+    async def sealed(self) -> KeptSettings | None:
+        """Return the document if it is sealed."""
+        stored = await self._documents.get(ID)
+        return stored.body if stored is not None and stored.body.sealed else None
+
+    async def reset(self) -> None:
+        """Replace the settings by empty ones, which have a higher version: every server takes them in."""
+        await self._documents.exchange(ID, KeptSettings())
+
+    async def _put(self, saved: Saved, version: int | None) -> Stored[KeptSettings]:
+        """Store settings in place of a version, sealed for the next one."""
+        kept = await asyncio.to_thread(to_keep, saved, self._sealer, _name((version or 0) + 1))
+        return await self._documents.put(ID, kept, version=version)
+
+    async def _opened(self, stored: Stored[KeptSettings]) -> Saved:
         """Return the settings. Providers must be sealed: they decide who gets the keys of this server."""
-        if body.sealed:
-            return self._unsealed(body.sealed)
-        if body.plain.providers:
+        if not stored.body.sealed and stored.body.providers:
             raise SettingsError(
                 "The settings in the store have providers that are not encrypted, so no server has written them. "
                 "Find out who can write to the database, and delete its document of the kind 'settings'."
             )
-        return body.plain
-
-    def _unsealed(self, sealed: str) -> Saved:
-        try:
-            return msgspec.json.decode(unseal(self._key, base64.b64decode(sealed)), type=Saved)
-        except ValueError:
-            raise SettingsError(
-                "The settings in the store were saved with another cluster_key. Give every server the same one."
-            ) from None
+        return await asyncio.to_thread(opened, stored.body, self._sealer, _name(stored.version))
 
 
-def seal(key: bytes, text: bytes) -> bytes:
-    """Return a text encrypted and signed. HMAC-SHA-256 of a nonce and a counter is the key stream."""
-    nonce = secrets.token_bytes(_NONCE)
-    hidden = nonce + _mixed(key, nonce, text)
-    return hidden + hmac.digest(_derived(key, b"sign"), hidden, hashlib.sha256)
-
-
-def unseal(key: bytes, sealed: bytes) -> bytes:
-    """Return the text. `ValueError` if it was not sealed with this key, or if the key is empty: anyone has that."""
-    hidden, tag = sealed[:-_TAG], sealed[-_TAG:]
-    if (
-        not key
-        or len(hidden) < _NONCE
-        or not hmac.compare_digest(hmac.digest(_derived(key, b"sign"), hidden, "sha256"), tag)
-    ):
-        raise ValueError("sealed with another key")
-    return _mixed(key, hidden[:_NONCE], hidden[_NONCE:])
-
-
-def _derived(key: bytes, use: bytes) -> bytes:
-    return hmac.digest(key, b"holdfast settings " + use, "sha256")
-
-
-def _mixed(key: bytes, nonce: bytes, text: bytes) -> bytes:
-    secret = _derived(key, b"encrypt")
-    blocks = (hmac.digest(secret, nonce + number.to_bytes(8), "sha256") for number in itertools.count())
-    stream = b"".join(itertools.islice(blocks, len(text) // 32 + 1))
-    return bytes(one ^ other for one, other in zip(text, stream, strict=False))
+def _name(version: int) -> str:
+    """Return the name under which a version of the document is sealed."""
+    return f"The document {KIND}/{ID} of the store, version {version},"

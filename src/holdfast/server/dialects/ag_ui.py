@@ -8,6 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from ...access import CHAT, READ
 from ...asgi.event_stream import EventStream
 from ...engine.run import Run
 from ...fields import check_fields
@@ -90,6 +91,7 @@ ENDPOINTS = [
         "POST",
         "/ag-ui",
         run_agent,
+        who=CHAT,
         takes=RunAgentInput,
         answers={
             200: "events, live to the end of the run",
@@ -106,6 +108,7 @@ ENDPOINTS = [
         "GET",
         "/ag-ui/{run_id}",
         watch_agent,
+        who=READ,
         query={
             "starting_after": "frames to leave out",
             "messages": "true for the messages before the run",

@@ -12,6 +12,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from ...access import CHAT, READ
 from ...engine.run import Run
 from ...errors import BadRequest, StaleView
 from ...fields import check_fields
@@ -338,6 +339,7 @@ ENDPOINTS = [
         "POST",
         "/api/chat",
         send_to_chat,
+        who=CHAT,
         takes=UIChat,
         answers={
             200: "the parts of the answer",
@@ -358,6 +360,7 @@ ENDPOINTS = [
         "GET",
         f"{_CHAT}/stream",
         resume_chat,
+        who=READ,
         query={"startIndex": "parts seen; below zero, parts from the end"},
         answers={
             200: "the parts of the answer",
@@ -368,6 +371,8 @@ ENDPOINTS = [
         },
         streams=True,
     ),
-    Endpoint("POST", f"{_CHAT}/stop", stop_chat, answers={200: "what stopped", 400: "a bad id", 404: "no such run"}),
-    Endpoint("GET", _CHAT, get_chat, answers={200: "its messages", 400: "a bad id", 404: "no such chat"}),
+    Endpoint(
+        "POST", f"{_CHAT}/stop", stop_chat, who=CHAT, answers={200: "what stopped", 400: "a bad id", 404: "no such run"}
+    ),
+    Endpoint("GET", _CHAT, get_chat, who=READ, answers={200: "its messages", 400: "a bad id", 404: "no such chat"}),
 ]

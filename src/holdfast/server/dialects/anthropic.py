@@ -7,6 +7,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from ...access import CHAT, READ
 from ...asgi.event_stream import EventStream
 from ...engine.run import Run
 from ...errors import NOT_RETRIED, RunNotFound
@@ -121,6 +122,7 @@ ENDPOINTS = [
         "POST",
         "/v1/messages",
         create_message,
+        who=CHAT,
         takes=MessagesBody,
         answers={
             200: "a message, or its events",
@@ -136,6 +138,7 @@ ENDPOINTS = [
         "POST",
         "/v1/messages/count_tokens",
         count_tokens,
+        who=READ,
         takes=CountBody,
         answers={200: "an estimate", 400: "bad input", 413: "too large"},
     ),
@@ -143,6 +146,7 @@ ENDPOINTS = [
         "GET",
         "/v1/messages/{answer_id}",
         get_message,
+        who=READ,
         query={"stream": "true for events", "starting_after": "frames to leave out"},
         answers={
             200: "the message",

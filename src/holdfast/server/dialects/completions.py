@@ -8,6 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from ...access import CHAT
 from ...engine.run import Run
 from ...errors import BadRequest
 from ...events import AnySettlement
@@ -124,6 +125,7 @@ ENDPOINTS = [
         "POST",
         "/v1/completions",
         complete_prompt,
+        who=CHAT,
         takes=CompletionBody,
         answers={
             200: "a completion, or its chunks",

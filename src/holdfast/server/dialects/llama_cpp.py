@@ -8,6 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from ...access import CHAT, READ
 from ...asgi.cursor import RunFrames
 from ...asgi.event_stream import EventStream
 from ...engine.run import Run
@@ -116,15 +117,17 @@ ENDPOINTS = [
         "GET",
         "/v1/stream",
         read_stream,
+        who=READ,
         query={**_QUERY, "from": "the bytes seen"},
         answers={200: "the bytes from there on, live to the end", 400: "a bad query", 404: "no such conversation"},
         streams=True,
     ),
-    Endpoint("DELETE", "/v1/stream", stop_stream, query=_QUERY, answers={204: "stopped", 400: "a bad query"}),
+    Endpoint("DELETE", "/v1/stream", stop_stream, who=CHAT, query=_QUERY, answers={204: "stopped", 400: "a bad query"}),
     Endpoint(
         "POST",
         "/v1/streams/lookup",
         look_up,
+        who=CHAT,
         takes=Lookup,
         answers={200: "those that there are", 400: "bad input", 413: "too large"},
         lists=True,

@@ -13,6 +13,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from ...access import CHAT, READ
 from ...engine.run import Run
 from ...errors import NOT_RETRIED, BadRequest, HoldfastError
 from ...events import Event, Failed, Interrupted, Stopped
@@ -182,6 +183,7 @@ ENDPOINTS = [
         "POST",
         "/api/generate",
         generate_text,
+        who=CHAT,
         takes=OllamaBody,
         answers={
             200: "an answer, or its lines",
@@ -197,14 +199,15 @@ ENDPOINTS = [
         streams=True,
         ollama=True,
     ),
-    Endpoint("GET", "/api/tags", list_tags, answers={200: "the models"}),
+    Endpoint("GET", "/api/tags", list_tags, who=READ, answers={200: "the models"}),
     Endpoint(
         "POST",
         "/api/show",
         show_model,
+        who=READ,
         answers={200: "the model", 400: "bad input", 404: "no such model", 413: "too large"},
         ollama=True,
     ),
-    Endpoint("GET", "/api/version", ollama_version, answers={200: "the version"}),
-    Endpoint("GET", "/api/ps", running_models, answers={200: "none"}),
+    Endpoint("GET", "/api/version", ollama_version, who=READ, answers={200: "the version"}),
+    Endpoint("GET", "/api/ps", running_models, who=READ, answers={200: "none"}),
 ]

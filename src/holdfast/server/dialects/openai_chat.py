@@ -9,6 +9,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from ...access import CHAT, READ
 from ...asgi.event_stream import EventStream
 from ...engine.run import Run
 from ...errors import BadRequest, RunNotFound
@@ -19,7 +20,7 @@ from ...store import Idempotency, IfBusy, RunRecord
 from ...store.files import check_references
 from ...wires import sse
 from ...wires.openai import chat as openai_chat
-from ...wires.openai.fields import CHAT
+from ...wires.openai.fields import CHAT_FIELDS
 from ..caller import model_of, own_run, owner_of
 from ..errors import error_answer, json_of
 from ..request import check_name, convert, decode_object, header, idempotency, read_body
@@ -29,7 +30,7 @@ from ..sources.agents import SESSION_NAME, STREAM
 from . import conversations
 from .run_responses import WholeAnswer, answer_headers, failed_headers, frames_seen, gathered, stream, whole
 
-OURS = frozenset(name for name, rule in CHAT.items() if rule.kind == "used")
+OURS = frozenset(name for name, rule in CHAT_FIELDS.items() if rule.kind == "used")
 """The fields of a request for us; all others are passed on."""
 
 
@@ -335,6 +336,7 @@ ENDPOINTS = [
         "POST",
         "/v1/chat/completions",
         create_completion,
+        who=CHAT,
         takes=ChatBody,
         answers={
             200: "a completion, or its chunks",
@@ -355,6 +357,7 @@ ENDPOINTS = [
         "GET",
         "/v1/chat/completions/{completion_id}",
         get_completion,
+        who=READ,
         query={"stream": "true for chunks", "starting_after": "data frames to leave out"},
         answers={
             200: "the completion",

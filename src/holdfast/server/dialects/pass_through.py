@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ...access import CHAT
 from ...asgi.client import RequestClient
 from ...errors import BadRequest, SourceStalled
 from ...upstreams import Forwarded, Forwarding
@@ -132,4 +133,4 @@ _ANSWERS = {
     502: "the upstream failed",
     504: "the upstream was silent",
 }
-ENDPOINTS = [Endpoint("POST", f"/v1{path}", _handed_to(path), answers=_ANSWERS) for path in PATHS]
+ENDPOINTS = [Endpoint("POST", f"/v1{path}", _handed_to(path), who=CHAT, answers=_ANSWERS) for path in PATHS]

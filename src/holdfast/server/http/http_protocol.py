@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import httptools
+import uvicorn
 from starlette.types import Send
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -291,7 +293,8 @@ class Protocol(HttpToolsProtocol):
                 cycle.response_started = cycle.response_complete = cycle.disconnected = True
                 cycle.message_event.set()
             self.transport.write(self._refusal(error))
-            self.transport.write_eof()
+            if self.transport.can_write_eof():  # TLS cannot
+                self.transport.write_eof()
             self.due = self._connections.now + LINGER
 
     def _refusal(self, error: HoldfastError) -> bytes:
@@ -407,6 +410,14 @@ class Protocol(HttpToolsProtocol):
     def go_on(self, body: bytes) -> None:
         """Send a piece of a body, as uvicorn's `send` would, without a coroutine."""
         self.transport.write(b"%x\r\n%b\r\n" % (len(body), body))
+
+
+def protocols_of(server: uvicorn.Server) -> Callable[[], asyncio.Protocol]:
+    """Return what makes the protocol of each connection, as a started server does for its own sockets."""
+    make: Callable[..., asyncio.Protocol] = server.config.http_protocol_class
+    return partial(
+        make, config=server.config, server_state=server.server_state, app_state=server.lifespan.state, _loop=None
+    )
 
 
 def _parser(protocol: Protocol) -> httptools.HttpRequestParser:

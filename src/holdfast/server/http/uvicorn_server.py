@@ -18,7 +18,9 @@ from starlette.applications import Starlette
 from ..app import end
 from ..config.settings import Settings, SettingsError
 from .connections import ConnectionLimits, OpenConnections
-from .http_protocol import Protocol
+from .http_protocol import Protocol, protocols_of
+from .loopback import is_loopback
+from .tls import HANDSHAKE, LOOK_EVERY, STRICT, Tls, tls_of
 
 try:
     import resource
@@ -37,12 +39,24 @@ HALF_OPEN = 20_000  # milliseconds until a silent client without acknowledgement
 
 
 class Server(uvicorn.Server):
-    """Settles the runs before it closes connections: uvicorn alone would wait for open streams, or cut them off."""
+    """Settles the runs before it closes connections: uvicorn alone would wait for open streams, or cut them off.
+
+    With `tls` the `public` sockets speak HTTPS. The sockets that it runs with never do.
+    """
 
     def __init__(
-        self, config: uvicorn.Config, app: Starlette, on_ready: Callable[[], None], *, takes_signals: bool = True
+        self,
+        config: uvicorn.Config,
+        app: Starlette,
+        on_ready: Callable[[], None],
+        *,
+        takes_signals: bool = True,
+        tls: Tls | None = None,
+        public: Sequence[socket.socket] = (),
     ) -> None:
         super().__init__(config)
+        self._tls = tls
+        self._public = public
         self._app = app
         self._on_ready = on_ready
         self._takes_signals = takes_signals
@@ -60,8 +74,21 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and log the address."""
         await super().startup(sockets)
+        if self.started and self._tls is not None:
+            await self._listen(self._tls)
         if self.started:
             self._on_ready()
+
+    async def _listen(self, tls: Tls) -> None:
+        """Listen on the public sockets, and look for a renewed certificate."""
+        loop, make = asyncio.get_running_loop(), protocols_of(self)
+        for sock in self._public:
+            self.servers.append(
+                await loop.create_server(
+                    make, sock=sock, ssl=tls.context, ssl_handshake_timeout=HANDSHAKE, backlog=self.config.backlog
+                )
+            )
+        self._app.state.parts.background.every("certificate", LOOK_EVERY, tls.look)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Settle every run, end the streams, then close. A second signal ends the draining at once."""
@@ -72,7 +99,7 @@ class Server(uvicorn.Server):
                 ending.cancel()
         if ending.cancelled():
             await end(parts, drain=0.0)
-        await super().shutdown(sockets)
+        await super().shutdown([*(sockets or ()), *self._public])
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Handle a signal as a request to end. It is not raised again: a graceful end is no failure.
@@ -112,10 +139,11 @@ def copies(sock: socket.socket) -> list[socket.socket]:
     return [sock, *(sock.dup() for _ in range(ACCEPTED_AT_ONCE - 1))]
 
 
-def address(sock: socket.socket) -> str:
+def address(sock: socket.socket, settings: Settings) -> str:
     """Return the address of a listening socket as a URL."""
     host, port = sock.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if settings.tls_cert else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def serve_forever(
@@ -124,9 +152,12 @@ def serve_forever(
     """Serve until a signal, on other sockets too. True if the server has started."""
     settings: Settings = app.state.parts.settings
     limits = connection_limits(settings, raise_file_limit(settings))
-    server = Server(configuration(app, limits), app, lambda: on_ready(address(sock)))
+    tls = tls_of(settings)
+    plain, public = ([*copies(sock), *others], []) if tls is None else ([*others], copies(sock))
+    config = configuration(app, limits)
+    server = Server(config, app, lambda: on_ready(address(sock, settings)), tls=tls, public=public)
     _spare_the_collector()
-    server.run([*copies(sock), *others])
+    server.run(plain)
     return server.started
 
 
@@ -203,6 +234,7 @@ def configuration(app: Starlette, limits: ConnectionLimits | None = None) -> uvi
         log_config=None,  # the entries of uvicorn are formatted as ours
         log_level=logging.WARNING,
         server_header=False,
+        headers=[STRICT] if settings.tls_cert and not is_loopback(settings.host) else [],
         proxy_headers=False,  # forwarded headers are not trusted
         timeout_graceful_shutdown=2,
         timeout_keep_alive=75,

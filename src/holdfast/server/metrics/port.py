@@ -14,6 +14,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from ...access import ADMIN
 from ...errors import NotFound
 from ..config.settings import Settings, SettingsError
 from ..errors import PRIVATE
@@ -46,7 +47,7 @@ async def metrics(parts: Parts, request: Request) -> ASGIApp:
 
 
 ENDPOINTS = [
-    Endpoint("GET", PATH, metrics, who="admin", answers={200: "metrics as text", 404: "metrics are off"}),
+    Endpoint("GET", PATH, metrics, who=ADMIN, answers={200: "metrics as text", 404: "metrics are off"}),
 ]
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from ...errors import HoldfastError, StoreUnavailable
 from ...store import Append, LogEnd, Store
-from ...store.nodes import NodeRecord
+from ...store.records import NodeRecord
 from .values import MetricTable, MetricValue
 
 OPERATIONS = frozenset(name for name, _ in inspect.getmembers(Store, inspect.iscoroutinefunction))

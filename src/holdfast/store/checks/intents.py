@@ -9,7 +9,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from .. import RunRecord
-from ..nodes import Intent
+from ..records import Intent
 from .case import Case, Checks
 
 CHECKS = Checks()

@@ -7,7 +7,8 @@ import asyncio
 from msgspec.structs import replace
 
 from ...events import Interrupted, Settled, Text
-from ..nodes import CLAIMED_AT_ONCE, UNSTORED, NodeDetails
+from ..nodes import CLAIMED_AT_ONCE, UNSTORED
+from ..records import NodeDetails
 from .case import LONG, Case, Checks
 
 CHECKS = Checks()

@@ -12,8 +12,8 @@ from asyncpg import Connection, UniqueViolationError
 from ...errors import StoreUnavailable
 from .. import Append, LogEnd
 from ..hints import Hear
-from ..nodes import NodeDetails, NodeRecord
 from ..place import without_password
+from ..records import NodeDetails, NodeRecord
 from ..rows import Steps
 from ..rows.nodes import NodesReading
 from ..rows.queries import queries

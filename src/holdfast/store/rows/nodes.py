@@ -12,7 +12,8 @@ from typing import Any
 from msgspec.structs import asdict
 
 from .. import semantics as rules
-from ..nodes import CLAIMED_AT_ONCE, Intent, NodeDetails, NodeRecord, RunsElsewhere, unstored_elsewhere
+from ..nodes import CLAIMED_AT_ONCE, RunsElsewhere, unstored_elsewhere
+from ..records import Intent, NodeDetails, NodeRecord
 from . import Row, Steps, first
 from .reading import Reading
 from .structs import decode, encode, values_for

@@ -232,11 +232,16 @@ class Reading:
 
     # API keys
 
-    def api_keys(self) -> Steps[list[KeyRecord]]:
-        """Return all API keys in the order in which they were added."""
-        return [as_key(row) for row in (yield "api_keys", {})]
+    def api_keys(self, *, after: int = 0, account: str | None = None) -> Steps[list[KeyRecord]]:
+        """Return API keys in the order in which they were added."""
+        if not after and account is None:
+            return [as_key(row) for row in (yield "every_api_key", {})]
+        conditions = ("api_keys_of_changed",) if account is None else ("api_keys_of_changed", "api_keys_of_account")
+        rows = yield ("api_keys", *conditions), {"after": after} | ({} if account is None else {"account": account})
+        return [as_key(row) for row in rows]
 
     def key_changes(self) -> Steps[int]:
-        """Return a number that grows whenever a key is added or revoked."""
+        """Return a number that grows whenever a key is added, changed or revoked."""
         (row,) = yield "api_key_changes", {}
-        return int(row["changes"])
+        changes: int = row["changes"]
+        return changes

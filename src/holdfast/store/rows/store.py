@@ -15,6 +15,7 @@ from .. import (
     FeedEntry,
     Idempotency,
     IfBusy,
+    KeyDetails,
     KeyRecord,
     LogEnd,
     OpenedSession,
@@ -24,7 +25,8 @@ from .. import (
     StoredFile,
 )
 from ..files import parted, take_out
-from ..nodes import Intent, NodeDetails, NodeRecord, RunsElsewhere
+from ..nodes import RunsElsewhere
+from ..records import Intent, NodeDetails, NodeRecord
 from . import Steps
 from .nodes import NodesReading
 from .transactions import Writing
@@ -316,13 +318,21 @@ class RowStore(ABC):
         """Add an API key."""
         return await self._write(lambda rows: rows.add_key(key))
 
-    async def revoke_key(self, name: str, now: float) -> KeyRecord | None:
-        """Revoke the key of that name."""
-        return await self._write(lambda rows: rows.revoke_key(name, now))
+    async def revoke_key(self, id: str, now: float) -> KeyRecord | None:
+        """Revoke a key."""
+        return await self._write(lambda rows: rows.revoke_key(id, now))
 
-    async def list_keys(self) -> list[KeyRecord]:
-        """Return all API keys."""
-        return await self._read_keys(lambda rows: rows.api_keys())
+    async def change_key(self, id: str, details: KeyDetails) -> KeyRecord | None:
+        """Change what a key is limited to."""
+        return await self._write(lambda rows: rows.change_key(id, details))
+
+    async def list_keys(self, *, after: int = 0, account: str | None = None) -> list[KeyRecord]:
+        """Return the API keys."""
+        return await self._read_keys(lambda rows: rows.api_keys(after=after, account=account))
+
+    async def keys_used(self, ids: Sequence[str], now: float) -> None:
+        """Note when keys were used last."""
+        await self._write(lambda rows: rows.keys_used(ids, now))
 
     async def key_changes(self) -> int:
         """Return a number that grows whenever a key is added or revoked, by any process."""

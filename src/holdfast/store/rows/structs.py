@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 from ...events import decode_settlement
 from ...history import Message, Session
 from ...log.segment import encode_segment, segment_of
-from .. import Append, Document, KeyRecord, RunRecord
+from .. import Append, Document, KeyDetails, KeyRecord, RunRecord
 from . import Row
 
 _EVENTS_IN_A_ROW = 512
@@ -58,6 +58,8 @@ def as_key(row: Row) -> KeyRecord:
     """Return a row of `api_key` as a record."""
     values = values_for(KeyRecord, row)
     values["admin"] = bool(values["admin"])
+    if "details" in values:  # not in a database that no server of this version has opened yet
+        values["details"] = msgspec.convert(decode(values["details"]), KeyDetails)
     return KeyRecord(**values)
 
 

@@ -45,7 +45,7 @@ TABLES = (
     _table("events", "run first count body at", 2, page=1000),
     _table("idempotency", "owner key digest run", 2),
     _table("documents", "n kind id owner version created_at updated_at body", page=50),
-    _table("api_keys", "n id name sha256 created_at admin revoked_at"),
+    _table("api_keys", "n id name sha256 created_at admin revoked_at owner account details last_used_at changed"),
 )
 """Everything that is kept, those first that others refer to. What nodes have of each other is not: leases, requests."""
 

@@ -6,15 +6,15 @@ reads before it writes if it can: a driver may send writes together that no read
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec.structs import asdict, replace
 
-from ...errors import SessionBusy, StaleView
+from ...errors import KeyExists, SessionBusy, StaleView
 from ...events import AnySettlement, encode_settlement
 from ...history import Message
-from .. import HEAD, Append, Document, Idempotency, IfBusy, KeyRecord, LogEnd, RunRecord
+from .. import HEAD, Append, Document, Idempotency, IfBusy, KeyDetails, KeyRecord, LogEnd, RunRecord
 from .. import semantics as rules
 from ..files import Parted
 from . import Row, Steps, first
@@ -22,6 +22,7 @@ from .nodes import NodesWriting
 from .session_writing import OpenSession, SessionWriting
 from .structs import (
     as_document,
+    as_key,
     as_run,
     encode,
     rows_of,
@@ -300,11 +301,12 @@ class Writing(NodesWriting, SessionWriting):
 
     def add_key(self, key: KeyRecord) -> Steps[KeyRecord]:
         """Add an API key."""
-        keys = yield from self.api_keys()
-        if (known := next((each for each in keys if each.id == key.id), None)) is not None:
-            return known
-        rules.refuse_taken(key.name, keys)
-        yield "insert_api_key", asdict(key)
+        yield "lock_api_keys", {}
+        if (known := first((yield "api_key", {"id": key.id}))) is not None:
+            return as_key(known)
+        if first((yield "api_key_in_force", {"owner": key.owner, "name": key.name})) is not None:
+            raise KeyExists(key.name)
+        yield "insert_api_key", asdict(key) | {"details": encode(key.details)}
         return key
 
     def add_keys(self, keys: Sequence[KeyRecord]) -> Steps[None]:
@@ -312,13 +314,27 @@ class Writing(NodesWriting, SessionWriting):
         for key in keys:
             yield from self.add_key(key)
 
-    def revoke_key(self, name: str, now: float) -> Steps[KeyRecord | None]:
-        """Revoke the key of that name."""
-        key = rules.key_in_force(name, (yield from self.api_keys()))
-        if key is None:
+    def revoke_key(self, id: str, now: float) -> Steps[KeyRecord | None]:
+        """Revoke a key."""
+        return (yield from self._change_key(id, lambda key: replace(key, revoked_at=now)))
+
+    def change_key(self, id: str, details: KeyDetails) -> Steps[KeyRecord | None]:
+        """Change what a key is limited to."""
+        return (yield from self._change_key(id, lambda key: replace(key, details=details)))
+
+    def _change_key(self, id: str, change: Callable[[KeyRecord], KeyRecord]) -> Steps[KeyRecord | None]:
+        yield "lock_api_keys", {}
+        row = first((yield "api_key", {"id": id}))
+        if row is None or row["revoked_at"] is not None:
             return None
-        yield "revoke_api_key", {"id": key.id, "now": now}
-        return replace(key, revoked_at=now)
+        key = change(as_key(row))
+        yield "change_api_key", {"id": id, "revoked_at": key.revoked_at, "details": encode(key.details)}
+        return key
+
+    def keys_used(self, ids: Sequence[str], now: float) -> Steps[None]:
+        """Note when keys were used last."""
+        for id in sorted(ids):
+            yield "api_key_used", {"id": id, "now": now}
 
 
 def _busy(in_progress: Sequence[Row], if_busy: IfBusy) -> str | None:

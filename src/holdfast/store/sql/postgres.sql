@@ -192,3 +192,9 @@ FROM intents JOIN runs ON runs.n = run WHERE intents.id = :id FOR UPDATE OF inte
 
 -- name: notify
 SELECT pg_notify(:channel, :payload)
+
+-- API keys
+
+-- Changes of keys are numbered one after the other: a reader that has seen a number has missed none below it.
+-- name: lock_api_keys
+SELECT pg_advisory_xact_lock(4842671)

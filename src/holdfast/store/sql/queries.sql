@@ -202,18 +202,42 @@ DELETE FROM documents WHERE kind = :kind AND id = :id
 
 -- API keys
 
--- name: api_keys
+-- name: every_api_key
 SELECT * FROM api_keys ORDER BY n
 
+-- name: api_keys
+SELECT * FROM api_keys WHERE {conditions} ORDER BY n
+
+-- name: api_keys_of_changed
+changed > :after
+
+-- name: api_keys_of_account
+account = :account
+
+-- name: api_key
+SELECT * FROM api_keys WHERE id = :id
+
+-- name: api_key_in_force
+SELECT * FROM api_keys WHERE owner = :owner AND name = :name AND revoked_at IS NULL
+
 -- name: api_key_changes
-SELECT count(*) + count(revoked_at) AS changes FROM api_keys
+SELECT coalesce(max(changed), 0) AS changes FROM api_keys
+
+-- name: lock_api_keys
+SELECT 1 AS locked
 
 -- name: insert_api_key
-INSERT INTO api_keys (id, name, sha256, created_at, admin, revoked_at)
-VALUES (:id, :name, :sha256, :created_at, :admin, :revoked_at)
+INSERT INTO api_keys (id, name, sha256, created_at, admin, revoked_at, owner, account, details, last_used_at, changed)
+VALUES (:id, :name, :sha256, :created_at, :admin, :revoked_at, :owner, :account, :details, :last_used_at,
+    (SELECT coalesce(max(changed), 0) + 1 FROM api_keys))
 
--- name: revoke_api_key
-UPDATE api_keys SET revoked_at = :now WHERE id = :id
+-- name: change_api_key
+UPDATE api_keys SET revoked_at = :revoked_at, details = :details,
+    changed = (SELECT coalesce(max(changed), 0) + 1 FROM api_keys)
+WHERE id = :id
+
+-- name: api_key_used
+UPDATE api_keys SET last_used_at = :now WHERE id = :id
 
 -- nodes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...fields import PASSED_ON, USED, Kinds, Rule, Shape, Table, harmless, refused, used
 
-CHAT: Table = {
+CHAT_FIELDS: Table = {
     # read by us
     "model": USED,
     "messages": USED,

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from ....access import CHAT, READ
 from ....errors import BadRequest, NotFound
 from ....fields import check_fields
 from ....ids import new_id
@@ -231,6 +232,7 @@ ENDPOINTS = [
         "POST",
         "/v1/conversations",
         create_conversation,
+        who=CHAT,
         takes=NewConversation,
         answers={200: "the conversation", 400: "bad input", 404: "no such item to refer to", 413: "too large"},
     ),
@@ -238,26 +240,37 @@ ENDPOINTS = [
         "GET",
         "/v1/conversations",
         list_conversations,
+        who=READ,
         query={"limit": "1 to 100", "after": "the conversation to go on from"},
         answers={200: "conversations, the newest first", 400: "a bad query"},
     ),
     Endpoint(
-        "GET", "/v1/conversations/{conversation_id}", get_conversation, answers={200: "the conversation", **_NOT_THERE}
+        "GET",
+        "/v1/conversations/{conversation_id}",
+        get_conversation,
+        who=READ,
+        answers={200: "the conversation", **_NOT_THERE},
     ),
     Endpoint(
         "POST",
         "/v1/conversations/{conversation_id}",
         update_conversation,
+        who=CHAT,
         takes=ConversationChange,
         answers={200: "the conversation", **_WITH_BODY},
     ),
     Endpoint(
-        "DELETE", "/v1/conversations/{conversation_id}", delete_conversation, answers={200: "it is gone", **_NOT_THERE}
+        "DELETE",
+        "/v1/conversations/{conversation_id}",
+        delete_conversation,
+        who=CHAT,
+        answers={200: "it is gone", **_NOT_THERE},
     ),
     Endpoint(
         "POST",
         "/v1/conversations/{conversation_id}/items",
         create_items,
+        who=CHAT,
         takes=ConversationItems,
         answers={200: "the new items", **_WITH_BODY, 409: "a response is being added"},
     ),
@@ -265,6 +278,7 @@ ENDPOINTS = [
         "GET",
         "/v1/conversations/{conversation_id}/items",
         list_items,
+        who=READ,
         query={"limit": "1 to 100", "order": "asc or desc", "after": "the item to go on from"},
         answers={200: "the items", 400: "a bad query", **_NOT_THERE},
     ),
@@ -272,12 +286,14 @@ ENDPOINTS = [
         "GET",
         "/v1/conversations/{conversation_id}/items/{item_id}",
         get_item,
+        who=READ,
         answers={200: "the item", 404: "no such conversation, or no such item"},
     ),
     Endpoint(
         "DELETE",
         "/v1/conversations/{conversation_id}/items/{item_id}",
         delete_item,
+        who=CHAT,
         answers={200: "the conversation without it", 404: "no such conversation, or no such item"},
     ),
 ]

@@ -9,6 +9,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from ....access import CHAT, READ
 from ....asgi.event_stream import EventStream
 from ....engine.run import Run
 from ....errors import NOT_RETRIED, BadRequest, Conflict, HoldfastError, RunNotFound
@@ -437,6 +438,7 @@ ENDPOINTS = [
         "POST",
         "/v1/responses",
         create_response,
+        who=CHAT,
         takes=ResponseBody,
         answers={
             200: "a response, or its events",
@@ -456,6 +458,7 @@ ENDPOINTS = [
         "POST",
         "/v1/responses/compact",
         compact_response,
+        who=CHAT,
         takes=ResponseBody,
         answers={
             200: "the conversation as one item",
@@ -474,6 +477,7 @@ ENDPOINTS = [
         "POST",
         "/v1/responses/input_tokens",
         count_input,
+        who=READ,
         takes=ResponseBody,
         answers={
             200: "an estimate",
@@ -487,6 +491,7 @@ ENDPOINTS = [
         "GET",
         "/v1/responses/{response_id}",
         get_response,
+        who=READ,
         query={"stream": "true for events", "starting_after": "the last sequence_number seen"},
         answers={200: "the response", 400: "a bad query", **_NOT_THERE, 410: "the log was trimmed"},
         streams=True,
@@ -495,18 +500,21 @@ ENDPOINTS = [
         "DELETE",
         "/v1/responses/{response_id}",
         delete_response,
+        who=CHAT,
         answers={200: "it is gone", **_NOT_THERE, 409: "it belongs to a session"},
     ),
     Endpoint(
         "POST",
         "/v1/responses/{response_id}/cancel",
         cancel_response,
+        who=CHAT,
         answers={200: "the settled response", **_NOT_THERE},
     ),
     Endpoint(
         "GET",
         "/v1/responses/{response_id}/input_items",
         list_input_items,
+        who=READ,
         query={"limit": "1 to 100", "order": "asc or desc", "after": "the item to continue from"},
         answers={200: "the items", 400: "a bad query", **_NOT_THERE},
     ),

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 from websockets.frames import CloseCode
 
+from ....access import CHAT
 from ....asgi.client import CONNECTION, RequestClient, finish
 from ....asgi.cursor import RunFrames
 from ....asgi.event_stream import info_of
@@ -425,6 +426,7 @@ ENDPOINTS = [
         "GET",
         "/v1/responses",
         connect_or_list,
+        who=CHAT,
         query={"limit": "1 to 100", "after": "the response to go on from"},
         answers={200: "responses, the newest first", 400: "a bad query, or a bad handshake"},
     ),

@@ -1,4 +1,4 @@
--- works with 1
+-- works with 2
 -- What several nodes have to know of each other's runs: which queued one is the next, which one waits for a person, and
 -- how many an owner may still start.
 ALTER TABLE runs ADD COLUMN ahead smallint NOT NULL DEFAULT 0; -- a queued run that interrupts: before the others

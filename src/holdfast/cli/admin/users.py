@@ -1,0 +1,165 @@
+"""`holdfast user`: accounts of the people who use the server."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+from msgspec.structs import replace
+
+from ...server.accounts.made_keys import LOCAL
+from ...server.accounts.people.accounts import Account
+from ...server.accounts.people.people import People
+from ...server.config.settings import Settings
+from ...store.documents import Stored
+from .. import show
+from ..client import local_url
+from ..commands import json_option, telling
+from ..lists.tables import Column, TableCell, print_list, when
+from .beside import KeysBeside, beside, person
+from .folder import folder_options, settings_of
+from .keys import iso
+
+ROLES = click.Choice(["guest", "member", "admin"])
+
+
+@click.group()
+def user() -> None:
+    """Create, list and change accounts. After the first one, everyone signs in."""
+
+
+@user.command("new")
+@click.argument("name")
+@click.option("--email", default="", help="An e-mail address, which can be used to sign in too.")
+@click.option("--role", type=ROLES, default="member", show_default=True, help="The first account is always an admin.")
+@click.option("--owner", default="", help="Take over what the key of this name has: its sessions and runs.")
+@click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
+@folder_options
+@telling
+def user_new(name: str, email: str, role: str, owner: str, password_stdin: bool, **where: Any) -> None:
+    """Create an account. Without a password, print a link with which its person sets one."""
+    settings = settings_of(**where)
+    password = sys.stdin.readline().rstrip("\n") if password_stdin else ""
+
+    async def make(store: KeysBeside) -> tuple[Stored[Account], str]:
+        people = People(store)
+        is_first = not await people.accounts.exist()
+        account = Account(
+            name=name,
+            email=email,
+            role="admin" if is_first else role,  # type: ignore[arg-type]
+            owner=owner or (LOCAL if is_first else ""),
+        )
+        added = await people.add(account, password)
+        return added, "" if password else await people.secrets.make("password", added.id)
+
+    added, token = beside(settings, make)
+    click.echo(f"Created {added.body.name} ({added.body.role}).")
+    if token:
+        _print_link(settings, token)
+
+
+@user.command("ls")
+@json_option
+@folder_options
+@telling
+def user_ls(as_json: bool, **where: Any) -> None:
+    """List the accounts, the newest first."""
+
+    async def all_of(store: KeysBeside) -> list[Stored[Account]]:
+        accounts, found, before = People(store).accounts, [], None
+        while page := await accounts.page(before=before, limit=200):
+            found += page
+            before = page[-1].id
+        return found
+
+    people = beside(settings_of(**where), all_of)
+    if not people:
+        show.note("No accounts. Create one with: holdfast user new NAME")
+    rows = [(it.body.name, it.body.email, _state(it.body), when(iso(it.created_at)), _seen(it.body)) for it in people]
+    listed = [
+        {
+            "id": it.id,
+            "name": it.body.name,
+            "email": it.body.email,
+            "role": it.body.role,
+            "disabled": it.body.is_disabled,
+            "created_at": iso(it.created_at),
+        }
+        for it in people
+    ]
+    columns = (Column("name"), Column("e-mail"), Column("role"), Column("created"), Column("last sign-in"))
+    print_list(columns, rows, json=listed if as_json else None)
+
+
+@user.command("reset")
+@click.argument("name")
+@folder_options
+@telling
+def user_reset(name: str, **where: Any) -> None:
+    """Print a link with which a person sets a new password, once, within a day."""
+    settings = settings_of(**where)
+
+    async def make(store: KeysBeside) -> str:
+        account, people = await person(store, name), People(store)
+        await people.secrets.forget(account.id)
+        return await people.secrets.make("password", account.id)
+
+    _print_link(settings, beside(settings, make))
+
+
+@user.command("role")
+@click.argument("name")
+@click.argument("role", type=ROLES)
+@folder_options
+@telling
+def user_role(name: str, role: str, **where: Any) -> None:
+    """Change the role of a person. It counts within a second."""
+    _change(settings_of(**where), name, lambda account: replace(account, role=role))
+    click.echo(f"{name} is {role} now.")
+
+
+@user.command("disable")
+@click.argument("name")
+@folder_options
+@telling
+def user_disable(name: str, **where: Any) -> None:
+    """Disable an account: its sign-ins and open requests end within a second. Nothing of it is deleted."""
+    _change(settings_of(**where), name, lambda account: replace(account, is_disabled=True))
+    click.echo(f"Disabled {name}.")
+
+
+@user.command("enable")
+@click.argument("name")
+@folder_options
+@telling
+def user_enable(name: str, **where: Any) -> None:
+    """Enable an account again."""
+    _change(settings_of(**where), name, lambda account: replace(account, is_disabled=False))
+    click.echo(f"Enabled {name}.")
+
+
+def _change(settings: Settings, name: str, change: Callable[[Account], Account]) -> None:
+    async def changed(account: Account) -> Account:
+        return change(account)
+
+    async def work(store: KeysBeside) -> None:
+        await People(store).change((await person(store, name)).id, changed)
+
+    beside(settings, work)
+
+
+def _print_link(settings: Settings, token: str) -> None:
+    base = settings.public_url.rstrip("/") or local_url(settings)
+    click.echo(f"{base}/reset#{token}")
+    show.note("Whoever opens this link sets the password. It works once, for a day.")
+
+
+def _state(account: Account) -> str:
+    return f"{account.role}, disabled" if account.is_disabled else account.role
+
+
+def _seen(account: Account) -> str | TableCell:
+    return "" if account.signed_in_at is None else when(iso(account.signed_in_at))

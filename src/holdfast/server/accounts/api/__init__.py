@@ -1,0 +1,1 @@
+"""The calls for accounts: signing in, one's own account, keys, and the people of a server."""

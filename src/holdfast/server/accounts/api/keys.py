@@ -1,0 +1,222 @@
+"""`/api/keys`: a person's own keys; `/api/admin/keys`: all keys, and those of services."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+import msgspec
+from msgspec.structs import replace
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ....access import ADMIN, PERSON, Access, KeyScope
+from ....errors import BadRequest, Conflict, KeyExists, NotFound
+from ....store import KeyDetails, KeyRecord
+from ....wires import native
+from ...caller import access_of
+from ...config.settings import SettingsError
+from ...errors import Json, NoContent
+from ...request import check_name, decode, read_body
+from ...routing import Endpoint
+from ...services import Parts
+from ..made_keys import check_key_name, new_key
+from .sign_in import Short
+
+MOST_KEYS = 50
+"""Keys in force of one person."""
+DEFAULT_SCOPES: tuple[KeyScope, ...] = ("chat", "batch")
+OVERLAP = 24.0
+"""Hours for which both keys work when a key is rotated."""
+
+
+class NewApiKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A new key: its name, and what it is limited to."""
+
+    name: Short
+    scopes: tuple[KeyScope, ...] = DEFAULT_SCOPES
+    models: tuple[Short, ...] | None = None
+    agents: tuple[Short, ...] | None = None
+    expires_in_days: Annotated[float, msgspec.Meta(gt=0, le=3660)] | None = None
+
+
+class Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many hours the key so far still works."""
+
+    overlap_hours: Annotated[float, msgspec.Meta(ge=0, le=2160)] = OVERLAP
+
+
+async def list_own_keys(parts: Parts, request: Request) -> ASGIApp:
+    """List the caller's keys in force."""
+    return Json({"keys": [shown_key(key) for key in await _own_keys(parts, request)]})
+
+
+async def make_own_key(parts: Parts, request: Request) -> ASGIApp:
+    """Make a key for the caller. The key is in this answer only."""
+    given, access = decode(await read_body(parts, request), NewApiKey), access_of(request)
+    check_name(given.name, "name")
+    if "admin" in given.scopes and access.role != "admin":
+        raise BadRequest("Only an admin's key can have the scope 'admin'.", param="scopes", code="scope_not_allowed")
+    if len(await _own_keys(parts, request)) >= MOST_KEYS:
+        raise Conflict(f"A person has {MOST_KEYS} keys at most. Revoke one first.")
+    made = new_key(given.name, owner=access.owner, account=access.account, details=_details(parts, given, access))
+    return await _added(parts, made.key, made.record)
+
+
+async def revoke_own_key(parts: Parts, request: Request) -> ASGIApp:
+    """Revoke a key of the caller: everywhere within a second, open streams included."""
+    return await _revoked(parts, await _own_key(parts, request))
+
+
+async def rotate_own_key(parts: Parts, request: Request) -> ASGIApp:
+    """Make a key in place of another. Both work until the older one expires."""
+    given = decode(await read_body(parts, request), Rotation)
+    return await _rotated(parts, await _own_key(parts, request), await _own_keys(parts, request), given)
+
+
+async def list_all_keys(parts: Parts, request: Request) -> ASGIApp:
+    """List all keys in force, of people and services."""
+    return Json({"keys": [shown_key(key) for key in await _in_force(parts)]})
+
+
+async def make_service_key(parts: Parts, request: Request) -> ASGIApp:
+    """Make a key for a service: its name is an owner with things of its own."""
+    given, access = decode(await read_body(parts, request), NewApiKey), access_of(request)
+    try:
+        check_key_name(given.name, parts.settings)
+    except SettingsError as error:
+        raise BadRequest(str(error), param="name", code="bad_name") from None
+    made = new_key(given.name, admin="admin" in given.scopes, details=_details(parts, given, access))
+    return await _added(parts, made.key, made.record)
+
+
+async def revoke_any_key(parts: Parts, request: Request) -> ASGIApp:
+    """Revoke a key of anyone."""
+    return await _revoked(parts, _one_of(await _in_force(parts), request))
+
+
+async def rotate_any_key(parts: Parts, request: Request) -> ASGIApp:
+    """Make a key in place of another one of anyone's."""
+    given, keys = decode(await read_body(parts, request), Rotation), await _in_force(parts)
+    return await _rotated(parts, _one_of(keys, request), keys, given)
+
+
+def _details(parts: Parts, given: NewApiKey, access: Access) -> KeyDetails:
+    if not given.scopes:
+        raise BadRequest("A key needs at least one scope.", param="scopes")
+    lasts = given.expires_in_days
+    return KeyDetails(
+        scopes=given.scopes,
+        models=given.models,
+        agents=given.agents,
+        expires_at=None if lasts is None else parts.engine.now() + lasts * 86400,
+        made_by=access.name,
+    )
+
+
+async def _added(parts: Parts, key: str, record: KeyRecord) -> ASGIApp:
+    try:
+        added = await parts.store.add_key(record)
+    except KeyExists as error:
+        raise Conflict(str(error)) from None
+    await parts.keys.refresh()
+    return Json({**shown_key(added), "key": key}, status_code=201)
+
+
+async def _revoked(parts: Parts, key: KeyRecord) -> ASGIApp:
+    await parts.store.revoke_key(key.id, parts.engine.now())
+    await parts.keys.refresh()
+    return NoContent()
+
+
+async def _rotated(parts: Parts, key: KeyRecord, keys: list[KeyRecord], given: Rotation) -> ASGIApp:
+    ends = parts.engine.now() + given.overlap_hours * 3600
+    until = min(ends, key.details.expires_at or ends)
+    made = new_key(
+        _next_name(key, keys),
+        admin=key.admin,
+        owner=key.owner or key.name,
+        account=key.account,
+        details=replace(key.details, prefix="", expires_at=None),
+    )
+    response = await _added(parts, made.key, made.record)
+    await parts.store.change_key(key.id, replace(key.details, expires_at=until))
+    await parts.keys.refresh()
+    return response
+
+
+def _next_name(key: KeyRecord, keys: list[KeyRecord]) -> str:
+    """Return the name of a key's successor: `ci`, `ci-2`, `ci-3`."""
+    stem = re.sub(r"-\d{1,6}$", "", key.name)[:56]
+    taken = {each.name for each in keys if (each.owner or each.name) == (key.owner or key.name)}
+    return next(name for n in range(2, len(taken) + 3) if (name := f"{stem}-{n}") not in taken)
+
+
+async def _own_keys(parts: Parts, request: Request) -> list[KeyRecord]:
+    keys = await parts.store.list_keys(account=access_of(request).account)
+    return [key for key in keys if _is_in_force(parts, key)]
+
+
+async def _own_key(parts: Parts, request: Request) -> KeyRecord:
+    return _one_of(await _own_keys(parts, request), request)
+
+
+async def _in_force(parts: Parts) -> list[KeyRecord]:
+    return [key for key in await parts.store.list_keys() if _is_in_force(parts, key)]
+
+
+def _is_in_force(parts: Parts, key: KeyRecord) -> bool:
+    expires_at = key.details.expires_at
+    return key.revoked_at is None and (expires_at is None or expires_at > parts.engine.now())
+
+
+def _one_of(keys: list[KeyRecord], request: Request) -> KeyRecord:
+    id = request.path_params["key_id"]
+    if (found := next((key for key in keys if key.id == id), None)) is None:
+        raise NotFound(f"There is no key {id!r}.")
+    return found
+
+
+def shown_key(key: KeyRecord) -> dict[str, Any]:
+    """Return a key as JSON: what it is for, and its first characters."""
+    details = key.details
+    return {
+        "id": key.id,
+        "name": key.name,
+        "owner": key.owner or key.name,
+        "account": key.account or None,
+        "prefix": details.prefix,
+        "admin": key.admin,
+        "scopes": details.scopes,
+        "models": details.models,
+        "agents": details.agents,
+        "made_by": details.made_by,
+        "created_at": native.moment(key.created_at),
+        "expires_at": None if details.expires_at is None else native.moment(details.expires_at),
+        "last_used_at": None if key.last_used_at is None else native.moment(key.last_used_at),
+    }
+
+
+_BAD = {400: "a value is invalid", 413: "too large"}
+_THERE = {404: "no such key"}
+_MADE = {201: "the key, which is shown once", 409: "the name is taken", **_BAD}
+
+ENDPOINTS = [
+    Endpoint("GET", "/api/keys", list_own_keys, who=PERSON, answers={200: "the keys"}),
+    Endpoint("POST", "/api/keys", make_own_key, who=PERSON, takes=NewApiKey, answers=_MADE),
+    Endpoint("DELETE", "/api/keys/{key_id}", revoke_own_key, who=PERSON, answers={204: "revoked", **_THERE}),
+    Endpoint(
+        "POST", "/api/keys/{key_id}/rotate", rotate_own_key, who=PERSON, takes=Rotation, answers={**_MADE, **_THERE}
+    ),
+    Endpoint("GET", "/api/admin/keys", list_all_keys, who=ADMIN, answers={200: "the keys"}),
+    Endpoint("POST", "/api/admin/keys", make_service_key, who=ADMIN, takes=NewApiKey, answers=_MADE),
+    Endpoint("DELETE", "/api/admin/keys/{key_id}", revoke_any_key, who=ADMIN, answers={204: "revoked", **_THERE}),
+    Endpoint(
+        "POST",
+        "/api/admin/keys/{key_id}/rotate",
+        rotate_any_key,
+        who=ADMIN,
+        takes=Rotation,
+        answers={**_MADE, **_THERE},
+    ),
+]

@@ -1,0 +1,148 @@
+"""`/api/account`: one's own account, password and sign-ins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ....access import PERSON
+from ....errors import NotFound
+from ....store.documents import Stored
+from ....wires import native
+from ...caller import access_of, address_of
+from ...errors import Json, NoContent
+from ...request import decode, read_body
+from ...routing import Endpoint
+from ...services import Parts
+from ..people.accounts import Account
+from ..people.sign_ins import SignIn
+from .sign_in import Short, shown_account
+
+
+class AccountChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a person may change: the name and the e-mail address."""
+
+    name: Short | None = None
+    email: Short | None = None
+
+
+class PasswordChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The password so far, and the new one."""
+
+    current: Short
+    password: Short
+
+
+async def get_account(parts: Parts, request: Request) -> ASGIApp:
+    """Return the caller's account."""
+    return Json(shown_account(await _own(parts, request)))
+
+
+async def change_account(parts: Parts, request: Request) -> ASGIApp:
+    """Change the caller's name or e-mail address."""
+    given = decode(await read_body(parts, request), AccountChange)
+
+    async def changed(account: Account) -> Account:
+        name = account.name if given.name is None else given.name
+        return replace(account, name=name, email=account.email if given.email is None else given.email)
+
+    return Json(shown_account(await parts.people.change(access_of(request).account, changed)))
+
+
+async def change_password(parts: Parts, request: Request) -> ASGIApp:
+    """Change the caller's password, and end all other sign-ins."""
+    given = decode(await read_body(parts, request), PasswordChange)
+    access, account = access_of(request), await _own(parts, request)
+    if account.body.password:
+        await parts.people.check_password(account.body.name, given.current, address_of(request))
+    await parts.people.set_password(account.id, given.password, keep=access.credential)
+    return NoContent()
+
+
+async def list_sign_ins(parts: Parts, request: Request) -> ASGIApp:
+    """List the caller's sign-ins, the newest first."""
+    access = access_of(request)
+    found = [shown_sign_in(it, access.credential) async for it in parts.people.sign_ins.of(access.account)]
+    return Json({"sign_ins": found})
+
+
+async def end_sign_in(parts: Parts, request: Request) -> ASGIApp:
+    """End a sign-in of the caller."""
+    wanted, account = request.path_params["sign_in_id"], access_of(request).account
+    async for stored in parts.people.sign_ins.of(account):
+        if _short(stored.id) == wanted:
+            await parts.people.sign_ins.end(stored.id, account=account)
+            await parts.people.callers.refresh()
+            return NoContent()
+    raise NotFound(f"There is no sign-in {wanted!r}.")
+
+
+async def end_other_sign_ins(parts: Parts, request: Request) -> ASGIApp:
+    """Sign out everywhere else."""
+    access = access_of(request)
+    ended = await parts.people.sign_ins.end_all(access.account, besides=access.credential)
+    await parts.people.callers.refresh()
+    return Json({"ended": ended})
+
+
+async def _own(parts: Parts, request: Request) -> Stored[Account]:
+    account = await parts.people.accounts.get(access_of(request).account)
+    if account is None:
+        raise NotFound("There is no such account.")
+    return account
+
+
+def _short(id: str) -> str:
+    """Return the id of a sign-in as it is shown: the start of the digest."""
+    return f"in_{id[:16]}"
+
+
+def shown_sign_in(stored: Stored[SignIn], current: str) -> dict[str, Any]:
+    """Return a sign-in as JSON. `current` is the id of the caller's own."""
+    body = stored.body
+    return {
+        "id": _short(stored.id),
+        "current": stored.id == current,
+        "began_at": native.moment(body.began_at),
+        "seen_at": native.moment(body.seen_at),
+        "expires_at": native.moment(body.expires_at),
+        "stay": body.stay,
+        "address": body.address,
+        "agent": body.agent,
+    }
+
+
+_BAD = {400: "a value is invalid", 413: "too large"}
+
+ENDPOINTS = [
+    Endpoint("GET", "/api/account", get_account, who=PERSON, answers={200: "the account"}),
+    Endpoint(
+        "PATCH",
+        "/api/account",
+        change_account,
+        who=PERSON,
+        takes=AccountChange,
+        answers={200: "the account", 409: "the name is taken", **_BAD},
+    ),
+    Endpoint(
+        "PUT",
+        "/api/account/password",
+        change_password,
+        who=PERSON,
+        takes=PasswordChange,
+        answers={204: "changed", 401: "the password is wrong", 429: "too many tries", **_BAD},
+    ),
+    Endpoint("GET", "/api/account/sign-ins", list_sign_ins, who=PERSON, answers={200: "the sign-ins"}),
+    Endpoint("DELETE", "/api/account/sign-ins", end_other_sign_ins, who=PERSON, answers={200: "how many ended"}),
+    Endpoint(
+        "DELETE",
+        "/api/account/sign-ins/{sign_in_id}",
+        end_sign_in,
+        who=PERSON,
+        answers={204: "ended", 404: "no such sign-in"},
+    ),
+]

@@ -1,0 +1,242 @@
+"""`/api/admin/people` and `/api/admin/groups`: what an admin does with accounts and groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+from msgspec.structs import asdict, replace
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ....access import ADMIN, AccountRole
+from ....errors import BadRequest, NotFound
+from ....ids import new_id
+from ....store.documents import Stored
+from ...errors import Json, NoContent
+from ...request import check_name, decode, read_body, whole_number
+from ...routing import Endpoint
+from ...services import Parts
+from ..people.accounts import Account, AccountGroup
+from .sign_in import Short, shown_account
+
+Patterns = tuple[Short, ...]
+MOST_GROUPS = 500
+
+
+class NewPerson(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A new account. Without a password, the answer has a link with which its person sets one."""
+
+    name: Short
+    email: Short = ""
+    role: AccountRole = "member"
+    groups: tuple[Short, ...] = ()
+    password: Short = ""
+
+
+class PersonChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What an admin changes of an account. What is left out stays."""
+
+    name: Short | UnsetType = UNSET
+    email: Short | UnsetType = UNSET
+    role: AccountRole | UnsetType = UNSET
+    groups: tuple[Short, ...] | UnsetType = UNSET
+    disabled: bool | UnsetType = UNSET
+
+
+class NewGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A group: its name, and the models and agents that its people have."""
+
+    name: Short
+    models: Patterns | None = None
+    agents: Patterns = ()
+
+
+class GroupChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What an admin changes of a group. What is left out stays."""
+
+    name: Short | UnsetType = UNSET
+    models: Patterns | UnsetType | None = UNSET
+    agents: Patterns | UnsetType = UNSET
+
+
+async def list_people(parts: Parts, request: Request) -> ASGIApp:
+    """List accounts, the newest first, a page at a time; or find one by its name or e-mail address."""
+    accounts = parts.people.accounts
+    if (wanted := request.query_params.get("name")) is not None:
+        found = await accounts.find(wanted)
+        return Json({"people": [] if found is None else [shown_account(found)], "before": None})
+    limit = whole_number(request, "limit", 50, 200)
+    page = await accounts.page(before=request.query_params.get("before"), limit=limit)
+    return Json({"people": [shown_account(account) for account in page], "before": page[-1].id if page else None})
+
+
+async def add_person(parts: Parts, request: Request) -> ASGIApp:
+    """Add an account."""
+    given = decode(await read_body(parts, request), NewPerson)
+    await _check_groups(parts, given.groups)
+    account = Account(name=given.name, email=given.email, role=given.role, groups=given.groups, owner="")
+    added = await parts.people.add(account, given.password)
+    link = None if given.password else await _link(parts, added.id)
+    return Json({**shown_account(added), "reset": link}, status_code=201)
+
+
+async def get_person(parts: Parts, request: Request) -> ASGIApp:
+    """Return an account."""
+    return Json(shown_account(await _person(parts, request)))
+
+
+async def change_person(parts: Parts, request: Request) -> ASGIApp:
+    """Change an account. Its rights change everywhere within a second."""
+    given = decode(await read_body(parts, request), PersonChange)
+    if given.groups is not UNSET:
+        await _check_groups(parts, given.groups)
+    changes = {name: value for name, value in asdict(given).items() if value is not UNSET}
+    if "disabled" in changes:
+        changes["is_disabled"] = changes.pop("disabled")
+
+    async def changed(account: Account) -> Account:
+        return replace(account, **changes)
+
+    return Json(shown_account(await parts.people.change((await _person(parts, request)).id, changed)))
+
+
+async def delete_person(parts: Parts, request: Request) -> ASGIApp:
+    """Delete an account, its sign-ins and its keys."""
+    account = await _person(parts, request)
+    await parts.people.delete(account.id)
+    for key in await parts.store.list_keys(account=account.id):
+        await parts.store.revoke_key(key.id, parts.engine.now())
+    await parts.keys.refresh()
+    return NoContent()
+
+
+async def make_reset_link(parts: Parts, request: Request) -> ASGIApp:
+    """Make a link with which a person sets a new password, once. Earlier links are withdrawn."""
+    account = await _person(parts, request)
+    await parts.people.secrets.forget(account.id)
+    return Json({"reset": await _link(parts, account.id)}, status_code=201)
+
+
+async def list_groups(parts: Parts, request: Request) -> ASGIApp:
+    """List the groups."""
+    return Json({"groups": [_shown(group) async for group in parts.people.callers.groups.all()]})
+
+
+async def add_group(parts: Parts, request: Request) -> ASGIApp:
+    """Add a group."""
+    given = decode(await read_body(parts, request), NewGroup)
+    check_name(given.name, "name")
+    if len([group async for group in parts.people.callers.groups.all()]) >= MOST_GROUPS:
+        raise BadRequest(f"There can be {MOST_GROUPS} groups at most.", code="too_many_groups")
+    group = AccountGroup(name=given.name, models=given.models, agents=given.agents)
+    stored = await parts.people.callers.groups.put(new_id("grp"), group)
+    await _group_changed(parts, stored.id)
+    return Json(_shown(stored), status_code=201)
+
+
+async def change_group(parts: Parts, request: Request) -> ASGIApp:
+    """Change a group. The rights of its people change everywhere within a second."""
+    given = decode(await read_body(parts, request), GroupChange)
+    changes = {name: value for name, value in asdict(given).items() if value is not UNSET}
+    if "name" in changes:
+        check_name(changes["name"], "name")
+
+    async def changed(group: AccountGroup) -> AccountGroup:
+        return replace(group, **changes)
+
+    id = request.path_params["group_id"]
+    if (stored := await parts.people.callers.groups.change(id, changed)) is None:
+        raise _no_group(id)
+    await _group_changed(parts, id)
+    return Json(_shown(stored))
+
+
+async def delete_group(parts: Parts, request: Request) -> ASGIApp:
+    """Delete a group. Its people stay."""
+    id = request.path_params["group_id"]
+    if not await parts.people.callers.groups.delete(id):
+        raise _no_group(id)
+    await _group_changed(parts, id)
+    return NoContent()
+
+
+async def _group_changed(parts: Parts, id: str) -> None:
+    await parts.people.callers.changes.note("group", id)
+    await parts.people.callers.refresh()
+
+
+async def _person(parts: Parts, request: Request) -> Stored[Account]:
+    id = request.path_params["account_id"]
+    if (account := await parts.people.accounts.get(id)) is None:
+        raise NotFound(f"There is no account {id!r}.")
+    return account
+
+
+async def _check_groups(parts: Parts, ids: tuple[str, ...]) -> None:
+    for id in ids:
+        if await parts.people.callers.groups.get(id) is None:
+            raise BadRequest(f"There is no group {id!r}.", param="groups")
+
+
+async def _link(parts: Parts, account: str) -> dict[str, Any]:
+    """Return a one-time token, and the address of the page that takes it, if that is known."""
+    token = await parts.people.secrets.make("password", account)
+    base = parts.settings.public_url.rstrip("/")
+    return {"token": token, "path": f"/reset#{token}", "url": f"{base}/reset#{token}" if base else None}
+
+
+def _shown(group: Stored[AccountGroup]) -> dict[str, Any]:
+    return {"id": group.id, **asdict(group.body)}
+
+
+def _no_group(id: str) -> NotFound:
+    return NotFound(f"There is no group {id!r}.")
+
+
+_PEOPLE, _PERSON = "/api/admin/people", "/api/admin/people/{account_id}"
+_GROUPS, _GROUP = "/api/admin/groups", "/api/admin/groups/{group_id}"
+_BAD = {400: "a value is invalid", 413: "too large"}
+_THERE = {404: "no such account"}
+_PAGES = {"before": "the id to go on from", "limit": "1 to 200", "name": "a name or e-mail address to find"}
+
+ENDPOINTS = [
+    Endpoint("GET", _PEOPLE, list_people, who=ADMIN, query=_PAGES, answers={200: "the people", 400: "a bad query"}),
+    Endpoint(
+        "POST",
+        _PEOPLE,
+        add_person,
+        who=ADMIN,
+        takes=NewPerson,
+        answers={201: "the account", 409: "the name is taken", **_BAD},
+    ),
+    Endpoint("GET", _PERSON, get_person, who=ADMIN, answers={200: "the account", **_THERE}),
+    Endpoint(
+        "PATCH",
+        _PERSON,
+        change_person,
+        who=ADMIN,
+        takes=PersonChange,
+        answers={200: "the account", 409: "the name is taken, or no admin would be left", **_BAD, **_THERE},
+    ),
+    Endpoint(
+        "DELETE",
+        _PERSON,
+        delete_person,
+        who=ADMIN,
+        answers={204: "deleted", 409: "no admin would be left", **_THERE},
+    ),
+    Endpoint("POST", f"{_PERSON}/reset-link", make_reset_link, who=ADMIN, answers={201: "the link", **_THERE}),
+    Endpoint("GET", _GROUPS, list_groups, who=ADMIN, answers={200: "the groups"}),
+    Endpoint("POST", _GROUPS, add_group, who=ADMIN, takes=NewGroup, answers={201: "the group", **_BAD}),
+    Endpoint(
+        "PATCH",
+        _GROUP,
+        change_group,
+        who=ADMIN,
+        takes=GroupChange,
+        answers={200: "the group", 404: "no such group", **_BAD},
+    ),
+    Endpoint("DELETE", _GROUP, delete_group, who=ADMIN, answers={204: "deleted", 404: "no such group"}),
+]

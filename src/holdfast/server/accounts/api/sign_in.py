@@ -1,0 +1,146 @@
+"""`/api/sign-in`, `/api/sign-out`, `/api/first-admin` and `/api/reset-password`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ....access import ANYONE, PERSON
+from ....store.documents import Stored
+from ...caller import access_of, address_of, is_secure
+from ...errors import Json, NoContent
+from ...request import decode, header, read_body
+from ...routing import Endpoint
+from ...services import Parts
+from ..auth import HEADERS
+from ..people.accounts import Account
+from ..people.people import AccountsExist
+from ..people.sign_ins import cookie, token_in
+
+Short = Annotated[str, msgspec.Meta(max_length=256)]
+
+
+class NewSignIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A name or e-mail address with its password. `stay`: stay signed in when the browser is closed."""
+
+    name: Short
+    password: Short
+    stay: bool = False
+
+
+class FirstAdmin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The first account, and the code that the server has printed. The only user of this machine needs no code."""
+
+    name: Short
+    password: Short
+    email: Short = ""
+    code: Short = ""
+
+
+class NewPassword(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A new password, and the token of the link that allows to set it."""
+
+    token: Short
+    password: Short
+
+
+async def ways_to_sign_in(parts: Parts, request: Request) -> ASGIApp:
+    """Return what a sign-in page needs to know."""
+    exist = parts.people.callers.exist
+    return Json({"accounts": exist, "first_admin": not exist and bool(parts.first_admin), "password": True})
+
+
+async def sign_in(parts: Parts, request: Request) -> ASGIApp:
+    """Sign in with a password. A sign-in that the browser had before ends."""
+    given = decode(await read_body(parts, request), NewSignIn)
+    account = await parts.people.check_password(given.name, given.password, address_of(request))
+    return await signed_in(parts, request, account, stay=given.stay)
+
+
+async def sign_out(parts: Parts, request: Request) -> ASGIApp:
+    """End the caller's sign-in."""
+    await parts.people.end(access_of(request))
+    return NoContent(headers={"set-cookie": cookie("", secure=is_secure(parts, request), keep=None)})
+
+
+async def first_admin(parts: Parts, request: Request) -> ASGIApp:
+    """Add the first admin, and sign in. From then on everyone signs in."""
+    given = decode(await read_body(parts, request), FirstAdmin)
+    if parts.people.callers.exist or await parts.people.accounts.exist():
+        raise AccountsExist
+    if parts.keys.is_needed or given.code:
+        await parts.people.secrets.take("first_admin", given.code)
+    account = await parts.people.add_first(given.name, given.email, given.password)
+    return await signed_in(parts, request, account, stay=False)
+
+
+async def reset_password(parts: Parts, request: Request) -> ASGIApp:
+    """Set a password with the token of a link, and sign in."""
+    given = decode(await read_body(parts, request), NewPassword)
+    id = await parts.people.secrets.take("password", given.token)
+    account = await parts.people.set_password(id, given.password)
+    return await signed_in(parts, request, account, stay=False)
+
+
+async def signed_in(parts: Parts, request: Request, account: Stored[Account], *, stay: bool) -> ASGIApp:
+    """Begin a sign-in in place of the browser's last one, and return the person with the cookie."""
+    settings, secure = parts.settings, is_secure(parts, request)
+    if (before := token_in(request.scope[HEADERS].get(b"cookie", b""), secure=secure)) is not None:
+        await parts.people.end_token(before)
+    idle = settings.stay_signed_in_days * 86400 if stay else settings.sign_in_hours * 3600
+    token = await parts.people.sign_ins.begin(
+        account.id, idle=idle, stay=stay, address=address_of(request), agent=header(request, b"user-agent") or ""
+    )
+    given = cookie(token, secure=secure, keep=idle if stay else None)
+    return Json(shown_account(account), headers={"set-cookie": given})
+
+
+def shown_account(account: Stored[Account]) -> dict[str, Any]:
+    """Return an account as JSON, without its password."""
+    body = account.body
+    return {
+        "id": account.id,
+        "name": body.name,
+        "email": body.email,
+        "role": body.role,
+        "groups": body.groups,
+        "disabled": body.is_disabled,
+        "has_password": bool(body.password),
+        "created_at": account.created_at,
+        "signed_in_at": body.signed_in_at,
+    }
+
+
+_REFUSED = {400: "a value is invalid", 413: "too large"}
+
+ENDPOINTS = [
+    Endpoint("GET", "/api/sign-in", ways_to_sign_in, who=ANYONE, answers={200: "the ways to sign in"}),
+    Endpoint(
+        "POST",
+        "/api/sign-in",
+        sign_in,
+        who=ANYONE,
+        takes=NewSignIn,
+        answers={200: "the person", 401: "the name or the password is wrong", 429: "too many tries", **_REFUSED},
+    ),
+    Endpoint("POST", "/api/sign-out", sign_out, who=PERSON, answers={204: "signed out"}),
+    Endpoint(
+        "POST",
+        "/api/first-admin",
+        first_admin,
+        who=ANYONE,
+        takes=FirstAdmin,
+        answers={200: "the person", 403: "the code is not valid", 409: "there are accounts already", **_REFUSED},
+    ),
+    Endpoint(
+        "POST",
+        "/api/reset-password",
+        reset_password,
+        who=ANYONE,
+        takes=NewPassword,
+        answers={200: "the person", 403: "the link is not valid", **_REFUSED},
+    ),
+]

@@ -1,0 +1,1 @@
+"""People: their accounts and groups, their passwords, and their sign-ins."""

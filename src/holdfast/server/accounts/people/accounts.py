@@ -1,0 +1,195 @@
+"""Accounts: people with a name, a role and groups. Names and e-mail addresses are found by an index of documents."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from msgspec.structs import replace
+
+from ....access import AccountRole
+from ....errors import BadRequest, Conflict, NotFound
+from ....ids import new_id
+from ....store.documents import Documents, DocumentStore, Stored
+from .changes import AccessChanges
+
+ACCOUNT_NAME_RULE = "1 to 64 letters, digits or any of . _ -"
+_ACCOUNT_NAME = re.compile(r"[\w.-]{1,64}")
+_EMAIL = re.compile(r"[^@\s<>\"]{1,64}@[^@\s<>\"]{1,185}")
+
+
+class Account(msgspec.Struct, frozen=True, kw_only=True):
+    """A person. `owner` is whose sessions and runs are theirs."""
+
+    name: str
+    """The name to sign in with, unique whatever its case is."""
+    owner: str
+    role: AccountRole = "member"
+    email: str = ""
+    groups: tuple[str, ...] = ()
+    """Ids of groups."""
+    password: str = ""
+    """The hash of the password; empty if the person signs in elsewhere, or has not set one yet."""
+    is_disabled: bool = False
+    subject: str = ""
+    """Who the person is for an identity provider, as `issuer subject`."""
+    signed_in_at: float | None = None
+
+
+class AccountGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """A group of people: the models and agents that they have. Limits are added to those of its people."""
+
+    name: str
+    models: tuple[str, ...] | None = None
+    """Patterns of model names such as `openai/*`; None for all."""
+    agents: tuple[str, ...] = ()
+    """Patterns of agents whose tools write or run, which no member has without a group."""
+
+
+class _Of(msgspec.Struct, frozen=True):
+    """An entry of the index: the account that has a name, an e-mail address, an owner or a subject."""
+
+    account: str
+
+
+class NameTaken(Conflict):
+    """Another account has the name or the e-mail address."""
+
+    code = "name_taken"
+
+
+class Accounts:
+    """All accounts. Each change reaches every node, through the log of changes."""
+
+    def __init__(
+        self, store: DocumentStore, changes: AccessChanges | None = None, *, now: Callable[[], float] = time.time
+    ) -> None:
+        self.changes = changes or AccessChanges(store, now=now)
+        self._all = Documents(store, "account", Account, now=now)
+        self._index = Documents(store, "account_index", _Of, now=now)
+        self._now = now
+
+    async def exist(self) -> bool:
+        """Return whether there is any account."""
+        return bool(await self._all.page(limit=1))
+
+    async def get(self, id: str) -> Stored[Account] | None:
+        """Return an account by its id."""
+        return await self._all.get(id)
+
+    async def find(self, login: str) -> Stored[Account] | None:
+        """Return an account by its name or e-mail address, in any case."""
+        folded = login.strip().casefold()
+        return await self._indexed(f"name {folded}") or await self._indexed(f"email {folded}")
+
+    async def of_owner(self, owner: str) -> Stored[Account] | None:
+        """Return the account whose things belong to an owner."""
+        return await self._indexed(f"owner {owner}")
+
+    async def of_subject(self, subject: str) -> Stored[Account] | None:
+        """Return the account of a person that an identity provider has recognised."""
+        return await self._indexed(f"subject {subject}")
+
+    async def page(self, *, before: str | None = None, limit: int = 50) -> list[Stored[Account]]:
+        """Return accounts, the newest first. Only an empty page is the end."""
+        return await self._all.page(before=before, limit=limit)
+
+    async def add(self, account: Account) -> Stored[Account]:
+        """Add an account. An empty owner becomes the account's id."""
+        check_account(account)
+        id = new_id("user")
+        account = replace(account, owner=account.owner or id)
+        claimed: list[str] = []
+        try:
+            for entry in _entries(account):
+                await self._claim(entry, id)
+                claimed.append(entry)
+        except NameTaken:
+            for entry in claimed:
+                await self._index.delete(entry)
+            raise
+        stored = await self._all.put(id, account)
+        await self.changes.note("account", id)
+        return stored
+
+    async def change(self, id: str, change: Callable[[Account], Awaitable[Account]]) -> Stored[Account]:
+        """Change an account. `NotFound` if there is none."""
+        known = await self._known(id)
+        before = set(_entries(known.body))
+        claimed: list[str] = []
+
+        async def changed(account: Account) -> Account:
+            after = await change(account)
+            check_account(after)
+            for entry in set(_entries(after)) - before - set(claimed):
+                await self._claim(entry, id)
+                claimed.append(entry)
+            return after
+
+        stored = await self._all.change(id, changed)
+        if stored is None:
+            raise _no_account(id)
+        for entry in (before | set(claimed)) - set(_entries(stored.body)):
+            await self._index.delete(entry)
+        await self.changes.note("account", id)
+        return stored
+
+    async def signed_in(self, id: str) -> None:
+        """Note that a person has signed in. No rights change by it."""
+
+        async def noted(account: Account) -> Account:
+            return replace(account, signed_in_at=self._now())
+
+        await self._all.change(id, noted)
+
+    async def delete(self, id: str) -> None:
+        """Delete an account, and its place in the index. What its owner has is deleted by the caller."""
+        known = await self._known(id)
+        await self._all.delete(id)
+        for entry in _entries(known.body):
+            await self._index.delete(entry)
+        await self.changes.note("account", id)
+
+    async def _known(self, id: str) -> Stored[Account]:
+        if (stored := await self._all.get(id)) is None:
+            raise _no_account(id)
+        return stored
+
+    async def _indexed(self, entry: str) -> Stored[Account] | None:
+        found = await self._index.get(entry)
+        return None if found is None else await self._all.get(found.body.account)
+
+    async def _claim(self, entry: str, id: str) -> None:
+        """Take a name for an account. One that belongs to an account that was never added is free."""
+        stored = await self._index.get_or_create(entry, _Of(id))
+        if stored.body.account == id:
+            return
+        if await self._all.get(stored.body.account) is not None or self._now() - stored.created_at < _BEING_ADDED:
+            kind, _, taken = entry.partition(" ")
+            raise NameTaken(f"Another account has the {_SHOWN.get(kind, kind)} {taken!r}.")
+        await self._index.exchange(entry, _Of(id))
+
+
+_BEING_ADDED = 60.0  # seconds that adding an account may take
+_SHOWN = {"email": "e-mail address", "subject": "identity"}
+
+
+def _no_account(id: str) -> NotFound:
+    return NotFound(f"There is no account {id!r}.")
+
+
+def _entries(account: Account) -> list[str]:
+    """Return the index entries of an account. A name and an e-mail address can never be the same text."""
+    entries = [f"name {account.name.casefold()}", f"owner {account.owner}"]
+    entries += [f"email {account.email.casefold()}"] if account.email else []
+    return entries + ([f"subject {account.subject}"] if account.subject else [])
+
+
+def check_account(account: Account) -> None:
+    """Refuse an invalid name or e-mail address."""
+    if not _ACCOUNT_NAME.fullmatch(account.name):
+        raise BadRequest(f"A name has {ACCOUNT_NAME_RULE}.", param="name", code="bad_name")
+    if account.email and not _EMAIL.fullmatch(account.email):
+        raise BadRequest(f"{account.email!r} is not an e-mail address.", param="email", code="bad_email")

@@ -1,0 +1,240 @@
+"""Callers that are people: the rights of their sign-ins and keys, kept in memory, current to within a second."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from ....access import KEY_SCOPES, Access, Allowed
+from ....errors import HoldfastError
+from ....store.documents import Documents, DocumentStore, Stored
+from .accounts import Account, AccountGroup, Accounts
+from .changes import KEPT, AccessChange, AccessChanges
+from .sign_ins import SEEN_EVERY, SignIn, SignIns, id_of_token
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+MOST_KEPT = 20_000
+"""Sign-ins whose rights are kept. Others are read again."""
+
+
+class Callers:
+    """Recognises people by their sign-ins, and keeps their rights current while requests or streams use them.
+
+    A request with a known cookie costs one digest and one look-up. What another node changes arrives through the log of
+    changes: a sign-in that has ended, a person who was disabled, another role.
+    """
+
+    def __init__(
+        self,
+        store: DocumentStore,
+        *,
+        patience: float = 10.0,
+        now: Callable[[], float] = time.time,
+        on_first: Callable[[], object] = lambda: None,
+    ) -> None:
+        """`on_first` is called when there is an account: from then on everyone signs in."""
+        self.changes = AccessChanges(store, now=now)
+        self.accounts = Accounts(store, self.changes, now=now)
+        self.sign_ins = SignIns(store, self.changes, now=now)
+        self.groups = Documents(store, "group", AccountGroup, now=now)
+        self._now = now
+        self._patience = patience
+        self._on_first = on_first
+        self._read_at = -math.inf
+        self._reading = asyncio.Lock()
+        self._by_sign_in: dict[str, tuple[Access, SignIn]] = {}
+        self._by_account: dict[str, set[Access]] = {}
+        self._groups: dict[str, AccountGroup] = {}
+        self._taken_in = 0
+        """How many changes were taken in."""
+        self._seen: dict[str, str] = {}
+        """Sign-ins to be marked as used, with the address."""
+        self.exist = False
+        """Whether there is any account. Never becomes false again."""
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the log of changes could not be read for so long that no sign-in is trusted."""
+        return time.monotonic() - self._read_at > self._patience
+
+    # requests
+
+    def known(self, token: bytes, address: str) -> Access | None:
+        """Return the access of a sign-in whose rights are kept; None if they are not."""
+        entry = self._by_sign_in.get(id_of_token(token))
+        if entry is None:
+            return None
+        access, sign_in = entry
+        now = self._now()
+        if sign_in.expires_at <= now:
+            return None
+        if now - sign_in.seen_at > SEEN_EVERY:
+            self._seen[access.credential] = address
+        return access
+
+    async def find(self, token: bytes) -> Access | None:
+        """Return the access of a sign-in, read from the store; None if it has ended."""
+        id = id_of_token(token)
+        sign_in, account = await self._unchanged(lambda: self._read(id))
+        if sign_in is None or account is None or account.body.is_disabled:
+            return None
+        if (entry := self._by_sign_in.get(id)) is not None and not entry[0].is_revoked:
+            return entry[0]  # another request was faster
+        access = Access(account.body.owner, via="sign_in", account=account.id, credential=id)
+        self._give(access, account)
+        self._by_sign_in[id] = access, sign_in
+        self._by_account.setdefault(account.id, set()).add(access)
+        if len(self._by_sign_in) > MOST_KEPT:
+            self._drop(next(iter(self._by_sign_in)))
+        return access
+
+    async def load(self, access: Access) -> bool:
+        """Read the rights of a person's key; False if the person may do nothing."""
+        account = await self._unchanged(lambda: self.accounts.get(access.account))
+        if account is None or account.body.is_disabled:
+            return False
+        self._give(access, account)
+        access.restore()
+        self._by_account.setdefault(account.id, set()).add(access)
+        return True
+
+    async def _read(self, id: str) -> tuple[SignIn | None, Stored[Account] | None]:
+        sign_in = await self.sign_ins.get(id)
+        return sign_in, None if sign_in is None else await self.accounts.get(sign_in.account)
+
+    async def _unchanged(self, read: Callable[[], Awaitable[T]]) -> T:
+        """Return what was read, if no change arrived meanwhile: it may be about what was read. Otherwise read again."""
+        while True:
+            taken_in = self._taken_in
+            found = await read()
+            if taken_in == self._taken_in:
+                return found
+
+    async def catch_up(self) -> None:
+        """Read the log of changes now, for a request that comes when it is outdated."""
+        async with self._reading:
+            if self.is_stale:
+                await self._refresh()
+
+    # changes
+
+    async def refresh(self) -> None:
+        """Take in what any node has changed since the last call, and note which sign-ins were used."""
+        async with self._reading:
+            await self._refresh()
+
+    async def _refresh(self) -> None:
+        began = time.monotonic()
+        if began - self._read_at > KEPT:
+            await self._start_anew()
+        for change in await self.changes.read():
+            await self._take_in(change)
+        self._read_at = began
+        self._end_expired()
+        await self._note_seen()
+
+    async def _start_anew(self) -> None:
+        """Read the groups and whether there are accounts, and forget all rights."""
+        for id in list(self._by_sign_in):
+            self._drop(id)
+        await self.changes.read()
+        self._groups = {stored.id: stored.body async for stored in self.groups.all()}
+        if await self.accounts.exist():
+            self._exist()
+
+    def _exist(self) -> None:
+        if not self.exist:
+            self.exist = True
+            self._on_first()
+
+    async def _take_in(self, change: AccessChange) -> None:
+        self._taken_in += 1
+        if change.of == "sign_in":
+            self._end(change.id)
+        elif change.of == "account":
+            self._exist()
+            await self._change_account(change.id)
+        else:
+            await self._change_group(change.id)
+
+    async def _change_account(self, id: str) -> None:
+        """Give the person's sign-ins and keys the rights that the account has now, or end them."""
+        if not (accesses := self._by_account.get(id)):
+            return
+        account = await self.accounts.get(id)
+        for access in list(accesses):
+            if account is None or account.body.is_disabled or account.body.owner != access.owner:
+                self._revoke(access)
+            else:
+                self._give(access, account)
+
+    async def _change_group(self, id: str) -> None:
+        group = await self.groups.get(id)
+        if group is None:
+            self._groups.pop(id, None)
+        else:
+            self._groups[id] = group.body
+        for account_id, accesses in list(self._by_account.items()):
+            if any(id in access.groups for access in accesses):
+                await self._change_account(account_id)
+
+    def _give(self, access: Access, account: Stored[Account]) -> None:
+        access.name = account.body.name
+        scopes = access.scopes if access.via == "key" else KEY_SCOPES
+        groups = [self._groups[id] for id in account.body.groups if id in self._groups]
+        access.give(account.body.role, scopes, groups=account.body.groups, of_groups=_together(groups))
+
+    def _end(self, sign_in: str) -> None:
+        if (entry := self._by_sign_in.get(sign_in)) is not None:
+            self._revoke(entry[0])
+
+    def _revoke(self, access: Access) -> None:
+        ended = access.revoke()
+        access.give(None, access.scopes)  # the next request with a key of this person reads its rights again
+        self._by_sign_in.pop(access.credential, None)
+        self._let_go(access)
+        if ended:
+            logger.info("access of %s ended; closed %d open responses", access.name, ended)
+
+    def _drop(self, sign_in: str) -> None:
+        """Forget the rights of a sign-in that no stream watches. One that has streams is kept."""
+        access, used = self._by_sign_in.pop(sign_in)
+        if access.is_watched:
+            self._by_sign_in[sign_in] = access, used
+        else:
+            self._let_go(access)
+
+    def _let_go(self, access: Access) -> None:
+        accesses = self._by_account.get(access.account, set())
+        accesses.discard(access)
+        if not accesses:
+            self._by_account.pop(access.account, None)
+
+    def _end_expired(self) -> None:
+        now = self._now()
+        for access, sign_in in list(self._by_sign_in.values()):
+            if sign_in.expires_at <= now:
+                self._revoke(access)
+
+    async def _note_seen(self) -> None:
+        seen, self._seen = self._seen, {}
+        for id, address in seen.items():
+            with suppress(HoldfastError, asyncio.TimeoutError):
+                sign_in = await self.sign_ins.seen(id, address)
+                if sign_in is not None and (entry := self._by_sign_in.get(id)) is not None:
+                    self._by_sign_in[id] = entry[0], sign_in
+
+
+def _together(groups: list[AccountGroup]) -> Allowed:
+    """Return what several groups allow together. A person in no group has all models."""
+    unlimited = not groups or any(group.models is None for group in groups)
+    models = None if unlimited else tuple(pattern for group in groups for pattern in group.models or ())
+    return Allowed(models=models, agents=tuple(pattern for group in groups for pattern in group.agents))

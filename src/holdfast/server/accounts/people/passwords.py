@@ -1,0 +1,104 @@
+"""Passwords: their rules, and argon2id. Hashing is slow on purpose, so it runs in a thread, two at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import unicodedata
+from collections.abc import Callable
+from functools import cache
+from typing import TypeVar
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
+
+from ....errors import BadRequest, HoldfastError
+
+T = TypeVar("T")
+
+SHORTEST_PASSWORD = 10
+LONGEST_PASSWORD = 256
+AT_ONCE = 2
+"""Passwords that are hashed at the same time: each takes 64 MiB for a tenth of a second."""
+MOST_WAITING = 50
+"""Requests that may wait for their turn. Further ones are refused."""
+
+_HASHER = PasswordHasher()
+
+
+class TooManySignIns(HoldfastError):
+    """More people sign in at once than the server can check."""
+
+    code = "too_many_sign_ins"
+    status = 503
+    retry_after = 2.0
+
+    def __init__(self) -> None:
+        super().__init__("Too many people are signing in at once. Try again in a few seconds.")
+
+
+class Passwords:
+    """Hashes passwords, and checks them."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Semaphore(AT_ONCE)
+        self._waiting = 0
+        self._of_no_one = ""
+
+    async def hash(self, password: str, *others: str) -> str:
+        """Return the hash of a new password. `others` are names that it must not be."""
+        await asyncio.to_thread(refuse_weak, password, others)
+        return await self._take_turn(lambda: _HASHER.hash(_normal(password)))
+
+    async def is_right(self, hashed: str, password: str) -> bool:
+        """Return whether a password has this hash. An empty hash takes the same time, and no password has it."""
+        if not self._of_no_one:
+            self._of_no_one = await self._take_turn(lambda: _HASHER.hash("the password of no one"))
+        found = await self._take_turn(lambda: _matches(hashed or self._of_no_one, password))
+        return found and bool(hashed)
+
+    async def _take_turn(self, work: Callable[[], T]) -> T:
+        if self._waiting >= MOST_WAITING:
+            raise TooManySignIns
+        self._waiting += 1
+        try:
+            async with self._turn:
+                return await asyncio.to_thread(work)
+        finally:
+            self._waiting -= 1
+
+
+def _matches(hashed: str, password: str) -> bool:
+    if len(password) > LONGEST_PASSWORD:
+        return False
+    try:
+        return _HASHER.verify(hashed, _normal(password))
+    except (VerificationError, InvalidHashError):
+        return False
+
+
+def _normal(password: str) -> str:
+    """Return a password in the one form that all keyboards give it."""
+    return unicodedata.normalize("NFKC", password)
+
+
+def refuse_weak(password: str, others: tuple[str, ...] = ()) -> None:
+    """Refuse a password that is too short, too long, a common one, or the person's own name."""
+    if not SHORTEST_PASSWORD <= len(password) <= LONGEST_PASSWORD:
+        raise _weak(f"A password has {SHORTEST_PASSWORD} to {LONGEST_PASSWORD} characters.")
+    lowered = password.lower()
+    if lowered in _common() or lowered.strip("0123456789!?.-_ ") in _common() or len(set(lowered)) < 4:
+        raise _weak("This password is one of the most common ones. Choose another.")
+    if any(lowered == other.lower() for other in others if other):
+        raise _weak("A password must not be the name or e-mail address of its account.")
+
+
+def _weak(message: str) -> BadRequest:
+    return BadRequest(message, param="password", code="weak_password")
+
+
+@cache
+def _common() -> frozenset[str]:
+    """Return the 30,000 most common passwords. They are loaded when the first password is set."""
+    from zxcvbn.frequency_lists import FREQUENCY_LISTS  # type: ignore[import-untyped]  # noqa: PLC0415 - megabytes that most processes never need
+
+    return frozenset(FREQUENCY_LISTS["passwords"])

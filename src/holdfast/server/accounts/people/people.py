@@ -1,0 +1,170 @@
+"""People: the one place where they sign in, are added, and get another password."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+
+from msgspec.structs import replace
+
+from ....access import Access
+from ....errors import Conflict, HoldfastError
+from ....store.documents import DocumentStore, Stored
+from ..made_keys import LOCAL
+from .accounts import Account, Accounts
+from .callers import Callers
+from .one_time import OneTimeSecrets
+from .passwords import Passwords
+from .sign_ins import SignIns, id_of_token
+from .throttle import SignInThrottle
+
+
+class WrongPassword(HoldfastError):
+    """The name or the password is wrong. Which of them is not said."""
+
+    code = "wrong_password"
+    status = 401
+    type = "authentication_error"
+
+    def __init__(self) -> None:
+        super().__init__("The name or the password is wrong.")
+
+
+class AccountsExist(Conflict):
+    """There is an admin already."""
+
+    code = "accounts_exist"
+
+    def __init__(self) -> None:
+        super().__init__("This server has accounts already. An admin can add you.")
+
+
+class LastAdmin(Conflict):
+    """The change would leave the server without an admin."""
+
+    code = "last_admin"
+
+    def __init__(self) -> None:
+        super().__init__("This is the only admin. Make another person an admin first.")
+
+
+class People:
+    """Accounts, sign-ins, passwords and one-time secrets, and what must hold between them."""
+
+    def __init__(
+        self,
+        store: DocumentStore,
+        *,
+        on_first: Callable[[], object] = lambda: None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """`on_first` is called when there is an account: from then on everyone signs in."""
+        self.callers = Callers(store, now=now, on_first=on_first)
+        self.passwords = Passwords()
+        self.throttle = SignInThrottle(store, now=now)
+        self.secrets = OneTimeSecrets(store, now=now)
+
+    @property
+    def accounts(self) -> Accounts:
+        """The accounts."""
+        return self.callers.accounts
+
+    @property
+    def sign_ins(self) -> SignIns:
+        """The sign-ins."""
+        return self.callers.sign_ins
+
+    async def check_password(self, login: str, password: str, address: str) -> Stored[Account]:
+        """Return the account of a name and its password. All refusals look alike, and take the same time."""
+        await self.throttle.check(login, address)
+        account = await self.accounts.find(login)
+        is_open = account is not None and not account.body.is_disabled
+        is_right = await self.passwords.is_right(account.body.password if account and is_open else "", password)
+        if account is None or not is_right:
+            await self.throttle.failed(login, address)
+            raise WrongPassword
+        await self.throttle.succeeded(login)
+        await self.accounts.signed_in(account.id)
+        return account
+
+    async def add_first(self, name: str, email: str, password: str) -> Stored[Account]:
+        """Add the first account: an admin, whose things are those of the server's only user so far."""
+        if await self.accounts.exist():
+            raise AccountsExist
+        account = Account(name=name, email=email, role="admin", owner=LOCAL)
+        return await self.add(account, password)
+
+    async def add(self, account: Account, password: str = "") -> Stored[Account]:
+        """Add an account. Without a password, its person needs a link to set one."""
+        if password:
+            hashed = await self.passwords.hash(password, account.name, account.email)
+            account = replace(account, password=hashed)
+        stored = await self.accounts.add(account)
+        await self.callers.refresh()
+        return stored
+
+    async def set_password(self, id: str, password: str, *, keep: str = "") -> Stored[Account]:
+        """Set a person's password, and end the sign-ins besides one: whoever knew the old password is out."""
+        account = await self.accounts.get(id)
+        names = (account.body.name, account.body.email) if account else ()
+        hashed = await self.passwords.hash(password, *names)
+
+        async def changed(account: Account) -> Account:
+            return replace(account, password=hashed)
+
+        stored = await self.accounts.change(id, changed)
+        await self.secrets.forget(id)
+        await self.sign_ins.end_all(id, besides=keep)
+        await self.throttle.succeeded(stored.body.name)
+        await self.callers.refresh()
+        return stored
+
+    async def change(self, id: str, change: Callable[[Account], Awaitable[Account]]) -> Stored[Account]:
+        """Change an account, unless no admin would be left. Rights change everywhere within a second."""
+        stored = await self.accounts.change(id, self._keeping_an_admin(id, change))
+        if stored.body.is_disabled:
+            await self.sign_ins.end_all(id)
+        await self.callers.refresh()
+        return stored
+
+    async def delete(self, id: str) -> None:
+        """Delete an account and its sign-ins, unless no admin would be left."""
+        account = await self.accounts.get(id)
+        if account is not None and account.body.role == "admin" and not await self._is_other_admin(id):
+            raise LastAdmin
+        await self.accounts.delete(id)
+        await self.sign_ins.end_all(id)
+        await self.secrets.forget(id)
+        await self.callers.refresh()
+
+    async def end(self, access: Access) -> None:
+        """End the sign-in of a caller."""
+        await self.sign_ins.end(access.credential, account=access.account)
+        await self.callers.refresh()
+
+    async def end_token(self, token: bytes) -> None:
+        """End the sign-in of a token, if there is one."""
+        id = id_of_token(token)
+        sign_in = await self.sign_ins.get(id)
+        if sign_in is not None and await self.sign_ins.end(id, account=sign_in.account):
+            await self.callers.refresh()
+
+    def _keeping_an_admin(
+        self, id: str, change: Callable[[Account], Awaitable[Account]]
+    ) -> Callable[[Account], Awaitable[Account]]:
+        async def checked(account: Account) -> Account:
+            after = await change(account)
+            was, is_now = (each.role == "admin" and not each.is_disabled for each in (account, after))
+            if was and not is_now and not await self._is_other_admin(id):
+                raise LastAdmin
+            return after
+
+        return checked
+
+    async def _is_other_admin(self, id: str) -> bool:
+        before: str | None = None
+        while page := await self.accounts.page(before=before, limit=200):
+            if any(it.id != id and it.body.role == "admin" and not it.body.is_disabled for it in page):
+                return True
+            before = page[-1].id
+        return False

@@ -1,0 +1,110 @@
+"""Seals secrets with AES-256-GCM. A sealed text is bound to its name: it opens under no other.
+
+Layout of a sealed text: one byte for the version of the layout, 8 bytes for the id of the key, 12 random bytes (the
+nonce), then the ciphertext with its tag. The first two parts and the name are authenticated too.
+
+Random nonces are safe for about four thousand million texts of one key. Secrets are sealed when a person saves them.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from ...errors import HoldfastError
+
+_LAYOUT = b"\x01"
+_ID, _NONCE, _TAG = 8, 12, 16
+_HEAD = len(_LAYOUT) + _ID
+
+
+class NoSecretKey(HoldfastError):
+    """There is no key to seal a secret with."""
+
+    code = "no_secret_key"
+    status = 503
+
+
+class CannotUnseal(HoldfastError):
+    """A sealed secret cannot be opened: by its key, its name or its bytes."""
+
+    code = "secret_sealed"
+    status = 503
+
+
+class SealingKey(NamedTuple):
+    """A key of AES-256, and its id: two values that are derived from one text."""
+
+    id: bytes
+    key: bytes
+
+
+def sealing_key(text: str) -> SealingKey:
+    """Derive a key from a text that is too long to be guessed. The id reveals nothing of the key."""
+    secret = text.encode()
+    return SealingKey(
+        id=hmac.digest(secret, b"holdfast sealing key id", "sha256")[:_ID],
+        key=hmac.digest(secret, b"holdfast sealing key", "sha256"),
+    )
+
+
+class SealingKeys(Protocol):
+    """Where the keys come from."""
+
+    def read(self) -> Sequence[SealingKey]:
+        """Return the keys as they are now. The first one seals, each of them opens. May block on the disk."""
+        ...
+
+    def first(self) -> SealingKey:
+        """Return the key that seals; make one if that is possible. `NoSecretKey` if not. May block on the disk."""
+        ...
+
+    def advice(self) -> str:
+        """Return what to do if a text was sealed with a key that is not among these, as sentences."""
+        ...
+
+
+class Sealer:
+    """Seals and opens secrets. Both may block on the disk: another process may have changed the keys."""
+
+    def __init__(self, keys: SealingKeys) -> None:
+        self._keys = keys
+
+    def seal(self, name: str, data: bytes) -> bytes:
+        """Return data that only this name and one of the keys open. `NoSecretKey` if there is no key."""
+        key = self._keys.first()
+        head, nonce = _LAYOUT + key.id, os.urandom(_NONCE)
+        return head + nonce + AESGCM(key.key).encrypt(nonce, data, head + name.encode())
+
+    def open(self, name: str, sealed: bytes) -> bytes:
+        """Return what was sealed under a name. `CannotUnseal` if that is not possible."""
+        head, nonce, hidden = sealed[:_HEAD], sealed[_HEAD : _HEAD + _NONCE], sealed[_HEAD + _NONCE :]
+        if head[:1] != _LAYOUT or len(hidden) < _TAG:
+            raise CannotUnseal(
+                f"{name} is damaged, or another version of Holdfast has sealed it. "
+                "`holdfast secrets reset` gives it up."
+            )
+        key = next((key for key in self._keys.read() if key.id == head[1:]), None)
+        if key is None:
+            raise CannotUnseal(f"{name} is sealed with a secret key that this server does not have. {self.advice()}")
+        try:
+            return AESGCM(key.key).decrypt(nonce, hidden, head + name.encode())
+        except InvalidTag:
+            raise CannotUnseal(
+                f"{name} is damaged, or was sealed as something else and moved here: find out who can write there. "
+                "`holdfast secrets reset` gives it up."
+            ) from None
+
+    def is_current(self, sealed: bytes) -> bool:
+        """Return whether a text is sealed with the key that seals now."""
+        keys = self._keys.read()
+        return bool(keys) and sealed[:_HEAD] == _LAYOUT + keys[0].id
+
+    def advice(self) -> str:
+        """Return what to do about a secret key that is missing."""
+        return self._keys.advice()

@@ -1,0 +1,123 @@
+"""The keys and documents of a database, for a command that runs beside the server, or before there is one."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from .. import Document, KeyRecord
+from ..folder import check_folder
+from ..rows import Steps
+from ..rows.migrations import StoreInUse
+from .driver import READING, WRITING, drive
+from .file import connect_beside, connect_reader, explained, is_current, locate, prepare, roll_back
+
+_PATIENCE = 10.0  # seconds for another process to create or migrate the database
+
+T = TypeVar("T")
+
+
+class SqliteBeside:
+    """Reads and changes keys and documents of a database that a server may have open. Each change is one transaction.
+
+    The async methods are those of a store.
+
+    Root may use it for another user's folder: files that it makes belong to that user.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = locate(path)
+
+    # keys
+
+    def list(self) -> list[KeyRecord]:
+        """Return all keys, revoked ones too; none if there is no database."""
+        return self._read("api_keys", READING.api_keys(), [])
+
+    def add(self, *keys: KeyRecord) -> None:
+        """Add keys, all or none; see `Store.add_key`. The database is made if there is none."""
+        self._write(WRITING.add_keys(keys))
+
+    def revoke(self, id: str, now: float) -> KeyRecord | None:
+        """Revoke a key; None if no key in force has the id."""
+        return self._write(WRITING.revoke_key(id, now))
+
+    async def list_keys(self) -> Sequence[KeyRecord]:
+        """Return all keys."""
+        return await asyncio.to_thread(self.list)
+
+    async def add_key(self, key: KeyRecord) -> KeyRecord:
+        """Add a key."""
+        return await asyncio.to_thread(self._write, WRITING.add_key(key))
+
+    async def revoke_key(self, id: str, now: float) -> KeyRecord | None:
+        """Revoke a key."""
+        return await asyncio.to_thread(self.revoke, id, now)
+
+    # documents
+
+    async def get_document(self, kind: str, id: str) -> Document | None:
+        """Return a document."""
+        return await asyncio.to_thread(self._read, "documents", READING.document(kind, id), None)
+
+    async def list_documents(
+        self, kind: str, owner: str | None = None, *, before: str | None = None, limit: int = 50
+    ) -> Sequence[Document]:
+        """Return documents of a kind, those added last first."""
+        steps = READING.list_documents(kind, owner, before, limit)
+        return await asyncio.to_thread(lambda: self._read("documents", steps, []))
+
+    async def put_document(self, document: Document, expected_version: int | None = None) -> Document:
+        """Keep a document."""
+        return await asyncio.to_thread(self._write, WRITING.put_document(document, expected_version))
+
+    async def delete_document(self, kind: str, id: str) -> bool:
+        """Forget a document."""
+        return await asyncio.to_thread(self._write, WRITING.delete_document(kind, id))
+
+    def _read(self, table: str, steps: Steps[T], nothing: T) -> T:
+        if not self.path.exists():
+            return nothing
+        with explained(self.path), closing(connect_reader(self.path)) as db:
+            has_it = db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", [table]).fetchone()
+            return drive(db, steps) if has_it else nothing
+
+    def _write(self, steps: Steps[T]) -> T:
+        self._bring_up_to_date()
+        with explained(self.path), closing(connect_beside(self.path)) as db, _transaction(db):
+            return drive(db, steps)
+
+    def _bring_up_to_date(self) -> None:
+        """Create or migrate the database, unless the process that has it open does so."""
+        give_up = time.monotonic() + _PATIENCE
+        while not self._is_current():
+            try:
+                lock, db = prepare(self.path, guest=True)
+            except StoreInUse as error:
+                if time.monotonic() > give_up:
+                    raise StoreInUse(f"{error} If it is a server of an older version, start it again first.") from None
+                time.sleep(0.05)
+            else:
+                db.close()
+                lock.release()
+
+    def _is_current(self) -> bool:
+        if not self.path.exists():
+            return False
+        check_folder(self.path.parent, guest=True)
+        return is_current(self.path)
+
+
+@contextmanager
+def _transaction(db: sqlite3.Connection) -> Iterator[None]:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    finally:
+        roll_back(db)
