@@ -61,9 +61,8 @@ class Parts:
         self.metrics = metrics
         """None if nothing is measured."""
         self.metrics_socket: socket.socket | None = None
-        """Listens on the port for metrics, if it was opened before the start. Else the start opens it."""
         self.peers_socket: socket.socket | None = None
-        """Listens on the port for other nodes, in the same way."""
+        """Listen on the ports for metrics and for other nodes, if they were opened before the start."""
         self.reloading: Reloading | None = None
         """Takes in the settings file again; None in a program that embeds the server."""
         self.on_reload: Callable[[], object] = lambda: None
