@@ -587,7 +587,11 @@ REQUIREMENTS: dict[str, str] = {
         "With a cluster key, a run that is not stored is read and stopped through any node while its own node has it; "
         "if that node is gone, no reader is told of a success."
     ),
-    "nodes.limits": "`max_runs_per_owner` counts an owner's stored runs on all nodes.",
+    "nodes.limits": "`max_runs`, `max_runs_per_owner` and `starts_per_minute` count the runs of all nodes.",
+    "nodes.interrupt": "A message that interrupts the run of another node comes before the queued ones.",
+    "nodes.needs-approval": "Lists of every node say which run waits for a person.",
+    "nodes.port-taken": "A port for other servers that is taken is reported in one line, with what to do.",
+    "nodes.progress": "Every node sends the progress of a batch.",
     "nodes.history": (
         "What clients of any node were answered is what every node keeps, whatever fails: no gap, no repeat, one "
         "ending, an answered stop stands, an accepted message is there once."

@@ -379,6 +379,7 @@ async def test_another_owners_batch_is_not_there():
                 assert "finished" == (await World(up, ann).get(batch))["status"]
 
 
+@pytest.mark.one_server("it measures the SQLite file")
 async def test_ten_thousand_prompts_over_sixteen_models_are_accepted_and_their_progress_is_cheap(tmp_path):
     """Nothing that is kept for one answer grows with the batch."""
     models = [f"up/m{number}" for number in range(16)]

@@ -309,6 +309,7 @@ async def test_a_reader_that_does_not_read_shows_as_lag(up, tmp_path):
 
 
 @requirement("ops.metrics")
+@pytest.mark.one_server("figures are those of one node")
 async def test_runs_that_are_taken_over_are_counted(up, tmp_path):
     """A node that died is seen at the one that goes on."""
     async with Server(tmp_path, [provider(up.base_url)], config="metrics = true\n") as server:

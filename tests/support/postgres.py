@@ -11,6 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import asyncpg
+
 from tests.support.ports import free_port
 from tests.support.waiting import LONG
 
@@ -176,3 +178,15 @@ def _program(name: str) -> str:
 
 def _as_nobody() -> dict[str, Any]:
     return {"user": NOBODY, "group": NOBODY} if os.getuid() == 0 else {}
+
+
+async def rows_of(url: str) -> dict[str, list[tuple[Any, ...]]]:
+    """Return all rows of all tables of a database, in an order of their own; those of nodes' leases left out."""
+    connection = await asyncpg.connect(url)
+    try:
+        tables = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+        names = sorted(row["tablename"] for row in tables if row["tablename"] != "keepers")
+        found = {name: await connection.fetch(f"SELECT * FROM {name}") for name in names}
+    finally:
+        await connection.close()
+    return {name: sorted((tuple(row) for row in rows), key=repr) for name, rows in found.items()}

@@ -34,6 +34,7 @@ LAYERS: dict[str, int] = {
     "agents": 3,
     "store.records": 2,
     "store": 2,
+    "store.nodes": 2,  # a part of the Protocol
     "upstreams": 2,
     "wires": 2,
     "history": 2,

@@ -256,7 +256,7 @@ def _lifespan(parts: Parts):  # type: ignore[no-untyped-def]
         await parts.configured.look()  # before the engine starts, which may resume runs of discovered providers
         await parts.agents.clear_up()
         measured = metrics_served(parts.metrics, parts.settings, parts.metrics_socket)
-        async with parts.engine, peers_served(parts.engine, parts.settings), measured:
+        async with parts.engine, peers_served(parts.engine, parts.settings, parts.peers_socket), measured:
             _begin_background(parts)
             yield
             await end(parts, parts.settings.drain)

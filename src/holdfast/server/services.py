@@ -61,7 +61,8 @@ class Parts:
         self.metrics = metrics
         """None if nothing is measured."""
         self.metrics_socket: socket.socket | None = None
-        """Listens on the port for metrics, if it was opened before the start. Else the start opens it."""
+        self.peers_socket: socket.socket | None = None
+        """Listen on the ports for metrics and for other nodes, if they were opened before the start."""
         self.reloading: Reloading | None = None
         """Takes in the settings file again; None in a program that embeds the server."""
         self.on_reload: Callable[[], object] = lambda: None
@@ -79,7 +80,7 @@ class Parts:
         self.prices = prices_of(settings)
         """Prices by the model names of messages: an agent or an alias costs what its model does."""
         self.currency = settings.currency
-        self.starts = StartRate(settings.starts_per_minute)
+        self.starts = StartRate(settings.starts_per_minute, engine, store)
         self.webhooks = Webhooks(settings, environ, store, engine)
         self.batches = BatchRunner(store, engine, self.starts.take, settings.prices)
 

@@ -9,7 +9,7 @@ from starlette.types import ASGIApp
 
 from ...access import ADMIN
 from ...engine.lease import DRAINING
-from ...store import NodeRecord
+from ...store.records import NodeRecord
 from ...wires import native
 from ..errors import Json
 from ..routing import Endpoint

@@ -33,6 +33,7 @@ def as_run(row: Row) -> RunRecord:
     values = values_for(RunRecord, row)
     values["request"] = decode(values["request"])
     values["input"] = decode_messages(values["input"])
+    values["ahead"], values["waits"] = bool(values["ahead"]), bool(values["waits"])
     if values["settlement"] is not None:
         values["settlement"] = decode_settlement(values["settlement"])
     return RunRecord(**values)
