@@ -83,7 +83,8 @@ lock: setup-dev ## resolve every dependency again, to the newest versions
 	$(call compile,pyproject.toml --extra mcp --constraints requirements/server.txt --output-file requirements/mcp.txt)
 	$(call compile,pyproject.toml --extra postgres --constraints requirements/server.txt --output-file requirements/postgres.txt)
 	$(call compile,pyproject.toml --extra metrics --constraints requirements/server.txt --output-file requirements/metrics.txt)
-	$(call compile,pyproject.toml --extra server --extra mcp --extra postgres --extra metrics --group dev --constraints requirements/server.txt --constraints requirements/mcp.txt --constraints requirements/postgres.txt --constraints requirements/metrics.txt --output-file requirements/dev.txt)
+	$(call compile,pyproject.toml --extra otel --constraints requirements/server.txt --constraints requirements/mcp.txt --output-file requirements/otel.txt)
+	$(call compile,pyproject.toml --extra server --extra mcp --extra postgres --extra metrics --extra otel --group dev --constraints requirements/server.txt --constraints requirements/mcp.txt --constraints requirements/postgres.txt --constraints requirements/metrics.txt --constraints requirements/otel.txt --output-file requirements/dev.txt)
 	$(call compile,--group cluster --constraints requirements/dev.txt --output-file requirements/cluster.txt)
 	cd $(NODE) && PATH="$(CURDIR)/$(BIN):$$PATH" npm install openai@latest ws@latest @anthropic-ai/sdk@latest @ag-ui/client@latest @modelcontextprotocol/server-everything@latest @modelcontextprotocol/server-filesystem@latest ai@latest @ai-sdk/openai@latest @ai-sdk/react@latest @ai-sdk/workflow@latest react@latest react-test-renderer@latest zod@latest axe-core@latest --save-exact --package-lock-only \
 		--omit-lockfile-registry-resolved --no-audit --no-fund
@@ -103,7 +104,7 @@ clean: ## remove what make and the tools made
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
-.venv/.setup: .venv/.tools requirements/server.txt requirements/local.txt requirements/mcp.txt requirements/postgres.txt requirements/metrics.txt pyproject.toml
+.venv/.setup: .venv/.tools requirements/server.txt requirements/local.txt requirements/mcp.txt requirements/postgres.txt requirements/metrics.txt requirements/otel.txt pyproject.toml
 	@echo "Installing Holdfast ..."
 	@$(call install,--require-hashes -r requirements/server.txt)
 	@$(call install,--require-hashes -r requirements/local.txt) || \
@@ -111,6 +112,7 @@ clean: ## remove what make and the tools made
 	@$(call install,--require-hashes -r requirements/mcp.txt)
 	@$(call install,--require-hashes -r requirements/postgres.txt)
 	@$(call install,--require-hashes -r requirements/metrics.txt)
+	@$(call install,--require-hashes -r requirements/otel.txt)
 	@$(call install,--no-deps --no-build-isolation --editable .)
 	@touch $@
 

@@ -452,6 +452,12 @@ REQUIREMENTS: dict[str, str] = {
         "With metrics on, every run is counted once, by its outcome; times, tokens, store and refusals are measured. "
         "Off, nothing is measured and nothing is loaded."
     ),
+    "ops.traces": (
+        "With `traces` a request, its run, and the upstream calls, tool calls, commits and takeovers of that are spans "
+        "of one trace, which continues that of the caller and goes on in upstreams and MCP servers."
+    ),
+    "ops.traces-content": "Prompts, answers, arguments and results are in no span unless `traces_content` is set.",
+    "ops.traces-away": "A collector that is away delays no run, and a shutdown by a few seconds at most.",
     "ops.metrics-bounded": "No name that a caller chose becomes a label: only models that are offered do.",
     "ops.metrics-access": (
         "`/metrics` is for admins; the separate port needs no key, and on loopback answers no foreign Host."

@@ -7,7 +7,7 @@ comparison's document, which shows it after the reveal.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgspec
@@ -100,12 +100,18 @@ def _ended_badly(reason: str) -> ErrorInfo | None:
 class PaneSources:
     """Asks the model of a pane, without fallbacks: a comparison is of the models that it names."""
 
-    def __init__(self, chats: ChatSources) -> None:
+    def __init__(self, chats: ChatSources, begin: Callable[[RunRecord], None] = lambda record: None) -> None:
+        """`begin` is called in the task of each run, with its record."""
         self._chats = chats
+        self._begin = begin
 
     def of(self, record: RunRecord, report: PaneReport) -> PushSource:
         """Return the source of a pane's run, which records in the report."""
-        return partial(self._blind if report.blind else self._answer, record, report)
+        return partial(self._ask, record, report)
+
+    async def _ask(self, record: RunRecord, report: PaneReport, out: Outlet) -> None:
+        self._begin(record)
+        await (self._blind if report.blind else self._answer)(record, report, out)
 
     async def _blind(self, record: RunRecord, report: PaneReport, out: Outlet) -> None:
         out.emit([Usage(estimate_tokens(await self._chats.messages(record)), 0, "estimated")])

@@ -20,12 +20,12 @@ from ..compare import scores_api as scores
 from ..compare.runs import Rounds
 from ..compare.sources import PaneSources
 from ..engine.engine import Engine
-from ..engine.run import Limits, Run
+from ..engine.run import Limits, Observe, Run
 from ..evals import api as batches
 from ..events import Source
 from ..logged_run import LOGGED_RUN
 from ..peers import Peers
-from ..store import Store
+from ..store import RunRecord, Store
 from ..store.memory import MemoryStore
 from ..store.opening import open_store
 from . import openapi, web
@@ -64,6 +64,7 @@ from .services import Parts, costs_of
 from .sources.agent_factory import agents_of, users_of
 from .sources.agents import AgentSources
 from .sources.chat import ChatSources
+from .traces import Traces, traces_of
 
 LOOK_AT_MODELS = 15.0
 """Seconds until a new model of a provider has its own label in the metrics."""
@@ -138,39 +139,74 @@ def create_app(
         keys = Keys(settings, environ, store, file)
     metrics = metrics_of(settings)
     store = store if metrics is None else metrics.timed(store)
+    traces = traces_of(settings)
+    store = store if traces is None else traces.stored(store)
     sealer = Sealer(SecretKeys(settings, folder, cluster_key=_lasting_cluster_key(settings, sources)))
     saved = SavedDocument(store, sealer) if settings.store else SavedFile(folder, sealer)
     configured = Configured(
         settings, sources or {}, environ, saved, look_every=look_every, has_keys=lambda: keys.is_needed
     )
-    chats = ChatSources(store, configured.providers, settings.retry_patience, lambda: configured.fallbacks)
+    chats = ChatSources(store, configured.providers, settings.retry_patience, lambda: configured.fallbacks, traces)
     publish = _published(agents or {}, settings)
     users = AgentUsers({**users_of(settings), **published_users(settings, publish)}, keys.rights)
     agent_sources = AgentSources(agents_of(settings, environ), chats, store, configured.providers, publish, users=users)
-    engine = agent_sources.engine = _engine(store, settings, chats, agent_sources, metrics)
-    rounds = Rounds(engine, store, PaneSources(chats), settings.prices)
-    parts = Parts(settings, store, configured, engine, rounds, agent_sources, keys, environ, metrics)
+    engine = agent_sources.engine = _engine(store, settings, chats, agent_sources, metrics, traces)
+    rounds = Rounds(engine, store, PaneSources(chats, _entering(traces)), settings.prices)
+    parts = Parts(settings, store, configured, engine, rounds, agent_sources, keys, environ, metrics, traces)
     return _app(parts, _lifespan(parts))
 
 
 def _engine(
-    store: Store, settings: Settings, chats: ChatSources, agents: AgentSources, metrics: Metrics | None
+    store: Store,
+    settings: Settings,
+    chats: ChatSources,
+    agents: AgentSources,
+    metrics: Metrics | None,
+    traces: Traces | None,
 ) -> Engine:
     peers = Peers(settings.cluster_key) if settings.cluster_key else None
-    return Engine(
+    again = agents.again_or(chats.again)
+    engine = Engine(
         store,
-        sources=sources_of({AGENT: agents}, chats),
-        again=agents.again_or(chats.again),
+        sources=sources_of({AGENT: agents}, chats, _entering(traces)),
+        again=again if traces is None else traces.again(again),
         elsewhere=chats.elsewhere,
         limits=limits_of(settings),
         lease=lease_of(settings),
         node=details_of(settings),
         serve=agents.serve,
         cost=costs_of(settings),
-        observe=None if metrics is None else metrics.settled,
+        observe=_observing(metrics, traces),
         follow=None if peers is None else peers.follow,
         unstored=peers,
     )
+    if traces is not None:
+        traces.watch(engine)
+    return engine
+
+
+def _observing(metrics: Metrics | None, traces: Traces | None) -> Observe | None:
+    """Return what is called with each settled run: None if nothing is measured or traced."""
+    observers = [part.settled for part in (metrics, traces) if part is not None]
+    if len(observers) < 2:
+        return observers[0] if observers else None
+
+    def observe(run: Run) -> None:
+        for observer in observers:
+            observer(run)
+
+    return observe
+
+
+def _entering(traces: Traces | None) -> Callable[[RunRecord], None]:
+    """Return what is called in the task of each run, before its source is read."""
+
+    def enter(record: RunRecord) -> None:
+        LOGGED_RUN.set((record.id, record.session_id))  # the task is the run's own
+        if traces is not None:
+            traces.begin(record)
+
+    return enter
 
 
 def _opened(store: Store | str | None, folder: Path | None) -> Store:
@@ -201,7 +237,7 @@ async def check_access(parts: Parts, *, can_wait: bool = False) -> None:
 
 def _app(parts: Parts, lifespan: Any) -> Starlette:
     app = Starlette(lifespan=lifespan)
-    router = Router(parts, [*ENDPOINTS, _description(), *web.ENDPOINTS], other=app.router)
+    router = Router(parts, _endpoints(parts), other=app.router)
     open_paths = (endpoint.path for endpoint in router.endpoints if endpoint.who is ANYONE)
     if parts.metrics is not None:
         _watch(parts, parts.metrics)
@@ -210,6 +246,17 @@ def _app(parts: Parts, lifespan: Any) -> Starlette:
     app.state.router = router
     app.state.parts = parts
     return app
+
+
+def _endpoints(parts: Parts) -> list[Endpoint]:
+    """Return every endpoint. With traces on, those that need a key make spans: probes and the page do not."""
+    endpoints, traces = [*ENDPOINTS, _description(), *web.ENDPOINTS], parts.traces
+    if traces is None:
+        return endpoints
+    return [
+        each if each.who is ANYONE else each.with_handler(traces.handler(each.method, each.path, each.handler))
+        for each in endpoints
+    ]
 
 
 def _watch(parts: Parts, metrics: Metrics) -> None:
@@ -237,11 +284,13 @@ def _published(agents: Mapping[str, Any], settings: Settings) -> dict[str, Publi
         raise SettingsError(str(error)) from None
 
 
-def sources_of(kinds: Mapping[str, Callable[[Run], Source]], chats: ChatSources) -> Callable[[Run], Source]:
+def sources_of(
+    kinds: Mapping[str, Callable[[Run], Source]], chats: ChatSources, enter: Callable[[RunRecord], None]
+) -> Callable[[Run], Source]:
     """Return the function that makes the source of a run of any kind."""
 
     def source(run: Run) -> Source:
-        LOGGED_RUN.set((run.id, run.record.session_id))  # the task is the run's own
+        enter(run.record)
         return kinds.get(run.record.kind, chats)(run)
 
     return source
@@ -266,6 +315,8 @@ def _lifespan(parts: Parts):  # type: ignore[no-untyped-def]
         await parts.agents.close()
         await parts.configured.providers.close()
         await parts.store.close()
+        if parts.traces is not None:
+            await parts.traces.close()
 
     return lifespan
 

@@ -27,6 +27,7 @@ from .metrics import Metrics
 from .rate_limit import StartRate
 from .sources.agents import AgentSources
 from .store_check import StoreCheck
+from .traces import Traces
 from .webhooks import Webhooks
 
 
@@ -44,6 +45,7 @@ class Parts:
         keys: Keys,
         environ: Mapping[str, str],
         metrics: Metrics | None = None,
+        traces: Traces | None = None,
         people: People | None = None,
     ) -> None:
         self.settings = settings
@@ -60,6 +62,8 @@ class Parts:
         self.environ = environ
         self.metrics = metrics
         """None if nothing is measured."""
+        self.traces = traces
+        """None if nothing is traced."""
         self.metrics_socket: socket.socket | None = None
         self.peers_socket: socket.socket | None = None
         """Listen on the ports for metrics and for other nodes, if they were opened before the start."""
