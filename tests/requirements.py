@@ -443,6 +443,10 @@ REQUIREMENTS: dict[str, str] = {
         "known, and levels by module. The access log is off by default, and has no query, header or body."
     ),
     "ops.top": "`holdfast top` shows runs, rates, latencies and errors of several servers, live or once for a pipe.",
+    "ops.status": (
+        "An administrator sees the runs, times and errors of the last minute of every server of the store, in the page "
+        "and by `GET /api/nodes`, without metrics."
+    ),
     "ops.config-check": "`holdfast config check` prints all problems of the settings at once, and its exit code tells.",
     "ops.reload": (
         "A running server takes in its changed settings file by SIGHUP or by a call: all of it, or nothing if it is "

@@ -28,7 +28,7 @@ from .changed_sessions import ChangedSessions
 from .committer import Committer
 from .intents import Intents, Serve, UnstoredRuns
 from .keeper import Keeper
-from .lease import LAST_STEPS, Holds, Lease, SharedPlaces
+from .lease import LAST_STEPS, Counts, Holds, Lease, SharedPlaces
 from .pump import Clock, Pump, Shared
 from .recent import Recent
 from .recovery import Again, Elsewhere, Recovery
@@ -88,6 +88,7 @@ class Engine:
         observe: Observe | None = None,
         lease: float = 15.0,
         node: NodeDetails | None = None,
+        counts: Counts = dict,
         serve: Serve | None = None,
         follow: Follow | None = None,
         unstored: Unstored | None = None,
@@ -97,8 +98,7 @@ class Engine:
     ) -> None:
         self.store, self.limits = store, limits or Limits()
         self._classes = classes = classes or EngineClasses()
-        self._new_id = new_id
-        self._has_sources, self._follow, self._observe = sources is not None, follow, observe
+        self._new_id, self._has_sources, self._follow, self._observe = new_id, sources is not None, follow, observe
         self._closed = self._is_looking = self._stops_all = False
         self._shared = shared = Shared(
             store=store if store is not None else cast(Store, _NoStore()),
@@ -115,7 +115,7 @@ class Engine:
         self._recent = Recent(self.limits.recent)
         self._keyed: WeakValueDictionary[tuple[str, str], Run] = WeakValueDictionary()  # those that are not stored
         self._watchdog = classes.watchdog(shared.pumps)
-        self._lease = classes.lease(shared, lease, node or NodeDetails(), new_id, self._drop_all_of, self._hear)
+        self._lease = classes.lease(shared, lease, node or NodeDetails(), new_id, self._drop_all_of, self._hear, counts)
         self.holds, self._places = Holds(shared), SharedPlaces(shared, self._lease.renew)
         self._committer = classes.committer(shared, lambda pump: self._keeper.lose(pump), self._lease.renew)
         self._keeper = classes.keeper(shared, self._committer, self._recent, self._settled)

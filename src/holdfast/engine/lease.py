@@ -28,6 +28,9 @@ LAST_STEPS = 3.0
 DRAINING = "draining"
 """The count of a node that is 1 while it ends: it starts nothing new."""
 
+Counts = Callable[[], dict[str, int]]
+"""Returns what this node tells the others of itself with each renewal, besides what the engine tells."""
+
 Hear = Callable[[str, str], None]
 """Called with the topic and the id of a hint. Both are empty if hints may have been lost."""
 
@@ -47,8 +50,10 @@ class Lease:
         new_id: NewId,
         drop: Callable[[str], None],
         hear: Hear,
+        counts: Counts = dict,
     ) -> None:
         self._shared = shared
+        self._counts = counts
         self._store = shared.store
         self.seconds = seconds
         self._details = details
@@ -85,9 +90,8 @@ class Lease:
             await self.renew()
 
     def _told(self) -> NodeDetails:
-        return NodeDetails(
-            address=self._details.address, version=self._details.version, counts=counts_of_node(self._shared)
-        )
+        counts = {**self._counts(), **counts_of_node(self._shared)}
+        return NodeDetails(address=self._details.address, version=self._details.version, counts=counts)
 
     def _begin_anew(self, node: str) -> None:
         logger.warning("this node was taken for dead: its runs belong to others, and it takes a new id")

@@ -20,10 +20,9 @@ from ..compare import scores_api as scores
 from ..compare.runs import Rounds
 from ..compare.sources import PaneSources
 from ..engine.engine import Engine
-from ..engine.run import Limits, Observe, Run
+from ..engine.run import Limits, Run
 from ..evals import api as batches
 from ..events import Source
-from ..logged_run import LOGGED_RUN
 from ..peers import Peers
 from ..store import RunRecord, Store
 from ..store.memory import MemoryStore
@@ -54,8 +53,9 @@ from .dialects.responses import websocket as responses_websocket
 from .dialects.responses.conversation_turns import delete_unused
 from .errors import Json
 from .http.loopback import is_loopback
-from .metrics import Metrics, metrics_of
+from .metrics import Metrics
 from .metrics import port as metrics_calls
+from .metrics.observers import Observers, observers_of
 from .metrics.port import metrics_served
 from .routing import Endpoint, Router
 from .secrets.key_sources import SecretKeys
@@ -64,7 +64,6 @@ from .services import Parts, costs_of
 from .sources.agent_factory import agents_of, users_of
 from .sources.agents import AgentSources
 from .sources.chat import ChatSources
-from .traces import Traces, traces_of
 
 LOOK_AT_MODELS = 15.0
 """Seconds until a new model of a provider has its own label in the metrics."""
@@ -137,76 +136,44 @@ def create_app(
     if keys is None:
         file = None if folder is None else KeyFile(folder, keep=isinstance(store, MemoryStore))
         keys = Keys(settings, environ, store, file)
-    metrics = metrics_of(settings)
-    store = store if metrics is None else metrics.timed(store)
-    traces = traces_of(settings)
-    store = store if traces is None else traces.stored(store)
+    observers = observers_of(settings)
+    store = observers.store(store)
     sealer = Sealer(SecretKeys(settings, folder, cluster_key=_lasting_cluster_key(settings, sources)))
     saved = SavedDocument(store, sealer) if settings.store else SavedFile(folder, sealer)
     configured = Configured(
         settings, sources or {}, environ, saved, look_every=look_every, has_keys=lambda: keys.is_needed
     )
-    chats = ChatSources(store, configured.providers, settings.retry_patience, lambda: configured.fallbacks, traces)
+    chats = ChatSources(
+        store, configured.providers, settings.retry_patience, lambda: configured.fallbacks, observers.traces
+    )
     publish = _published(agents or {}, settings)
     users = AgentUsers({**users_of(settings), **published_users(settings, publish)}, keys.rights)
     agent_sources = AgentSources(agents_of(settings, environ), chats, store, configured.providers, publish, users=users)
-    engine = agent_sources.engine = _engine(store, settings, chats, agent_sources, metrics, traces)
-    rounds = Rounds(engine, store, PaneSources(chats, _entering(traces)), settings.prices)
-    parts = Parts(settings, store, configured, engine, rounds, agent_sources, keys, environ, metrics, traces)
+    engine = agent_sources.engine = _engine(store, settings, chats, agent_sources, observers)
+    rounds = Rounds(engine, store, PaneSources(chats, observers.enter), settings.prices)
+    parts = Parts(settings, store, configured, engine, rounds, agent_sources, keys, environ, observers)
     return _app(parts, _lifespan(parts))
 
 
-def _engine(
-    store: Store,
-    settings: Settings,
-    chats: ChatSources,
-    agents: AgentSources,
-    metrics: Metrics | None,
-    traces: Traces | None,
-) -> Engine:
+def _engine(store: Store, settings: Settings, chats: ChatSources, agents: AgentSources, observers: Observers) -> Engine:
     peers = Peers(settings.cluster_key) if settings.cluster_key else None
-    again = agents.again_or(chats.again)
     engine = Engine(
         store,
-        sources=sources_of({AGENT: agents}, chats, _entering(traces)),
-        again=again if traces is None else traces.again(again),
+        sources=sources_of({AGENT: agents}, chats, observers.enter),
+        again=observers.again(agents.again_or(chats.again)),
         elsewhere=chats.elsewhere,
         limits=limits_of(settings),
         lease=lease_of(settings),
         node=details_of(settings),
         serve=agents.serve,
         cost=costs_of(settings),
-        observe=_observing(metrics, traces),
+        observe=observers.settled,
+        counts=observers.activity.counts,
         follow=None if peers is None else peers.follow,
         unstored=peers,
     )
-    if traces is not None:
-        traces.watch(engine)
+    observers.watch(engine)
     return engine
-
-
-def _observing(metrics: Metrics | None, traces: Traces | None) -> Observe | None:
-    """Return what is called with each settled run: None if nothing is measured or traced."""
-    observers = [part.settled for part in (metrics, traces) if part is not None]
-    if len(observers) < 2:
-        return observers[0] if observers else None
-
-    def observe(run: Run) -> None:
-        for observer in observers:
-            observer(run)
-
-    return observe
-
-
-def _entering(traces: Traces | None) -> Callable[[RunRecord], None]:
-    """Return what is called in the task of each run, before its source is read."""
-
-    def enter(record: RunRecord) -> None:
-        LOGGED_RUN.set((record.id, record.session_id))  # the task is the run's own
-        if traces is not None:
-            traces.begin(record)
-
-    return enter
 
 
 def _opened(store: Store | str | None, folder: Path | None) -> Store:

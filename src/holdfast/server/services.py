@@ -23,11 +23,10 @@ from .config.live_settings import Configured
 from .config.reload import CannotReload, Reloaded, Reloading
 from .config.settings import Settings
 from .http.offload import Offload
-from .metrics import Metrics
+from .metrics.observers import Observers
 from .rate_limit import StartRate
 from .sources.agents import AgentSources
 from .store_check import StoreCheck
-from .traces import Traces
 from .webhooks import Webhooks
 
 
@@ -44,8 +43,7 @@ class Parts:
         agents: AgentSources,
         keys: Keys,
         environ: Mapping[str, str],
-        metrics: Metrics | None = None,
-        traces: Traces | None = None,
+        observers: Observers,
         people: People | None = None,
     ) -> None:
         self.settings = settings
@@ -60,9 +58,10 @@ class Parts:
         self.first_admin = ""
         """The code for the first admin, if the server waits for one and refuses everything else."""
         self.environ = environ
-        self.metrics = metrics
+        self.activity = observers.activity
+        self.metrics = observers.metrics
         """None if nothing is measured."""
-        self.traces = traces
+        self.traces = observers.traces
         """None if nothing is traced."""
         self.metrics_socket: socket.socket | None = None
         self.peers_socket: socket.socket | None = None

@@ -21,7 +21,7 @@ from .http.compression import takes
 from .routing import Endpoint
 from .services import Parts
 
-PAGES = ("/", "/s/{id}", "/compare", "/compare/{id}", "/runs", "/runs/{id}", "/settings")
+PAGES = ("/", "/s/{id}", "/compare", "/compare/{id}", "/runs", "/runs/{id}", "/settings", "/status")
 """The addresses of the page itself."""
 
 FILES = ("/manifest.webmanifest", "/icon.svg")

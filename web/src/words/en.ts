@@ -403,6 +403,24 @@ export const en = {
     `${count(events, { one: "# event", other: "# events" })}, ` +
     count(characters, { one: "# character", other: "# characters" }),
 
+  // status of the servers
+  status: "Server status",
+  pauseUpdates: "Pause updates",
+  server: (n: number) => `Server ${number(n)}`,
+  answersYou: "answers this page",
+  aliveServer: "running",
+  draining: "shutting down",
+  leaseEnded: "does not answer",
+  upSince: (when: string) => `since ${when}`,
+  lastMinute: "Last minute",
+  runningNow: "Runs now",
+  runsSettled: "Runs finished",
+  runsFailedCount: "Runs failed",
+  outputTokens: "Output tokens",
+  firstTokenTimes: "First token (50% / 95%)",
+  stopTime: "Stop (95%)",
+  errorsLastMinute: "Errors in the last minute",
+
   // settings
   settings: "Settings",
   settingsFailed: "Server settings could not be loaded",
