@@ -456,6 +456,10 @@ REQUIREMENTS: dict[str, str] = {
         "With metrics on, every run is counted once, by its outcome; times, tokens, store and refusals are measured. "
         "Off, nothing is measured and nothing is loaded."
     ),
+    "store.point-in-time": (
+        "PostgreSQL's point-in-time recovery gives everything up to a moment and nothing after it; a run that was in "
+        "progress then ends as interrupted."
+    ),
     "ops.traces": (
         "With `traces` a request, its run, and the upstream calls, tool calls, commits and takeovers of that are spans "
         "of one trace, which continues that of the caller and goes on in upstreams and MCP servers."

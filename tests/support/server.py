@@ -228,10 +228,14 @@ class Server(Process):
         if error is not None:
             error.add_note(f"--- the server's log, its last lines ---\n{self.log_text()[-4000:]}")
 
-    async def restart(self) -> None:
-        """Start again with the same data, on the same port. One that still runs gets SIGTERM first."""
+    async def restart(self, env: Mapping[str, str] | None = None) -> None:
+        """Start again with the same data, on the same port. One that still runs gets SIGTERM first.
+
+        `env` are variables that it has from now on.
+        """
         if self.alive:
             await self.terminate()
+        self._env |= env or {}
         await self._serve()
 
     def client(self, *, timeout: float = LONG, **headers: str) -> Client:
