@@ -447,6 +447,10 @@ REQUIREMENTS: dict[str, str] = {
         "An administrator sees the runs, times and errors of the last minute of every server of the store, in the page "
         "and by `GET /api/nodes`, without metrics."
     ),
+    "ops.incidents": (
+        "A slow upstream, PostgreSQL away, a full disk, a dead node and a leaked key show in metrics, `/ready`, the "
+        "log and `holdfast doctor` as docs/incidents.md says."
+    ),
     "ops.config-check": "`holdfast config check` prints all problems of the settings at once, and its exit code tells.",
     "ops.reload": (
         "A running server takes in its changed settings file by SIGHUP or by a call: all of it, or nothing if it is "
