@@ -15,7 +15,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,9 @@ def main() -> None:
     options.add_argument("--no-cache", action="store_true", help="download every package")
     no_cache = {"UV_NO_CACHE": "1", "PIP_NO_CACHE_DIR": "1"} if options.parse_args().no_cache else {}
     env = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")} | no_cache
+    print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}", flush=True)
     with tempfile.TemporaryDirectory(prefix="holdfast-newcomer-") as folder:
+        Path(folder).chmod(0o755)  # PostgreSQL runs as another user if this one is root
         first_answer(Path(folder) / "one", env)
         cluster(Path(folder) / "three", env)
 
@@ -87,7 +89,8 @@ def _served(clone: Path, target: str, env: dict[str, str], watch: Stopwatch) -> 
             watch.until("installed, and ready", lambda: _is_ready(process, url, Path(log.name)))
             yield url
         finally:
-            os.killpg(process.pid, signal.SIGTERM)
+            with suppress(ProcessLookupError):  # it has ended by itself
+                os.killpg(process.pid, signal.SIGTERM)
             process.wait()
 
 
