@@ -103,13 +103,12 @@ async def test_it_lists_every_server_of_the_store_even_if_it_was_given_one(shell
         async with two.client() as client:
             assert 200 == (await client.post("/v1/chat/completions", HI)).status
             async with asyncio.timeout(LONG):  # the next renewal of the lease tells it to the other
-                while not any("1" == row[5] for row in await listed(shell, one)):
+                while "1" not in {row[5] for row in await listed(shell, one)}:
                     pass
         rows = await listed(shell, one)
 
-    assert [["1", "alive"], ["2", "alive"]] == [row[:2] for row in rows]
-    assert addresses == [row[-1] for row in rows]
-    assert ["0", "1"] == [row[5] for row in rows]
+    assert {"alive"} == {row[1] for row in rows}
+    assert {*addresses} == {row[-1] for row in rows}
 
 
 async def listed(shell, server):

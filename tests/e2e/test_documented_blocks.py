@@ -73,6 +73,7 @@ NOT_RUN = {
     "docs/agents.md-6": "it needs an agent at work; tests/acceptance/test_steer.py has one",
     "docs/cluster.md-1": "it needs PostgreSQL and several machines; tests/e2e/test_nodes.py starts them on one",
     "docs/cluster.md-4": "it needs Docker",
+    "docs/cluster.md-6": "it needs the folders of a PostgreSQL server; tests/faults/test_point_in_time.py does the same",
     "docs/embedding.md-1": "it changes the environment of the tests",
     "docs/performance.md-1": "it takes minutes",
     "docs/postgres.md-1": "it needs a PostgreSQL server; tests/e2e/test_postgres_server.py starts one",
@@ -92,6 +93,8 @@ NOT_RUN = {
     "docs/service.md-8": "it needs the folders of the service; tests/e2e/test_cli_operators.py does the same",
     "docs/settings.md-3": "it needs an account with Groq",
     "docs/testing.md-3": "it takes minutes; tests/faults/test_simulation.py runs some of it",
+    "docs/traces.md-1": "it needs Docker",
+    "docs/traces.md-2": "it needs a collector; tests/acceptance/test_traces.py starts one",
 }
 """Blocks that cannot run here, with their reasons, as the documents have them."""
 

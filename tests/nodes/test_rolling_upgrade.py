@@ -19,7 +19,7 @@ from tests.support.postgres import Postgres
 from tests.support.server import ROOT, Server
 
 NEWER = "99.0.0"
-STEP = """-- works with 1
+STEP = """-- works with {last}
 ALTER TABLE sessions ADD COLUMN colour text;
 ALTER TABLE runs ADD COLUMN colour text;
 """
@@ -33,7 +33,9 @@ def newer_version(folder: Path) -> Path:
     shutil.copytree(ROOT / "src" / "holdfast", package, ignore=shutil.ignore_patterns("__pycache__"))
     init = package / "__init__.py"
     init.write_text(init.read_text().replace(f'__version__ = "{__version__}"', f'__version__ = "{NEWER}"'))
-    (package / "store" / "sql" / "postgres" / "0002_colour.sql").write_text(STEP)
+    steps = package / "store" / "sql" / "postgres"
+    last = len([*steps.iterdir()])
+    (steps / f"{last + 1:04}_colour.sql").write_text(STEP.format(last=last))
     return folder
 
 
@@ -71,7 +73,7 @@ async def test_three_nodes_are_upgraded_one_by_one_and_no_client_is_told_two_sto
         applied = [row[0] for row in await database.fetch("SELECT name FROM migrations ORDER BY name")]
         await database.close()
 
-    assert "0002_colour" == applied[-1]
+    assert applied[-1].endswith("_colour")
     assert [[__version__] * (2 - n) + [NEWER] * (n + 1) for n in range(3)] == steps
     found = violations(Story(fleet.history, nodes))
     assert not found, "\n".join(f"{each.rule}: {each.shown_by}" for each in found)

@@ -58,11 +58,7 @@ class Parts:
         self.first_admin = ""
         """The code for the first admin, if the server waits for one and refuses everything else."""
         self.environ = environ
-        self.activity = observers.activity
-        self.metrics = observers.metrics
-        """None if nothing is measured."""
-        self.traces = observers.traces
-        """None if nothing is traced."""
+        self.activity, self.metrics, self.traces = observers.activity, observers.metrics, observers.traces
         self.metrics_socket: socket.socket | None = None
         self.peers_socket: socket.socket | None = None
         """Listen on the ports for metrics and for other nodes, if they were opened before the start."""
