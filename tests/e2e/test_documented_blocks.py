@@ -73,7 +73,7 @@ NOT_RUN = {
     "docs/agents.md-6": "it needs an agent at work; tests/acceptance/test_steer.py has one",
     "docs/cluster.md-1": "it needs PostgreSQL and several machines; tests/e2e/test_nodes.py starts them on one",
     "docs/cluster.md-4": "it needs Docker",
-    "docs/cluster.md-6": "it needs the folders of a PostgreSQL server; tests/faults/test_point_in_time.py does the same",
+    "docs/cluster.md-6": "it needs the folders of a PostgreSQL server; tests/faults/test_point_in_time.py does it",
     "docs/embedding.md-1": "it changes the environment of the tests",
     "docs/performance.md-1": "it takes minutes",
     "docs/postgres.md-1": "it needs a PostgreSQL server; tests/e2e/test_postgres_server.py starts one",
