@@ -53,6 +53,7 @@ LAYERS: dict[str, int] = {
     "logged_run": 0,
     "redaction": 0,
     "fields": 0,
+    "error_help": 0,
     "markup": 0,
     "http_client": 0,
     "compare.ratings": 0,
@@ -60,6 +61,7 @@ LAYERS: dict[str, int] = {
 
 # Beyond "down only": who may look sideways, and who may not look down.
 SIDEWAYS = {
+    ("error_help", "markup"),  # a page about an error is HTML
     ("errors", "events"),  # an error carries what its event says
     ("fields", "errors"),  # a field that cannot be honoured is an error
     ("access", "concurrency.watchers"),
