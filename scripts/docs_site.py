@@ -26,7 +26,8 @@ from holdfast import __version__
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 INDEX = DOCS / "README.md"
-STYLE = DOCS / "site.css"
+OWN_FILES = (DOCS / "site.css", DOCS / "site.js")
+"""What every page loads besides the files of the theme."""
 
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"^<!--.*?-->\n", re.MULTILINE | re.DOTALL)
@@ -43,6 +44,7 @@ site_dir = "site"
 use_directory_urls = false
 copyright = "Holdfast {version}, Apache-2.0"
 extra_css = ["site.css"]
+extra_javascript = ["site.js"]
 nav = {nav}
 
 [project.theme]
@@ -141,7 +143,8 @@ def stage(work: Path, repository: str) -> None:
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text(Fitting(page, names, repository).text(), encoding="utf-8")
     shutil.copytree(DOCS / "images", work / "pages" / "images")
-    shutil.copy(STYLE, work / "pages" / STYLE.name)
+    for file in OWN_FILES:
+        shutil.copy(file, work / "pages")
     nav = [{"Overview": "index.md"}, *map(navigation, index())]
     config = CONFIG.format(version=__version__, nav=toml(nav))
     (work / "zensical.toml").write_text(config, encoding="utf-8")
