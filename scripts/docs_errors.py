@@ -19,8 +19,8 @@ Every error has a `code` that never changes, a `message` for people, and `help`:
 The server itself serves that page, so it needs no internet and fits the version that runs:
 
 ```sh
-curl http://127.0.0.1:8787{ERROR_PAGES}/upstream_auth     # text; a browser gets a page
-holdfast explain upstream_auth                            # the same, without a server
+curl http://127.0.0.1:8787{ERROR_PAGES}/upstream_auth    # text; a browser gets a page
+holdfast explain upstream_auth                           # the same, without a server
 ```
 
 [Clause 3 of the protocol](../../PROTOCOL.md#3-errors) has the shape of errors on each API. This page is written by

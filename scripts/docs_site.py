@@ -26,7 +26,7 @@ from holdfast import __version__
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 INDEX = DOCS / "README.md"
-OWN_FILES = (DOCS / "site.css", DOCS / "site.js")
+OWN_FILES = (DOCS / "site.css", DOCS / "site.js", ROOT / "src" / "holdfast" / "web" / "icon.svg")
 """What every page loads besides the files of the theme."""
 
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -50,6 +50,8 @@ nav = {nav}
 [project.theme]
 language = "en"
 font = false
+logo = "icon.svg"
+favicon = "icon.svg"
 features = [
     "content.code.copy", "navigation.footer", "navigation.indexes", "navigation.sections", "navigation.tabs",
     "navigation.top", "search.highlight", "toc.follow",
@@ -78,6 +80,7 @@ provider = "mike"
 [project.markdown_extensions.attr_list]
 [project.markdown_extensions.tables]
 [project.markdown_extensions.pymdownx.highlight]
+[project.markdown_extensions.pymdownx.magiclink]
 [project.markdown_extensions.pymdownx.superfences]
 [project.markdown_extensions.sane_lists]
 [project.markdown_extensions.toc]
