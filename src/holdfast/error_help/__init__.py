@@ -6,6 +6,7 @@ and the tables of PROTOCOL.md and docs/reference/errors.md are written from it. 
 
 from __future__ import annotations
 
+from .accounts import ACCOUNT_ERRORS
 from .entry import ErrorHelp
 from .operation import OPERATION_ERRORS, START_ERRORS
 from .requests import REQUEST_ERRORS
@@ -14,6 +15,7 @@ from .upstreams import MODEL_ERRORS, UPSTREAM_ERRORS
 
 GROUPS: dict[str, tuple[ErrorHelp, ...]] = {
     "Requests and access": REQUEST_ERRORS,
+    "Accounts": ACCOUNT_ERRORS,
     "Runs, sessions and comparisons": SESSION_ERRORS,
     "Models and sources": UPSTREAM_ERRORS,
     "The embedded model, tools and prompts": MODEL_ERRORS,
