@@ -38,7 +38,7 @@ def telling(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def more_about(code: str) -> str:
     """Return where the help for an error code is; nothing for a code without help."""
-    return f" More: holdfast explain {code}" if code in ERRORS else ""
+    return f" (holdfast explain {code})" if code in ERRORS else ""
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
