@@ -243,7 +243,8 @@ async def test_errors_of_the_command_line_say_what_to_do(alone, tmp_path):
         ("run",): 'No prompt given. Try: holdfast run "Why is the sky blue?"',
         ("run", "hello", "-m", "nope"): "Unknown model 'nope'. See `holdfast models`. "
         "(holdfast explain model_not_found)",
-        ("runs", "show", "run_nowhere"): "No run 'run_nowhere'. See `holdfast runs ls`.",
+        ("runs", "show", "run_nowhere"): "No run 'run_nowhere'. See `holdfast runs ls`. "
+        "(holdfast explain run_not_found)",
         ("key", "revoke", "nobody"): "No key 'nobody'. See `holdfast key ls`.",
         ("db", "check", "--data", "none"): f"No database at {tmp_path / 'none' / 'holdfast.db'}. `holdfast serve` "
         "creates it.",
