@@ -11,6 +11,7 @@ ACCOUNT_ERRORS = (
         "the name or the password is wrong; which of them is not said",
         "A typing error, or the account has another name.",
         "Try again, or ask an admin for a link to set a new password.",
+        "32.2",
     ),
     ErrorHelp(
         "too_many_tries",
@@ -18,6 +19,7 @@ ACCOUNT_ERRORS = (
         "there were too many wrong passwords for the name or from the address",
         "Somebody, perhaps a program, tries passwords.",
         "Wait for `Retry-After`, or ask an admin for a link to set a new password.",
+        "32.4",
     ),
     ErrorHelp(
         "too_many_sign_ins",
@@ -32,6 +34,7 @@ ACCOUNT_ERRORS = (
         "the sign-in of this browser has ended",
         "It expired, was ended in another browser or by an admin, or the password was changed.",
         "Sign in again. Nothing that was running has stopped because of it.",
+        "32.3",
     ),
     ErrorHelp(
         "link_not_valid",
@@ -39,13 +42,15 @@ ACCOUNT_ERRORS = (
         "a code or link was used, is too old, or is wrong",
         "Codes and links work once, and for a limited time.",
         "Ask for a new one.",
+        "32.6",
     ),
     ErrorHelp(
         "weak_password",
         "400",
-        "the password is too short, or too common",
-        "It is on the list of common passwords, contains the name, or has too few characters.",
+        "the password is too short, too long or a common one",
+        "The message has the rule that it breaks.",
         "Choose a longer one: several words are good.",
+        "32.5",
     ),
     ErrorHelp(
         "bad_name",
@@ -74,6 +79,7 @@ ACCOUNT_ERRORS = (
         "the server has accounts already, so no one can make the first one",
         "The first account was made before.",
         "Ask an admin to add you.",
+        "32.1",
     ),
     ErrorHelp(
         "last_admin",
@@ -81,6 +87,7 @@ ACCOUNT_ERRORS = (
         "the change would leave the server without an admin",
         "This account is the only one with the role admin.",
         "Make another person an admin first.",
+        "32.8",
     ),
     ErrorHelp(
         "too_many_groups",
@@ -102,6 +109,7 @@ ACCOUNT_ERRORS = (
         "the call is for a person who is signed in, and came with a key",
         "Passwords, keys and sign-ins of a person cannot be changed by a program.",
         "Sign in on the page, and do it there.",
+        "32.7",
     ),
     ErrorHelp(
         "guests_only_read",
@@ -109,6 +117,7 @@ ACCOUNT_ERRORS = (
         "a guest tried to do more than to read",
         "The role guest sees only what is shared.",
         "Ask an admin to make you a member.",
+        "32.7",
     ),
     ErrorHelp(
         "scope_missing",
@@ -116,6 +125,7 @@ ACCOUNT_ERRORS = (
         "the key lacks a scope that the call needs; the message names it",
         "The key was made for other things.",
         "Make a key that has the scope.",
+        "32.9",
     ),
     ErrorHelp(
         "scope_not_allowed",
@@ -123,5 +133,6 @@ ACCOUNT_ERRORS = (
         "only the key of an admin can have the scope `admin`",
         "A key has no more rights than the person who makes it.",
         "Leave the scope out, or ask an admin.",
+        "32.9",
     ),
 )

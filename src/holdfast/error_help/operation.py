@@ -92,8 +92,8 @@ OPERATION_ERRORS = (
     ErrorHelp(
         "key_exists",
         "409",
-        "an API key in force already has that name; only `holdfast key new` makes keys today",
-        "Names of keys are the names of owners, so each is used once.",
+        "a key of the same owner that is in force has that name",
+        "Each key of an owner has a name of its own, by which it is revoked.",
         "Revoke the key first with `holdfast key revoke NAME`, or choose another name.",
     ),
     ErrorHelp(
@@ -116,6 +116,22 @@ OPERATION_ERRORS = (
         "the settings could not be saved; nothing has changed",
         "The data folder is full or cannot be written, or the store did not answer.",
         "Repair that, then repeat the change.",
+    ),
+    ErrorHelp(
+        "no_secret_key",
+        "503",
+        "there is no key to encrypt a secret with; nothing was saved",
+        "Providers' keys that are set in the browser are kept encrypted, and the server has no key for that.",
+        "Set `secret_key`, or give the server a data folder that it can write.",
+        "19.13",
+    ),
+    ErrorHelp(
+        "secret_sealed",
+        "503",
+        "a kept secret cannot be decrypted: its key is missing, or it was changed or moved",
+        "The server was started with another `secret_key` or `cluster_key`, or the file was copied without its key.",
+        "Give it the key back. If the key is lost, `holdfast secrets reset` gives up the secrets, and nothing else.",
+        "19.13",
     ),
     ErrorHelp(
         "settings_not_reloaded",

@@ -61,9 +61,10 @@ REQUEST_ERRORS = (
     ErrorHelp(
         "admin_only",
         "403",
-        "the call needs a key with admin rights",
-        "The call changes settings, or shows nodes or metrics, and the key has no admin rights.",
-        "Use an admin key. `holdfast key new NAME --admin` makes one.",
+        "the call needs admin rights",
+        "The call changes settings or accounts, or shows nodes or metrics, and the caller is not an admin.",
+        "Use an admin key, or sign in as an admin. `holdfast key new NAME --admin` makes a key.",
+        "32.7",
     ),
     ErrorHelp(
         "origin_not_allowed",
