@@ -11,10 +11,12 @@ from . import ERRORS, GROUPS
 from .entry import ErrorHelp
 
 HELP_STYLE = """
-:root { color-scheme: light dark }
+:root { --back: #fff; --text: #1c1e21; --link: #1d4fc4; --code: #f0f1f3 }
+@media (prefers-color-scheme: dark) { :root { --back: #15171a; --text: #e6e7e9; --link: #9db8ff; --code: #26292e } }
+html { background: var(--back); color: var(--text); color-scheme: light dark }
 body { font: 1.05rem/1.6 system-ui, sans-serif; margin: 0 auto; max-width: 42rem; padding: 2rem 1.25rem 4rem }
-h1 { font-size: 1.6rem } h2 { font-size: 1.15rem; margin-top: 2rem }
-code { background: #8882; border-radius: .25rem; font-size: .9em; overflow-wrap: anywhere; padding: .1em .3em }
+h1 { font-size: 1.6rem } h2 { font-size: 1.15rem; margin-top: 2rem } a { color: var(--link) }
+code { background: var(--code); border-radius: .25rem; font-size: .9em; overflow-wrap: anywhere; padding: .1em .3em }
 dt { margin-top: .75rem } dd { margin: 0 }
 """
 HELP_POLICY = "; ".join(
