@@ -22,8 +22,10 @@ async def test_a_response_that_failed_leads_to_the_page_about_its_error(tab, up)
 
 
 @pytest.mark.usefixtures("needs_axe")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("path", ["/docs/errors", "/docs/errors/websocket_connection_limit_reached"])
+@pytest.mark.parametrize(
+    ("path", "scheme"),
+    [("/docs/errors", "dark"), ("/docs/errors/websocket_connection_limit_reached", "light")],
+)
 async def test_the_pages_about_errors_are_for_everyone(new_tab, path, scheme):
     """A person in trouble may be on a phone."""
     tab = await new_tab(path, color_scheme=scheme, viewport={"width": 320, "height": 640})
