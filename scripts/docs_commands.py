@@ -1,4 +1,4 @@
-"""Writes docs/reference/commands.md from the command line itself."""
+"""The page docs/reference/commands.md, written from the command line itself by `make reference`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes the error codes from `holdfast.error_help`: docs/reference/errors.md, and the tables of PROTOCOL.md."""
+"""The error codes in docs/reference/errors.md and PROTOCOL.md, written from `holdfast.error_help` by `make reference`."""
 
 from __future__ import annotations
 

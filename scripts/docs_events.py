@@ -1,4 +1,4 @@
-"""Writes docs/reference/events.md from the structs of the events and from the types of their JSON."""
+"""The page docs/reference/events.md, written from the structs of events by `make reference`."""
 
 from __future__ import annotations
 
