@@ -1,4 +1,4 @@
-"""The error codes in docs/reference/errors.md and PROTOCOL.md, written from `holdfast.error_help` by `make reference`."""
+"""The error codes in docs/reference/errors.md and PROTOCOL.md, written from `error_help` by `make reference`."""
 
 from __future__ import annotations
 
