@@ -82,6 +82,13 @@ OPERATION_ERRORS = (
         "Repeat the request with the same `Idempotency-Key`.",
     ),
     ErrorHelp(
+        "comparison_half_made",
+        "503",
+        "another server has been storing the comparison with the same key for 8 s; repeat the request",
+        "Two servers got the same request, and one of them is slow or has died.",
+        "Repeat the request with the same `Idempotency-Key`.",
+    ),
+    ErrorHelp(
         "metrics_off",
         "404",
         "`/metrics` only: metrics are off",
