@@ -442,6 +442,10 @@ REQUIREMENTS: dict[str, str] = {
         "The log is text or one JSON object for each entry, with the ids of run, session, request and node if they are "
         "known, and levels by module. The access log is off by default, and has no query, header or body."
     ),
+    "ops.error-help": (
+        "Every error code has a page on the server, with cause and remedy, and every error names it. "
+        "`holdfast explain` prints it without a server."
+    ),
     "ops.top": "`holdfast top` shows runs, rates, latencies and errors of several servers, live or once for a pipe.",
     "ops.status": (
         "An administrator sees the runs, times and errors of the last minute of every server of the store, in the page "

@@ -343,7 +343,7 @@ async def test_a_bad_batch_is_refused_and_leaves_nothing(world, wrong):
     response = await world.client.post("/api/batches", body)
 
     assert 400 == response.status
-    assert {"message", "type", "code", "param"} == (await response.json())["error"].keys()
+    assert {"message", "type", "code", "param", "help"} == (await response.json())["error"].keys()
     assert [] == (await world.api.get("/api/batches"))["data"]
     assert [] == world.up.requests
 

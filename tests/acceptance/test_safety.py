@@ -185,7 +185,7 @@ async def call(client: Client, endpoint: Endpoint, things: Mapping[str, str], **
 async def error_of(response: Response) -> dict[str, Any]:
     """The error object of an answer, in the one shape that every error has; the same request is not to be repeated."""
     error: dict[str, Any] = (await response.json())["error"]
-    assert {"message", "type", "code", "param"} == error.keys()
+    assert {"message", "type", "code", "param", "help"} == error.keys()
     assert (None if response.status == 429 else "false") == response.headers.get("x-should-retry")
     return error
 

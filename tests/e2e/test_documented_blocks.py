@@ -68,7 +68,6 @@ def of(*languages: str) -> list[Block]:
 
 
 NOT_RUN = {
-    "README.md-6": "it kills the server; tests/faults/test_kill9.py does the same",
     "docs/agents.md-5": "it needs a run that waits; tests/acceptance/test_approvals.py has one",
     "docs/agents.md-6": "it needs an agent at work; tests/acceptance/test_steer.py has one",
     "docs/cluster.md-1": "it needs PostgreSQL and several machines; tests/e2e/test_nodes.py starts them on one",
@@ -95,6 +94,11 @@ NOT_RUN = {
     "docs/testing.md-3": "it takes minutes; tests/faults/test_simulation.py runs some of it",
     "docs/traces.md-1": "it needs Docker",
     "docs/traces.md-2": "it needs a collector; tests/acceptance/test_traces.py starts one",
+    "docs/tutorials/chat.md-5": "it kills the server; tests/faults/test_kill9.py does the same",
+    "docs/tutorials/cluster.md-4": "it needs the cluster; tests/e2e/test_serve_cluster.py starts it and kills a node",
+    "docs/tutorials/cluster.md-5": "it needs the cluster; tests/e2e/test_cli_top.py has one",
+    "docs/tutorials/embed.md-1": "it changes the environment of the tests",
+    "docs/tutorials/embed.md-4": "it needs the app on port 8000; tests/e2e/test_examples.py does the same",
 }
 """Blocks that cannot run here, with their reasons, as the documents have them."""
 
@@ -177,7 +181,7 @@ grep -q "^$target:" "{root}/Makefile"
 """
 
 
-AGENT = '[[agents]]\nname = "helper"\nmodel = "scripted/steps"\n'
+AGENT = '[[agents]]\nname = "helper"\nmodel = "scripted/steps"\ntools = ["files"]\n'
 CURL = """\
 curl() {
   local code=0

@@ -54,6 +54,7 @@ LAYERS: dict[str, int] = {
     "redaction": 0,
     "tracing": 0,
     "fields": 0,
+    "error_help": 0,
     "markup": 0,
     "http_client": 0,
     "compare.ratings": 0,
@@ -61,6 +62,7 @@ LAYERS: dict[str, int] = {
 
 # Beyond "down only": who may look sideways, and who may not look down.
 SIDEWAYS = {
+    ("error_help", "markup"),  # a page about an error is HTML
     ("errors", "events"),  # an error carries what its event says
     ("fields", "errors"),  # a field that cannot be honoured is an error
     ("access", "concurrency.watchers"),

@@ -179,6 +179,7 @@ export const ar: Words = {
   stopped: "متوقف",
   truncated: "مقتطع",
   failed: "فشل",
+  whatToDo: "ما العمل؟",
   interrupted: "منقطع",
   keyRevoked: "أُوقف لأن مفتاح الوصول أُلغي",
   pageClosed: "أُوقف لأن الصفحة أُغلقت",

@@ -173,6 +173,7 @@ export const de: Words = {
   stopped: "Gestoppt",
   truncated: "Abgeschnitten",
   failed: "Fehlgeschlagen",
+  whatToDo: "Was tun?",
   interrupted: "Unterbrochen",
   keyRevoked: "Gestoppt, weil der Zugangsschlüssel widerrufen wurde",
   pageClosed: "Gestoppt, weil die Seite geschlossen wurde",

@@ -171,6 +171,7 @@ export const en = {
   stopped: "Stopped",
   truncated: "Truncated",
   failed: "Failed",
+  whatToDo: "What to do",
   interrupted: "Interrupted",
   keyRevoked: "Stopped because the access key was revoked",
   pageClosed: "Stopped because the page was closed",

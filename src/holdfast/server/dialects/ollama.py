@@ -25,6 +25,7 @@ from ...wires.ollama import (
     OllamaLines,
     chat_of,
     ollama_error,
+    ollama_refusal,
 )
 from ..caller import model_of, providers_of
 from ..errors import Json, json_of
@@ -57,7 +58,7 @@ def in_ollamas_words(handler: Handler) -> Handler:
             return await handler(parts, request)
         except HoldfastError as error:
             info = error.info()
-            return Json({"error": info.message, "holdfast": {"code": info.code, "param": info.param}}, info.status)
+            return Json(ollama_refusal(info), info.status)
 
     return told
 
