@@ -489,6 +489,22 @@ REQUIREMENTS: dict[str, str] = {
     "people.keys": "Keys have scopes, expiry and successors, and never more rights than their person.",
     "people.matrix": "No caller gets past the rule of a route, on any wire and node; what is not theirs is not there.",
     "people.throttle": "Wrong passwords make the name and the address wait, longer each time.",
+    # sharing
+    "share.live": "A link shows a session, and the answer that is being written as it grows, on any node.",
+    "share.fixed": "A link that does not follow its session shows it up to one message, whatever comes later.",
+    "share.chosen": (
+        "A link shows no other branches and no costs, and tools, reasoning, system prompt and names only if chosen."
+    ),
+    "share.read-only": "A link lets no one send, stop, steer, approve, or reach anything else.",
+    "share.ends": "A revoked or expired link ends its streams within a second, on every node; refusals look alike.",
+    "share.token": "A link's token is stored as a digest only, and is in no log.",
+    "share.limits": "A link has a bounded number of readers at once.",
+    "share.page": (
+        "Links are made, listed and revoked in the page, and read live in a page of their own: any language, axe clean."
+    ),
+    "share.group": "A group reads a session that is shared with it, or writes in it; messages name their writer.",
+    "share.group-limits": "Only the owner deletes, renames or shares a session, and runs agents in it.",
+    "share.group-ends": "Leaving the group, or the end of the share, ends access and open streams within a second.",
     "safe.bind": "Beyond loopback, without keys and accounts, a server answers only who has the code that it printed.",
     "safe.origin": "A foreign Origin is refused.",
     "safe.host": "A foreign Host is refused, and so are two of Host, Origin, Authorization or X-Api-Key.",

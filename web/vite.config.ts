@@ -17,6 +17,32 @@ const onlyWoff2: Plugin = {
   },
 };
 
+const MAIN = new URL("src/main.tsx", import.meta.url).pathname;
+/** The name of the chunk that the page starts with. */
+const START = "start";
+/** What `main.tsx` imports, directly or not, but for what is loaded when it is needed. */
+const atStart = new Set<string>();
+
+/** One file has all of it: what a view has in common with the start is not cut out into small files. */
+function chunkOf(id: string, context: { getModuleInfo(id: string): { importedIds: string[] } | null }): string | null {
+  if (!atStart.size) {
+    const ids = [MAIN];
+    for (let next = ids.pop(); next; next = ids.pop()) {
+      if (atStart.has(next)) continue;
+      atStart.add(next);
+      ids.push(...(context.getModuleInfo(next)?.importedIds ?? []));
+    }
+  }
+  return id !== MAIN && atStart.has(id) ? START : null;
+}
+
+/** The styles of that file are those of the page. */
+const ofThePage = {
+  ...names,
+  assetFileNames: (file: { names: string[] }) =>
+    file.names.includes(`${START}.css`) ? "assets/index.css" : names.assetFileNames,
+};
+
 export default defineConfig({
   plugins: [onlyWoff2],
   build: {
@@ -26,7 +52,7 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     assetsInlineLimit: 0,
     cssCodeSplit: true,
-    rolldownOptions: { output: names },
+    rolldownOptions: { output: { ...ofThePage, codeSplitting: { groups: [{ name: chunkOf }] } } },
     chunkSizeWarningLimit: 1000,
   },
   worker: { format: "es", rolldownOptions: { output: names } },

@@ -51,6 +51,8 @@ class AccessRule(msgspec.Struct, frozen=True):
 
 
 ANYONE = AccessRule("anyone")
+LINK = AccessRule("link")
+"""For anyone who has a link. The token in the path decides what is shown, and a link may ask for a sign-in too."""
 READ = AccessRule("read", "guest", "read")
 READ_SHARED = AccessRule("read_shared", "guest", "read", "readable")
 CHAT = AccessRule("chat", "member", "chat")
@@ -58,7 +60,7 @@ CHAT_SHARED = AccessRule("chat_shared", "member", "chat", "writable")
 BATCHES = AccessRule("batch", "member", "batch")
 ADMIN = AccessRule("admin", "admin", "admin", "all")
 PERSON = AccessRule("person", "guest", None, "own", person=True)
-RULES = (ANYONE, READ, READ_SHARED, CHAT, CHAT_SHARED, BATCHES, ADMIN, PERSON)
+RULES = (ANYONE, LINK, READ, READ_SHARED, CHAT, CHAT_SHARED, BATCHES, ADMIN, PERSON)
 
 
 class Access:

@@ -102,6 +102,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     """The steps of an agent's answer: their texts together are its content."""
     figures: Figures | None = None
     """Its times and tokens; None if it was not answered here."""
+    author: str = ""
+    """The name of the person who wrote it; empty without accounts."""
     automatic: bool = False
     """True if the server wrote it to have an answer continued: not the words of the user."""
     created_at: float = 0.0

@@ -13,7 +13,7 @@ import traceback
 import unicodedata
 from collections.abc import Iterable
 
-__all__ = ["LONGEST", "REDACTED", "redact", "redacted_traceback"]
+__all__ = ["LONGEST", "REDACTED", "hide_link", "redact", "redacted_traceback"]
 
 REDACTED = "[redacted]"
 LONGEST = 500
@@ -115,3 +115,11 @@ def _hints_at(secrets: Iterable[str], before: str, after: str) -> bool:
         (len(before) >= _TELLING and secret.startswith(before)) or (len(after) >= _TELLING and secret.endswith(after))
         for secret in secrets
     )
+
+
+_LINK = re.compile(r"/shared/[^/?#\s]+")
+
+
+def hide_link(path: str) -> str:
+    """Return a path without the token of a link, which is as good as a password."""
+    return _LINK.sub(f"/shared/{REDACTED}", path)

@@ -58,6 +58,8 @@ UNKNOWN = {
     "group_id": "grp_0000000000000000000000",
     "key_id": "key_00000000000000000000000000000000",
     "sign_in_id": "in_0000000000000000",
+    "share_id": "0" * 64,
+    "token": "A" * 43,
     "sha256": "0" * 64,
     "n": "7",
     "model": "up/m",
@@ -68,7 +70,7 @@ UNKNOWN = {
 
 NAMES_OF_THE_CALLER = {"chat_id", "conv_id"}
 """Names that each caller chooses: another's name is the caller's own, and there is nothing to find."""
-OF_NO_ONE = {"n", "model", "name", "id", "sha256"}
+OF_NO_ONE = {"n", "model", "name", "id", "sha256", "token"}
 WRITTEN_ALL_THE_TIME = ("keepers", "api_keys")
 """Tables that change without a call: the node's lease, and when keys were used last."""
 
@@ -264,7 +266,7 @@ async def made_key(app: Any, path: str, headers: dict[str, str], asked: dict[str
 async def hers_and_deleted(url: str, key: str) -> tuple[dict[str, str], dict[str, str]]:
     """Alice's things, and the ids of things like them that she has deleted."""
     async with Client(url, {"authorization": f"Bearer {key}"}) as client:
-        hers = await safety_things(Native(client))
+        hers = await safety_things(Native(client)) | {"token": UNKNOWN["token"]}  # a link is for whoever has it
         session = await Native(client).new_session(title="a secret that is gone")
         run = await Native(client).start(session, "a secret", "up/echo:a secret")
         await Native(client).settled(run)

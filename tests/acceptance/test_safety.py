@@ -13,7 +13,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from holdfast.access import ADMIN, ANYONE
+from holdfast.access import ADMIN, ANYONE, LINK
 from holdfast.ids import new_id
 from holdfast.server.app import ENDPOINTS
 from holdfast.server.routing import Endpoint
@@ -112,6 +112,7 @@ async def things_of(api: Native) -> dict[str, str]:
     listed = await (await api.client.get(f"/v1/conversations/{kept['id']}/items")).json()
     panes = {"models": ["up/echo:secret", "up/echo:another secret"], "prompt": "a secret"}
     comparison = (await (await api.client.post("/api/comparisons", panes)).json())["id"]
+    shared = await (await api.client.post(f"/api/sessions/{session}/shares", {"follow": True})).json()
     return {
         "session_id": session,
         "run_id": run,
@@ -126,6 +127,8 @@ async def things_of(api: Native) -> dict[str, str]:
         "group_id": "grp_1",
         "key_id": "key_1",
         "sign_in_id": "in_1",
+        "share_id": shared["id"],
+        "token": shared["token"],
         "batch_id": batch,
         "conversation_id": kept["id"],
         "item_id": listed["data"][0]["id"],
@@ -205,6 +208,8 @@ async def test_without_a_key_nothing_but_the_health_checks_answers(world: World,
         assert 200 == response.status
     elif endpoint.who is ANYONE:
         assert endpoint.path in WAYS_IN
+    elif endpoint.who is LINK:
+        assert (200, before) == (response.status, world.stored())  # the token in the path is the key
     else:
         assert (401, "unauthorized") == (response.status, (await error_of(response))["code"])
         assert before == world.stored()

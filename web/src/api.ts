@@ -177,7 +177,8 @@ export const api = {
     call<OpenSession>("GET", `/api/sessions/${id}`, signal ? { signal } : {}),
   /** With its pictures in it, as a file on a disk must have them. */
   wholeSession: (id: string) => call<OpenSession>("GET", `/api/sessions/${id}?files=inline`),
-  picture: (id: string, hash: string) => fetchFile(`/api/sessions/${id}/files/${hash}`),
+  /** Of a session by its id, or of a link by its path. */
+  picture: (id: string, hash: string) => fetchFile(`${id.startsWith("/") ? id : `/api/sessions/${id}`}/files/${hash}`),
   createSession: (body: Partial<Pick<Session, "title" | "model" | "system" | "params">>) =>
     call<Session>("POST", "/api/sessions", { body }),
   changeSession: (

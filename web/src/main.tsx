@@ -34,6 +34,10 @@ addEventListener("pageshow", (event) => {
   if (event.persisted) location.reload(); // what happened while the page was put away was not heard
 });
 
-start();
 const root = document.getElementById("app");
-if (root) speak().then(() => render(<App />, root));
+if (root && location.pathname.startsWith("/shared/")) {
+  Promise.all([import("./shared/page"), speak()]).then(([{ show }]) => show(root)); // who has a link has no sessions
+} else if (root) {
+  start();
+  speak().then(() => render(<App />, root));
+}

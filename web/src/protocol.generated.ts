@@ -108,6 +108,7 @@ export interface Figures {
 }
 
 export interface Message {
+  author?: string;
   automatic?: boolean;
   content: string | Part[] | null;
   created_at: string;
@@ -179,6 +180,11 @@ export interface Queued {
   run_id: string;
 }
 
+export interface Shared {
+  may: "read" | "write";
+  owner: string;
+}
+
 export interface OpenSession {
   active_run: Run | null;
   created_at: string;
@@ -190,7 +196,82 @@ export interface OpenSession {
   params: Record<string, unknown>;
   pinned: boolean;
   queued: Queued[];
+  shared: Shared | null;
   system: string | null;
+  title: string;
+  updated_at: string;
+}
+
+export interface SharedRun {
+  message_id: string | null;
+  model: string;
+  started_at: string | null;
+}
+
+export interface SharedSession {
+  active_run: SharedRun | null;
+  cursor: string;
+  expires_at: string | null;
+  follows: boolean;
+  messages: Message[];
+  owner: string | null;
+  system: string | null;
+  title: string;
+}
+
+export interface SharedSettlement {
+  outcome: "completed" | "failed" | "interrupted" | "stopped" | "truncated";
+  partial: boolean;
+  text: string;
+}
+
+export interface SharedSettled {
+  seq: number;
+  settlement: SharedSettlement;
+  type: "run.settled";
+}
+
+export interface Share {
+  created_at: string;
+  expires_at: string | null;
+  follows: boolean;
+  group: string | null;
+  group_name: string | null;
+  id: string;
+  include: ("names" | "reasoning" | "system" | "tools")[];
+  may: "read" | "write";
+  session_id: string;
+  sign_in: boolean;
+  title: string;
+}
+
+export interface NewLink {
+  created_at: string;
+  expires_at: string | null;
+  follows: boolean;
+  group: string | null;
+  group_name: string | null;
+  id: string;
+  include: ("names" | "reasoning" | "system" | "tools")[];
+  may: "read" | "write";
+  session_id: string;
+  sign_in: boolean;
+  title: string;
+  token: string | null;
+}
+
+export interface GroupName {
+  id: string;
+  name: string;
+}
+
+export interface SharedList {
+  created_at: string;
+  head_id: string | null;
+  id: string;
+  model: string | null;
+  pinned: boolean;
+  shared: Shared;
   title: string;
   updated_at: string;
 }

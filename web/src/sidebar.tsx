@@ -38,8 +38,11 @@ import { complain } from "./state/toasts";
 import type { ListedSession, SearchHit } from "./types";
 import { useElement } from "./ui/element";
 import { Icon } from "./ui/icon";
+import { Later } from "./ui/later";
 import { Menu, MenuItem } from "./ui/menu";
 import { t } from "./words";
+
+const WITH_ME = () => import("./shared/with-me");
 
 export function Sidebar() {
   return (
@@ -152,11 +155,10 @@ function SessionList() {
       </div>
     );
   }
-  if (!sessions.value.length) {
-    return <p class="sessions hint">{query.value ? t().noResults : t().noChats}</p>;
-  }
+  const isEmpty = !sessions.value.length;
   return (
     <div class="sessions" onKeyDown={walk}>
+      {isEmpty && <p class="hint">{query.value ? t().noResults : t().noChats}</p>}
       {grouped(sessions.value).map(([label, group]) => (
         <section key={label} aria-label={label}>
           <h2>{label}</h2>
@@ -172,6 +174,7 @@ function SessionList() {
           {t().showMore}
         </button>
       )}
+      {!query.value && <Later load={WITH_ME} />}
     </div>
   );
 }

@@ -72,6 +72,7 @@ export function viewOf(changes: Partial<OpenSession> = {}): OpenSession {
     messages: [],
     active_run: null,
     queued: [],
+    shared: null,
     feed: "0",
     ...changes,
   };

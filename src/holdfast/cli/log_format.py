@@ -14,6 +14,7 @@ import msgspec
 import holdfast
 
 from ..logged_run import LOGGED_RUN
+from ..redaction import hide_link
 from ..server.config.settings import Settings, SettingsError
 from ..server.config.settings_errors import suggestion
 from .chat.screen import safe
@@ -95,7 +96,12 @@ def _as_ours(record: logging.LogRecord) -> logging.LogRecord:
 
 def _access_fields(record: logging.LogRecord) -> dict[str, Any]:
     client, method, path, _, status = record.args if isinstance(record.args, tuple) else ("", "", "", "", 0)
-    return {"client": safe(str(client)), "method": method, "path": safe(str(path).partition("?")[0]), "status": status}
+    return {
+        "client": safe(str(client)),
+        "method": method,
+        "path": safe(hide_link(str(path).partition("?")[0])),
+        "status": status,
+    }
 
 
 def ids_of(record: logging.LogRecord) -> dict[str, str]:

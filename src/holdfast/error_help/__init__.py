@@ -11,12 +11,14 @@ from .entry import ErrorHelp
 from .operation import OPERATION_ERRORS, START_ERRORS
 from .requests import REQUEST_ERRORS
 from .sessions import SESSION_ERRORS
+from .sharing import SHARING_ERRORS
 from .upstreams import MODEL_ERRORS, UPSTREAM_ERRORS
 
 GROUPS: dict[str, tuple[ErrorHelp, ...]] = {
     "Requests and access": REQUEST_ERRORS,
     "Accounts": ACCOUNT_ERRORS,
     "Runs, sessions and comparisons": SESSION_ERRORS,
+    "Sharing": SHARING_ERRORS,
     "Models and sources": UPSTREAM_ERRORS,
     "The embedded model, tools and prompts": MODEL_ERRORS,
     "The server": OPERATION_ERRORS,

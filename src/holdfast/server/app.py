@@ -61,6 +61,8 @@ from .routing import Endpoint, Router
 from .secrets.key_sources import SecretKeys
 from .secrets.sealer import Sealer
 from .services import Parts, costs_of
+from .sharing import api as sharing
+from .sharing import links
 from .sources.agent_factory import agents_of, users_of
 from .sources.agents import AgentSources
 from .sources.chat import ChatSources
@@ -86,6 +88,8 @@ ENDPOINTS: list[Endpoint] = [
     *sessions.ENDPOINTS,
     *session_transfer.ENDPOINTS,
     *queue.ENDPOINTS,
+    *sharing.ENDPOINTS,
+    *links.ENDPOINTS,
     *scores.ENDPOINTS,
     *comparisons.ENDPOINTS,
     *feed.ENDPOINTS,
@@ -292,7 +296,8 @@ def _begin_background(parts: Parts) -> None:
     """Start the background tasks."""
     configured, background = parts.configured, parts.background
     background.every("keys", LOOK_EVERY, parts.keys.refresh, longest_pause=1.0)
-    background.every("people", LOOK_EVERY, parts.people.callers.refresh, longest_pause=1.0)
+    background.every("people", LOOK_EVERY, lambda: _refresh_people(parts), longest_pause=1.0)
+    background.every("old links", 3600.0, lambda: _as_one_node(parts, "old links", _forget_links))
     background.every("old sign-ins", 3600.0, lambda: _as_one_node(parts, "old sign-ins", _forget_sign_ins))
     if parts.settings.store:
         background.every("settings", LOOK_EVERY, configured.catch_up, longest_pause=1.0)
@@ -325,6 +330,17 @@ async def _forget_sign_ins(parts: Parts) -> None:
     await people.sign_ins.forget_ended()
     await people.secrets.forget_old()
     await people.throttle.forget_old()
+
+
+async def _refresh_people(parts: Parts) -> None:
+    """Take in changed rights, and then end what was open by them."""
+    await parts.people.callers.refresh()
+    await parts.shares.refresh()
+
+
+async def _forget_links(parts: Parts) -> None:
+    """Delete links that have expired."""
+    await parts.shares.forget_expired()
 
 
 async def _trim_logs(parts: Parts) -> None:

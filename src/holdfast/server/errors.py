@@ -20,6 +20,7 @@ from ..asgi.event_stream import info_of
 from ..errors import HoldfastError, NotFound, ResumeGap, SessionBusy
 from ..events import ErrorInfo
 from ..ids import new_id
+from ..redaction import hide_link
 from ..wires import native
 from ..wires.anthropic import messages as anthropic_messages
 from ..wires.json_pieces import in_pieces, is_long
@@ -217,7 +218,7 @@ def error_response(request: Request, error: Exception) -> Json:
     """Return the response to an exception of a handler. The details of an internal error are in the log only."""
     path, request_id = request.url.path, new_id("req")
     if not isinstance(error, HoldfastError):
-        logger.error("%s %s failed", request.method, path, exc_info=error, extra={"request": request_id})
+        logger.error("%s %s failed", request.method, hide_link(path), exc_info=error, extra={"request": request_id})
     info = info_of(error)
     extra: dict[str, Any] = {}
     headers = {"x-request-id": request_id}

@@ -25,6 +25,7 @@ from .config.settings import Settings
 from .http.offload import Offload
 from .metrics.observers import Observers
 from .rate_limit import StartRate
+from .sharing.shares import Shares
 from .sources.agents import AgentSources
 from .store_check import StoreCheck
 from .webhooks import Webhooks
@@ -55,6 +56,7 @@ class Parts:
         self.agents = agents
         self.keys = keys
         self.people = people or People(store, on_first=keys.need)
+        self.shares = Shares(store)
         self.first_admin = ""
         """The code for the first admin, if the server waits for one and refuses everything else."""
         self.environ = environ

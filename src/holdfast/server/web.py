@@ -25,7 +25,7 @@ from .routing import Endpoint
 from .services import Parts
 
 PAGES = (
-    *("/", "/s/{id}", "/compare", "/compare/{id}", "/runs", "/runs/{id}", "/settings", "/status"),
+    *("/", "/s/{id}", "/compare", "/compare/{id}", "/runs", "/runs/{id}", "/settings", "/status", "/shared/{id}"),
     *("/sign-in", "/first-admin", "/reset", "/account", "/admin", "/admin/{id}"),
 )
 """The addresses of the page itself."""
@@ -95,8 +95,11 @@ def is_of_the_page(path: str) -> bool:
 
 
 async def serve_page(parts: Parts, request: Request) -> Response:
-    """Return the page."""
-    return _response(request, _READ.get("index.html"))
+    """Return the page. A link to a session is not for search engines."""
+    page = _response(request, _READ.get("index.html"))
+    if request.url.path.startswith("/shared/"):
+        page.headers["x-robots-tag"] = "noindex, nofollow"
+    return page
 
 
 async def serve_file(parts: Parts, request: Request) -> Response:

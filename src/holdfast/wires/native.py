@@ -195,6 +195,8 @@ def message(said: Message, prices: Mapping[str, Price] = _NO_PRICES) -> MessageJ
         shown["steps"] = [step(taken) for taken in said.steps]
     if said.figures is not None:
         shown["figures"] = figures(said.figures, prices.get(said.model or ""))
+    if said.author:
+        shown["author"] = said.author
     if said.automatic:
         shown["automatic"] = True
     return shown

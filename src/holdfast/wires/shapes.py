@@ -170,6 +170,7 @@ class MessageJson(TypedDict):
     tool_call_id: NotRequired[str]
     steps: NotRequired[list[StepJson]]
     figures: NotRequired[FiguresJson]
+    author: NotRequired[str]
     automatic: NotRequired[bool]
 
 
@@ -224,13 +225,99 @@ class QueuedJson(TypedDict):
     created_at: str
 
 
+class SharedJson(TypedDict):
+    """How a session of another person is shared with the caller. `owner` is the person's name."""
+
+    owner: str
+    may: Literal["read", "write"]
+
+
 class OpenSessionJson(SessionJson):
-    """A session with its messages. `feed` is the cursor of the feed that this view reaches to."""
+    """A session with its messages. `feed` is the cursor of the feed that this view reaches to.
+
+    `shared` is null for the caller's own sessions.
+    """
 
     messages: list[MessageJson]
     active_run: RunJson | None
     queued: list[QueuedJson]
     feed: str
+    shared: SharedJson | None
+
+
+# What a link shows of a session.
+
+
+class SharedRunJson(TypedDict):
+    """The run that writes the next message."""
+
+    message_id: str | None
+    model: str
+    started_at: str | None
+
+
+class SharedSessionJson(TypedDict):
+    """A session as a link shows it. `cursor` is where the events begin that it does not show yet."""
+
+    title: str
+    owner: str | None
+    system: str | None
+    messages: list[MessageJson]
+    active_run: SharedRunJson | None
+    follows: bool
+    expires_at: str | None
+    cursor: str
+
+
+class SharedSettlementJson(TypedDict):
+    """How a run ended."""
+
+    outcome: OutcomeJson
+    partial: bool
+    text: str
+
+
+class SharedSettledJson(TypedDict):
+    """The end of a run, among the events of a link."""
+
+    seq: int
+    type: Literal["run.settled"]
+    settlement: SharedSettlementJson
+
+
+class ShareJson(TypedDict):
+    """A share of a session: a link, or a group that may read or write it."""
+
+    id: str
+    session_id: str
+    title: str
+    group: str | None
+    group_name: str | None
+    may: Literal["read", "write"]
+    follows: bool
+    include: list[Literal["tools", "reasoning", "system", "names"]]
+    sign_in: bool
+    created_at: str
+    expires_at: str | None
+
+
+class NewLinkJson(ShareJson):
+    """A share that was made. A link's token is shown only here."""
+
+    token: str | None
+
+
+class GroupNameJson(TypedDict):
+    """A group that the caller can share with."""
+
+    id: str
+    name: str
+
+
+class SharedListJson(SessionHeadJson):
+    """A session of another person in the list of what is shared with the caller."""
+
+    shared: SharedJson
 
 
 # Events of a run whose JSON is not that of their struct.

@@ -86,6 +86,7 @@ function Settled({ message, earlier, transcript }: SettledProps) {
   const first = parts[0] ?? message;
   // Computed, so that what happens at the end of a long session draws no other answer again.
   const ending = useComputed(() => transcript.endings.value.get(message.run_id ?? "") ?? null).value;
+  const mayWrite = transcript.mayWrite.value;
   const isLast = useComputed(() => transcript.head.value?.id === message.id && !transcript.isRunning.value).value;
   useEffect(() => {
     if (message.run_id && !ending && message.outcome !== "completed")
@@ -93,32 +94,38 @@ function Settled({ message, earlier, transcript }: SettledProps) {
   }, [message.run_id]);
   return (
     <>
-      <OutcomeLine message={message} ending={ending} isLast={isLast} />
+      <OutcomeLine message={message} ending={ending} isLast={isLast && mayWrite} />
       <footer>
         {parts.map((part) => (
           <Branches key={part.id} message={part} transcript={transcript} />
         ))}
         <CopyButton text={joinedText(parts)} label={t().copyResponse} />
-        <button
-          type="button"
-          class="quiet icon-button"
-          title={t().regenerate}
-          aria-label={t().regenerate}
-          disabled={transcript.isRunning}
-          onClick={() => regenerate(first.id)}
-        >
-          <Icon node={RefreshCw} size={16} />
-        </button>
-        <OtherModel messageId={first.id} isIcon isDisabled={transcript.isRunning.value} />
-        <button
-          type="button"
-          class="quiet icon-button"
-          title={t().forkHere}
-          aria-label={t().forkHere}
-          onClick={() => forkAt(message.id)}
-        >
-          <Icon node={GitFork} size={16} />
-        </button>
+        {mayWrite && (
+          <>
+            <button
+              type="button"
+              class="quiet icon-button"
+              title={t().regenerate}
+              aria-label={t().regenerate}
+              disabled={transcript.isRunning}
+              onClick={() => regenerate(first.id)}
+            >
+              <Icon node={RefreshCw} size={16} />
+            </button>
+            <OtherModel messageId={first.id} isIcon isDisabled={transcript.isRunning.value} />
+          </>
+        )}
+        {!transcript.shared.value && (
+          <button
+            type="button"
+            class="quiet icon-button"
+            title={t().forkHere}
+            aria-label={t().forkHere}
+            onClick={() => forkAt(message.id)}
+          >
+            <Icon node={GitFork} size={16} />
+          </button>
+        )}
         {message.run_id && (
           <a
             class="quiet icon-button"

@@ -17,7 +17,7 @@ export function Branches({ message, transcript }: { message: Message; transcript
         type="button"
         class="quiet icon-button"
         aria-label={label}
-        disabled={!to || transcript.isRunning.value}
+        disabled={!to || transcript.isRunning.value || transcript.shared.value !== null}
         onClick={() => to && showBranch(to)}
       >
         <Icon node={by < 0 ? ChevronLeft : ChevronRight} size={16} />

@@ -26,7 +26,13 @@ export function Chat() {
       </ViewHeader>
       {transcript ? <Body key={transcript.id} transcript={transcript} /> : <Welcome />}
       {transcript && <Queue transcript={transcript} />}
-      {!isGuest.value && transcript?.loading.value !== "missing" && <Composer key={transcript?.id ?? "new"} />}
+      {transcript?.shared.value?.may === "read" ? (
+        <p class="only-reading" role="note">
+          {t().onlyReading}
+        </p>
+      ) : (
+        !isGuest.value && transcript?.loading.value !== "missing" && <Composer key={transcript?.id ?? "new"} />
+      )}
       {transcript && <Announcer transcript={transcript} />}
     </div>
   );

@@ -209,7 +209,7 @@ function LineContent({ message, live, earlier, asked, next, transcript, results 
 function Unanswered({ question, next, transcript }: Pick<ContentProps, "next" | "transcript"> & { question: Message }) {
   const ending = silentEnding(transcript, question, next);
   if (!ending || transcript.live.value?.parentId === question.id) return null;
-  return <NoAnswer ending={ending} message={question} isLast={next === null} />;
+  return <NoAnswer ending={ending} message={question} isLast={next === null && transcript.mayWrite.value} />;
 }
 
 function Sending({ transcript }: { transcript: Transcript }) {

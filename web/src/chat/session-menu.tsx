@@ -1,5 +1,5 @@
 /** What can be done with a whole chat: its settings, its name, its exports, its end. */
-import { Braces, Ellipsis, FileText, Pencil, Pin, PinOff, SlidersHorizontal, Trash2 } from "lucide";
+import { Braces, Ellipsis, FileText, Pencil, Pin, PinOff, Share2, SlidersHorizontal, Trash2 } from "lucide";
 import { useState } from "preact/hooks";
 import { navigate } from "../router";
 import { current } from "../state/current";
@@ -8,15 +8,20 @@ import { complain } from "../state/toasts";
 import type { Transcript } from "../state/transcript";
 import { Dialog } from "../ui/dialog";
 import { Icon } from "../ui/icon";
+import { Later } from "../ui/later";
 import { Menu, MenuItem } from "../ui/menu";
 import { t } from "../words";
 import { exportAs } from "./export";
 import { SetupDialog } from "./setup-dialog";
 
+const SHARE_DIALOG = () => import("../shared/share-dialog");
+
 export function SessionMenu() {
   const [isOpen, setOpen] = useState(false);
   const [isRenaming, setRenaming] = useState(false);
+  const [isSharing, setSharing] = useState(false);
   const transcript = current.value;
+  if (transcript?.shared.value) return null; // only its owner changes it
   const isPinned = transcript?.session.value?.pinned ?? false;
   return (
     <>
@@ -30,6 +35,17 @@ export function SessionMenu() {
       >
         <Icon node={SlidersHorizontal} />
       </button>
+      {transcript && (
+        <button
+          type="button"
+          class="quiet icon-button"
+          aria-label={t().share}
+          title={t().share}
+          onClick={() => setSharing(true)}
+        >
+          <Icon node={Share2} />
+        </button>
+      )}
       {transcript && (
         <Menu label={t().chatActions} icon={Ellipsis}>
           <MenuItem icon={Pencil} onClick={() => setRenaming(true)}>
@@ -48,6 +64,9 @@ export function SessionMenu() {
             {t().delete}
           </MenuItem>
         </Menu>
+      )}
+      {isSharing && transcript && (
+        <Later load={SHARE_DIALOG} session={transcript.id} onClose={() => setSharing(false)} />
       )}
       {isOpen && <SetupDialog onClose={() => setOpen(false)} />}
       {isRenaming && transcript && <RenameDialog transcript={transcript} onClose={() => setRenaming(false)} />}

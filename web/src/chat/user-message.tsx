@@ -23,22 +23,26 @@ export function UserMessage({ message, transcript }: { message: Message; transcr
   const isEdited = useComputed(() => editing.value === message.id);
   if (isEdited.value) return <EditBox message={message} session={transcript.id} />;
   const text = textOf(message.content);
+  const author = useComputed(() => (transcript.hasAuthors.value ? message.author : undefined)).value;
   return (
-    <article class="message user" data-message={message.id} aria-label={t().you}>
+    <article class="message user" data-message={message.id} aria-label={author ?? t().you}>
+      {author && <p class="author">{author}</p>}
       <Said content={message.content} session={transcript.id} />
       <footer>
         <Branches message={message} transcript={transcript} />
-        <button
-          type="button"
-          class="quiet icon-button"
-          title={t().edit}
-          aria-label={t().editMessage}
-          onClick={() => {
-            editing.value = message.id;
-          }}
-        >
-          <Icon node={Pencil} size={16} />
-        </button>
+        {transcript.mayWrite.value && (
+          <button
+            type="button"
+            class="quiet icon-button"
+            title={t().edit}
+            aria-label={t().editMessage}
+            onClick={() => {
+              editing.value = message.id;
+            }}
+          >
+            <Icon node={Pencil} size={16} />
+          </button>
+        )}
         <CopyButton text={text} label={t().copyMessage} />
       </footer>
     </article>

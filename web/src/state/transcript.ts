@@ -24,6 +24,7 @@ import {
   type Session,
   type SessionChanged,
   type Settlement,
+  type Shared,
 } from "../types";
 import { LiveRun } from "./live";
 import { noteSession } from "./sessions";
@@ -49,6 +50,13 @@ export class Transcript {
   readonly loading = signal<Loading>("loading");
   readonly problem = signal("");
   readonly session = signal<Session | null>(null);
+  /** Who shares it with this person, if it is another's. */
+  readonly shared = signal<Shared | null>(null);
+  readonly mayWrite = computed(() => this.shared.value?.may !== "read");
+  /** Whether messages of more than one person are in it. */
+  readonly hasAuthors = computed(
+    () => new Set(this.messages.value.flatMap(({ author }) => author ?? [])).size > 1 || this.shared.value !== null,
+  );
   readonly messages = signal<Message[]>([]);
   readonly live = signal<LiveRun | null>(null);
   readonly queued = signal<Queued[]>([]);
@@ -162,8 +170,9 @@ export class Transcript {
   }
 
   #show(view: OpenSession): void {
-    const { messages, active_run, queued, feed, ...session } = view;
+    const { messages, active_run, queued, feed, shared, ...session } = view;
     this.session.value = session;
+    this.shared.value = shared;
     this.messages.value = messages;
     this.queued.value = queued;
     this.#n = Number.parseInt(feed, 10);

@@ -7,6 +7,7 @@ import { DefaultModel, Fallbacks } from "../settings/models";
 import { Permissions } from "../settings/permissions";
 import { Providers } from "../settings/providers";
 import { load, problem, settings } from "../settings/state";
+import { OwnShares } from "../shared/own-shares";
 import { isBlocked, notifies, setNotifies } from "../state/attention";
 import { caller } from "../state/caller";
 import { density, setDensity, setTheme, theme } from "../state/preferences";
@@ -31,6 +32,7 @@ export default function Settings() {
       <div class="page settings">
         <OfTheServer isAdding={location.hash === ADD_PROVIDER} />
         <Permissions />
+        <OwnShares />
         <Appearance />
         <Notifications />
         {key.value && <OwnKey />}

@@ -60,6 +60,8 @@ export const ar: Words = {
   delete: "حذف",
   title: "العنوان",
   untitled: "بلا عنوان",
+  share: "مشاركة",
+  onlyReading: "يمكنك قراءة هذه المحادثة دون الكتابة فيها.",
   deleted: (title) => `حُذفت «${title}»`,
   needYou: (n) => `محادثات تنتظر الموافقة: ${number(n)}`,
   undo: "تراجع",

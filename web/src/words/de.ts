@@ -61,6 +61,8 @@ export const de: Words = {
   delete: "Löschen",
   title: "Titel",
   untitled: "Ohne Titel",
+  share: "Teilen",
+  onlyReading: "Sie können diesen Chat lesen, aber nicht darin schreiben.",
   deleted: (title) => `„${title}“ gelöscht`,
   needYou: (n) => count(n, { one: "# Chat wartet auf Freigabe", other: "# Chats warten auf Freigabe" }),
   undo: "Rückgängig",

@@ -59,6 +59,8 @@ export const en = {
   delete: "Delete",
   title: "Title",
   untitled: "Untitled",
+  share: "Share",
+  onlyReading: "You can read this chat, but not write in it.",
   deleted: (title: string) => `Deleted “${title}”`,
   needYou: (n: number) => count(n, { one: "# chat needs approval", other: "# chats need approval" }),
   undo: "Undo",

@@ -38,6 +38,8 @@ ONCE = (b"host", b"origin", AUTHORIZATION, API_KEY)
 """Headers that a request has at most once: a proxy may have checked another of them than we would."""
 ANONYMOUS = Access("", role=None, scopes=frozenset())
 """The access of paths that need no key."""
+SHARED = "/api/shared/"
+"""What is read with a link. Callers are recognised there, and no credential is needed."""
 _HOW = "send it as Authorization: Bearer <key>, or as x-api-key: <key>."
 NO_KEY = ErrorInfo("unauthorized", f"This server needs a key: {_HOW}", "authentication_error", status=401)
 SIGNED_OUT = ErrorInfo("signed_out", "You are signed out. Sign in again.", "authentication_error", status=401)
@@ -75,6 +77,8 @@ def check_bind(settings: Settings, keys: Keys, environ: Mapping[str, str]) -> No
             "Create an account (`holdfast user new NAME`) or a key (`holdfast key new NAME`), or listen on 127.0.0.1."
         )
 
+
+_UNRECOGNISED = (NO_KEY, WRONG_KEY, SIGNED_OUT)
 
 TO_BE_READ = ErrorInfo("unauthorized", "The rights of the key have to be read.", "authentication_error", status=401)
 """No refusal yet: the key is a person's, and the person's rights are not known."""
@@ -139,6 +143,8 @@ class Gate:
             refusal = await self._identify_person(scope, headers)
         if refusal is WRONG_KEY or refusal is SIGNED_OUT:
             await self._wrong_keys.seen((scope.get("client") or ("",))[0])
+        if refusal in _UNRECOGNISED and scope["path"].startswith(SHARED):
+            scope[ACCESS], refusal = ANONYMOUS, None  # the token in the path is what counts
         if refusal is not None and self._on_refusal is not None:
             self._on_refusal(refusal)
         app: ASGIApp = self._app if refusal is None else _refused(scope, headers, refusal)

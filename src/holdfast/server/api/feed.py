@@ -17,11 +17,11 @@ from typing import Any
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from ...access import READ
+from ...access import READ_SHARED
 from ...asgi.cursor import as_many_as_fit
 from ...asgi.event_stream import EventStream, Frames
 from ...engine.run import Run
-from ...errors import BadRequest, RunNotFound
+from ...errors import BadRequest, RunNotFound, SessionNotFound
 from ...events import Settled
 from ...store import FeedEntry
 from ...wires import native, sse
@@ -51,9 +51,10 @@ async def read_feeds(parts: Parts, request: Request) -> ASGIApp:
         raise BadRequest(f"Name 1 to {MOST_FEEDS} sessions, each as session=ID or session=ID@CURSOR.", param="session")
     feeds: dict[str, _Feed | None] = {}
     for session_id, _, cursor in (item.partition("@") for item in asked):
-        session = await parts.store.get_session(session_id)
-        is_own = session is not None and session.owner == owner_of(request) and session.kind == "chat"
-        feeds[session_id] = _Feed(parts, session_id, _parse(cursor), named=True) if is_own else None
+        feeds[session_id] = None
+        with contextlib.suppress(SessionNotFound):
+            await own_session(parts, request, session_id)
+            feeds[session_id] = _Feed(parts, session_id, _parse(cursor), named=True)
     return _stream(parts, _Feeds(feeds, None if after is None else _List(parts, owner_of(request), after)))
 
 
@@ -266,7 +267,7 @@ ENDPOINTS = [
         "GET",
         "/api/events",
         read_feeds,
-        who=READ,
+        who=READ_SHARED,
         query={
             "session": "a session's id, or ID@CURSOR; once for each session",
             "list": "the `feed` of the list of sessions: changes of the list are sent too",
@@ -278,7 +279,7 @@ ENDPOINTS = [
         "GET",
         "/api/sessions/{session_id}/events",
         read_feed,
-        who=READ,
+        who=READ_SHARED,
         query={"after": "the last id seen"},
         answers={200: "past events, then live ones", 404: "no such session"},
         streams=True,

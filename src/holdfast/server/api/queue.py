@@ -6,11 +6,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from ...access import CHAT, READ
+from ...access import CHAT_SHARED, READ_SHARED
 from ...errors import NotFound, StaleView
 from ...store import RunRecord
 from ...wires import native
-from ..caller import own_session
+from ..caller import author_of, own_session
 from ..errors import NoContent, json_of
 from ..request import decode, read_body
 from ..routing import Endpoint
@@ -34,7 +34,7 @@ async def change_queued(parts: Parts, request: Request) -> ASGIApp:
     """Change a queued message."""
     record = await _queued(parts, request)
     said = user_message(decode(await read_body(parts, request), QueuedInput).input)
-    said = msgspec.structs.replace(said, created_at=parts.engine.now())
+    said = msgspec.structs.replace(said, author=author_of(request), created_at=parts.engine.now())
     changed = await parts.store.change_queued(record.id, [*record.input[:-1], said])
     if changed is None:
         raise StaleView("The message has started in the meantime.")
@@ -66,13 +66,17 @@ _BAD = {400: "bad input", 404: "no such session", 413: "too large"}
 
 ENDPOINTS = [
     Endpoint(
-        "GET", "/api/sessions/{session_id}/queue/{n}", get_queued, who=READ, answers={200: "it", 404: "not queued"}
+        "GET",
+        "/api/sessions/{session_id}/queue/{n}",
+        get_queued,
+        who=READ_SHARED,
+        answers={200: "it", 404: "not queued"},
     ),
     Endpoint(
         "PATCH",
         "/api/sessions/{session_id}/queue/{n}",
         change_queued,
-        who=CHAT,
+        who=CHAT_SHARED,
         takes=QueuedInput,
         answers={200: "the message", 409: "it has started", **_BAD},
     ),
@@ -80,7 +84,7 @@ ENDPOINTS = [
         "DELETE",
         "/api/sessions/{session_id}/queue/{n}",
         drop_queued,
-        who=CHAT,
+        who=CHAT_SHARED,
         answers={204: "dropped", 404: "not queued", 409: "it has started"},
     ),
 ]

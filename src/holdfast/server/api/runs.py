@@ -9,7 +9,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from ...access import CHAT, READ
+from ...access import CHAT, CHAT_SHARED, READ, READ_SHARED
 from ...agents import approvals as desks
 from ...asgi import events, last_seen
 from ...engine.run import Run
@@ -173,12 +173,12 @@ ENDPOINTS = [
         },
         answers={200: "runs, and the id to continue from", 400: "a bad query"},
     ),
-    Endpoint("GET", "/api/runs/{run_id}", get_run, who=READ, answers={200: "the run", 404: "no such run"}),
+    Endpoint("GET", "/api/runs/{run_id}", get_run, who=READ_SHARED, answers={200: "the run", 404: "no such run"}),
     Endpoint(
         "GET",
         "/api/runs/{run_id}/events",
         read_events,
-        who=READ,
+        who=READ_SHARED,
         query={"after": "the last seq seen, or snapshot"},
         answers={
             200: "events, live to the settlement",
@@ -192,11 +192,15 @@ ENDPOINTS = [
         "GET",
         "/api/runs/{run_id}/timeline",
         read_timeline,
-        who=READ,
+        who=READ_SHARED,
         answers={200: "when its events came", 404: "no such run"},
     ),
     Endpoint(
-        "POST", "/api/runs/{run_id}/stop", stop_run, who=CHAT, answers={200: "the settled run", 404: "no such run"}
+        "POST",
+        "/api/runs/{run_id}/stop",
+        stop_run,
+        who=CHAT_SHARED,
+        answers={200: "the settled run", 404: "no such run"},
     ),
     Endpoint(
         "POST",

@@ -11,14 +11,15 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from ...access import CHAT
+from ...access import CHAT_SHARED
 from ...agents.loop import GO_ON
 from ...engine.run import Run
-from ...errors import BadRequest, Conflict, MessageNotFound, StaleView
+from ...errors import BadRequest, Conflict, HoldfastError, MessageNotFound, StaleView
 from ...history import Message, Session, branch
 from ...ids import new_id
 from ...store import HEAD, RunRecord
-from ..caller import access_of, model_of, own_session, providers_of
+from ..caller import access_of, author_of, model_of, own_session, owner_of, providers_of
+from ..config.settings import AGENT
 from ..errors import Json
 from ..request import decode, idempotency, read_body, wants_events
 from ..routing import Endpoint
@@ -63,6 +64,14 @@ class Edit(Regenerate, frozen=True, forbid_unknown_fields=True, kw_only=True):
     input: Content
 
 
+class OwnerOnly(HoldfastError):
+    """Only the owner of a shared session may do this."""
+
+    code = "owner_only"
+    status = 403
+    type = "permission_error"
+
+
 Wanted = TypeVar("Wanted", NewRun, Regenerate, Edit)
 
 
@@ -85,14 +94,15 @@ class _Ask(Generic[Wanted]):
     ) -> Run:
         """Start the run, or queue it."""
         _check_busy(self.wanted, parent)
-        await self.parts.starts.take(self.session.owner)
+        await self.parts.starts.take(owner_of(self.request))
         record = self._record(await self.model(), continues, notice)
+        _check_agent(record, owner_of(self.request))
         # The partial answer of an interrupted run moves the head, which the caller has not seen.
         is_fixed = continues is not None or (parent != HEAD and self.wanted.if_busy == "reject")
         await self.parts.agents.check(record)
         return await self.parts.engine.submit(
             record,
-            input,
+            [_signed(said, author_of(self.request)) for said in input],
             parent=parent,
             expect_head=self.session.head_id if is_fixed else HEAD,
             if_busy="reject" if self.wanted.if_busy == "steer" else self.wanted.if_busy,
@@ -129,6 +139,17 @@ class _Ask(Generic[Wanted]):
         )
 
 
+def _signed(said: Message, author: str) -> Message:
+    """Return a message with the name of its writer. What the server writes has none."""
+    return said if said.automatic else msgspec.structs.replace(said, author=author)
+
+
+def _check_agent(record: RunRecord, caller: str) -> None:
+    """Refuse an agent's run in a session of another owner: its tools would act with the owner's rights."""
+    if record.kind == AGENT and caller != record.owner:
+        raise OwnerOnly("Only the owner of a shared chat runs agents in it: their tools act for the owner.")
+
+
 def _check_busy(wanted: NewRun | Regenerate, parent: str | None) -> None:
     if wanted.if_busy == "steer" and not isinstance(wanted, NewRun):
         raise BadRequest("Only a new message can steer a run: wait, or interrupt.", param="if_busy")
@@ -160,6 +181,7 @@ async def _active(parts: Parts, session: Session) -> Run | None:
 
 async def _steered(parts: Parts, request: Request, active: Run, input: Content) -> ASGIApp:
     """Add the message to the active run, or raise the reason why it accepts none."""
+    _check_agent(active.record, owner_of(request))
     if not isinstance(input, str):
         raise BadRequest("A running agent accepts only text.", param="input")
     return await steer(parts, request, active, input)
@@ -263,10 +285,17 @@ _START = {202: "the run", 409: "busy, or a stale view", 429: "too many runs", 50
 
 
 ENDPOINTS = [
-    Endpoint("POST", "/api/sessions/{session_id}/runs", start_run, who=CHAT, takes=NewRun, answers=_START),
-    Endpoint("POST", "/api/sessions/{session_id}/regenerate", regenerate, who=CHAT, takes=Regenerate, answers=_START),
+    Endpoint("POST", "/api/sessions/{session_id}/runs", start_run, who=CHAT_SHARED, takes=NewRun, answers=_START),
     Endpoint(
-        "POST", "/api/sessions/{session_id}/continue", continue_answer, who=CHAT, takes=Regenerate, answers=_START
+        "POST", "/api/sessions/{session_id}/regenerate", regenerate, who=CHAT_SHARED, takes=Regenerate, answers=_START
     ),
-    Endpoint("POST", "/api/sessions/{session_id}/edit", edit, who=CHAT, takes=Edit, answers=_START),
+    Endpoint(
+        "POST",
+        "/api/sessions/{session_id}/continue",
+        continue_answer,
+        who=CHAT_SHARED,
+        takes=Regenerate,
+        answers=_START,
+    ),
+    Endpoint("POST", "/api/sessions/{session_id}/edit", edit, who=CHAT_SHARED, takes=Edit, answers=_START),
 ]

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from ...access import CHAT, READ
+from ...access import CHAT, CHAT_SHARED, READ, READ_SHARED
 from ...compare.model import Price
 from ...engine.run import Run
 from ...errors import BadRequest, Conflict, MessageNotFound, NotFound, RunNotFound, SessionNotFound, StaleView
@@ -19,13 +19,14 @@ from ...ids import new_id
 from ...store import SearchHit
 from ...store.files import with_pictures
 from ...wires import native
-from ...wires.shapes import ListedSessionJson, MessageJson, OpenSessionJson
-from ..caller import own_session, owner_of, providers_of
+from ...wires.shapes import ListedSessionJson, MessageJson, OpenSessionJson, SharedJson
+from ..caller import access_of, own_session, owner_of, providers_of
 from ..errors import PRIVATE, Json, NoContent, json_of
 from ..request import System, check_size, decode, read_body, whole_number
 from ..routing import Endpoint
 from ..run_json import look, run_json
 from ..services import Parts
+from ..sharing.shares import Loan
 from ..sources.agents import forget_grants
 from .session_input import one_line
 
@@ -116,8 +117,18 @@ async def get_session(parts: Parts, request: Request) -> ASGIApp:
         "active_run": run_json(parts, active) if active else None,
         "queued": [native.queued(record) for record in opened.queued],
         "feed": str(opened.feed_end),
+        "shared": await _shared_json(parts, request, session),
     }
     return json_of(view)
+
+
+async def _shared_json(parts: Parts, request: Request, session: Session) -> SharedJson | None:
+    """Return who shares a session of another person with the caller, and for what; None for the caller's own."""
+    access = access_of(request)
+    if not isinstance(access, Loan):
+        return None
+    owner = await parts.people.accounts.of_owner(session.owner)
+    return {"owner": "" if owner is None else owner.body.name, "may": access.share.body.may}
 
 
 def _wants_pictures_inline(request: Request) -> bool:
@@ -206,6 +217,7 @@ async def delete_session(parts: Parts, request: Request) -> ASGIApp:
     await parts.engine.delete_session(session.id)
     parts.engine.touch(session.id, session.owner)
     await forget_grants(parts.store, session.owner, session.id)
+    await parts.shares.forget_session(session.owner, session.id)
     return NoContent()
 
 
@@ -238,7 +250,7 @@ ENDPOINTS = [
         "GET",
         "/api/sessions/{session_id}",
         get_session,
-        who=READ,
+        who=READ_SHARED,
         query={"files": "references, or inline: pictures as data URLs"},
         answers={200: "the session", 400: "a bad query", 404: "no such session"},
     ),
@@ -246,7 +258,7 @@ ENDPOINTS = [
         "GET",
         "/api/sessions/{session_id}/files/{sha256}",
         read_picture,
-        who=READ,
+        who=READ_SHARED,
         answers={200: "the picture", 404: "no such session, or no such picture in it"},
         pictures=True,
     ),
@@ -269,7 +281,7 @@ ENDPOINTS = [
         "POST",
         "/api/sessions/{session_id}/stop",
         stop_session,
-        who=CHAT,
+        who=CHAT_SHARED,
         answers={200: "what stopped", 404: "no such session"},
     ),
 ]

@@ -109,6 +109,7 @@ async def delete_person(parts: Parts, request: Request) -> ASGIApp:
     for key in await parts.store.list_keys(account=account.id):
         await parts.store.revoke_key(key.id, parts.engine.now())
     await parts.keys.refresh()
+    await parts.shares.forget_owner(account.body.owner)
     return NoContent()
 
 
@@ -158,6 +159,7 @@ async def delete_group(parts: Parts, request: Request) -> ASGIApp:
     id = request.path_params["group_id"]
     if not await parts.people.callers.groups.delete(id):
         raise _no_group(id)
+    await parts.shares.forget_group(id)
     await _group_changed(parts, id)
     return NoContent()
 

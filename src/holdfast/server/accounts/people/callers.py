@@ -162,7 +162,7 @@ class Callers:
         elif change.of == "account":
             self._exist()
             await self._change_account(change.id)
-        else:
+        elif change.of == "group":
             await self._change_group(change.id)
 
     async def _change_account(self, id: str) -> None:

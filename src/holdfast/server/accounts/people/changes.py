@@ -11,7 +11,7 @@ import msgspec
 from ....ids import new_id
 from ....store.documents import Documents, DocumentStore
 
-ChangeOf = Literal["account", "group", "sign_in"]
+ChangeOf = Literal["account", "group", "sign_in", "share"]
 LOOK_BACK = 30.0
 """Seconds that a reader looks back: a change may become visible after a later one."""
 KEPT = 3600.0

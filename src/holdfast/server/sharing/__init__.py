@@ -1,0 +1,1 @@
+"""Sharing: links to sessions, and sessions that a group reads or writes together."""

@@ -1,0 +1,336 @@
+"""`/api/shared`: what anyone reads who has a link: the messages, the answer as it grows, and the pictures.
+
+A spectator is one more cursor on the events of the run that goes on. Everything else that changes is reported as one
+event, `shared.changed`, after which a client reads the link again: so the stream shows nothing that the link does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from ...access import ACCESS, LINK
+from ...asgi.cursor import as_many_as_fit
+from ...asgi.event_stream import EventStream
+from ...engine.run import Run
+from ...errors import HoldfastError, NotFound, RunNotFound
+from ...events import Event, Settled
+from ...history import Message, Session, branch
+from ...store import FeedEntry, OpenedSession
+from ...store.documents import Stored
+from ...store.files import referred_to
+from ...wires import native, sse
+from ...wires.shapes import SharedRunJson, SharedSessionJson, SharedSettledJson
+from ..api.sessions import PICTURE_HEADERS
+from ..caller import access_of
+from ..errors import NoContent, json_of
+from ..routing import Endpoint
+from ..services import Parts
+from .shares import Share
+from .shown import shown_event, shown_messages, shown_settlement, shown_title
+
+_encode = msgspec.json.Encoder().encode
+_UNSEEN = frozenset({"run.queued", "queue.changed"})
+"""Entries of a feed that change nothing of what a link shows."""
+HIDDEN_FROM_SEARCH = {"x-robots-tag": "noindex, nofollow", "referrer-policy": "no-referrer"}
+
+
+class LinkNotFound(NotFound):
+    """The link is wrong, was revoked, or has expired. All look the same."""
+
+    code = "link_not_found"
+
+    def __init__(self) -> None:
+        super().__init__("This link does not exist, or no longer. Ask the person who sent it for another.")
+
+
+class LinkNeedsSignIn(HoldfastError):
+    """The link is for people who are signed in."""
+
+    code = "link_needs_sign_in"
+    status = 401
+    type = "authentication_error"
+
+    def __init__(self) -> None:
+        super().__init__("This link is for people with an account. Sign in, and open it again.")
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """A session as its link shows it now."""
+
+    session: Session
+    title: str
+    path: list[Message]
+    run: Run | None
+    """The run whose answer is the next message."""
+    feed_end: int
+
+
+async def _share(parts: Parts, request: Request) -> Stored[Share]:
+    """Return the share of the link in the path. The request has a loan from here on, which ends with the share."""
+    share = await parts.shares.find_link(request.path_params["token"])
+    if share is None:
+        raise LinkNotFound
+    if share.body.sign_in and access_of(request).role is None:
+        raise LinkNeedsSignIn
+    request.scope[ACCESS] = parts.shares.lend(access_of(request), share)
+    return share
+
+
+async def _open(parts: Parts, share: Share) -> _Shown:
+    opened = await parts.store.open_session(share.session_id)
+    if opened is None:
+        raise LinkNotFound
+    run = await _run_of(parts, opened, share)
+    known = {said.id for said in opened.messages}
+    last, before = share.head_id or opened.session.head_id, share.before_id
+    if run is not None:
+        last, before = run.record.message_id, run.record.parent_id
+    path = branch(opened.messages, last if last in known else before)
+    title = shown_title(opened.session.title if share.head_id is None else share.title, opened.messages, path)
+    return _Shown(opened.session, title, path, run, opened.feed_end)
+
+
+async def _run_of(parts: Parts, opened: OpenedSession, share: Share) -> Run | None:
+    """Return the run that goes on, if the link shows its answer."""
+    if opened.running is None:
+        return None
+    try:
+        run = await parts.engine.open(opened.running)
+    except RunNotFound:
+        return None
+    is_shown = share.head_id in (None, run.record.message_id)
+    return run if is_shown and run.status == "running" else None
+
+
+async def read_link(parts: Parts, request: Request) -> ASGIApp:
+    """Return the messages of a link, and the cursor of the events that follow."""
+    share = await _share(parts, request)
+    shown = await _open(parts, share.body)
+    names = "names" in share.body.include
+    owner = await parts.people.accounts.of_owner(share.owner) if names else None
+    view: SharedSessionJson = {
+        "title": shown.title,
+        "owner": owner.body.name if owner is not None else None,
+        "system": shown.session.system if "system" in share.body.include else None,
+        "messages": shown_messages(shown.path, share.body),
+        "active_run": _run_json(shown.run),
+        "follows": share.body.head_id is None,
+        "expires_at": native.moment(share.body.expires_at),
+        "cursor": str(shown.feed_end),
+    }
+    return json_of(view, headers=HIDDEN_FROM_SEARCH)
+
+
+def _run_json(run: Run | None) -> SharedRunJson | None:
+    if run is None:
+        return None
+    record = run.record
+    return {"message_id": record.message_id, "model": record.model, "started_at": native.moment(record.started_at)}
+
+
+async def read_link_picture(parts: Parts, request: Request) -> ASGIApp:
+    """Return a picture of a message that a link shows."""
+    share = await _share(parts, request)
+    shown = await _open(parts, share.body)
+    sha256 = request.path_params["sha256"]
+    named = sha256 in referred_to(shown.path)
+    found = (await parts.store.read_files(shown.session.id, [sha256])).get(sha256) if named else None
+    if found is None:
+        raise NotFound(f"The chat has no picture {sha256[:64]!r}.")
+    return Response(found.data, headers={**PICTURE_HEADERS, **HIDDEN_FROM_SEARCH, "content-type": found.type})
+
+
+async def read_link_events(parts: Parts, request: Request) -> ASGIApp:
+    """Send what happens in a shared session after a cursor, live. A fixed link ends with its last answer."""
+    share = await _share(parts, request)
+    parts.shares.check_spectators(share)
+    shown = await _open(parts, share.body)
+    asked = request.headers.get("last-event-id") or request.query_params.get("after", "")
+    spectator = Spectator(parts, share.body, shown.feed_end)
+    await spectator.begin(shown.run, asked)
+    if spectator.is_over:
+        return NoContent(headers=HIDDEN_FROM_SEARCH)
+    return EventStream(
+        spectator,
+        parts.closing,
+        headers=[(name.encode(), value.encode()) for name, value in HIDDEN_FROM_SEARCH.items()],
+        opening=sse.HEARTBEAT,
+        farewell=sse.farewell(1000),
+        heartbeat=parts.settings.heartbeat,
+        send_timeout=parts.settings.send_timeout,
+    )
+
+
+class Spectator:
+    """One reader of a link: a cursor on the run that goes on, and the number of the last entry of the session's feed.
+
+    The id of a frame is `n:seq`, as in a session's feed.
+    """
+
+    def __init__(self, parts: Parts, share: Share, feed_end: int) -> None:
+        self._parts = parts
+        self._share = share
+        self._n = feed_end
+        self._seq = 0
+        self._run: Run | None = None
+        self._unwatch_run: Callable[[], None] | None = None
+        self._wake: Callable[[], None] = lambda: None
+        self._has_news = True
+        self._is_behind = False
+        """Whether the cursor was not of this moment: then the link has to be read again."""
+        self.is_over = False
+
+    async def begin(self, run: Run | None, cursor: str) -> None:
+        """Take the place of a cursor. One that is not of this moment is answered with `shared.changed`."""
+        n, _, seq = cursor.partition(":")
+        is_current = n == str(self._n)
+        self._is_behind = bool(cursor) and not is_current
+        if run is not None:
+            await self._enter(run, int(seq) if is_current and seq.isascii() and seq.isdigit() and len(seq) < 16 else 0)
+        self.is_over = run is None and self._share.head_id is not None and not self._is_behind
+
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` at every change of the session or its run."""
+        self._wake = wake
+        unwatch = self._parts.engine.watch_session(self._share.session_id, self._changed)
+        if self._run is not None:
+            self._unwatch_run = self._run.log.watch(wake)
+
+        def stop() -> None:
+            unwatch()
+            self._leave()
+
+        return stop
+
+    def _changed(self) -> None:
+        self._has_news = True
+        self._wake()
+
+    async def next(self) -> bytes:
+        """Return the frames of what can be read now."""
+        if self._is_behind:
+            self._is_behind = False
+            return self._change_frame()
+        if frames := await self._run_frames():
+            return frames
+        if not self._has_news:
+            return b""
+        self._has_news = False
+        return await self._news()
+
+    async def _news(self) -> bytes:
+        """Read the next entry of the feed that changes what the link shows."""
+        while entries := await self._parts.store.read_feed(self._share.session_id, self._n, limit=1):
+            entry = entries[0]
+            if self._is_end(entry) and (frames := await self._last_frames()):
+                self._has_news = True  # the entry is read again
+                return frames
+            self._n = entry.n
+            if self._is_shown(entry):
+                self._has_news = True  # there may be more entries
+                await self._take_in(entry)
+                return self._change_frame()
+        is_gone = await self._parts.store.get_session(self._share.session_id) is None
+        self.is_over = is_gone or (self._share.head_id is not None and self._run is None)
+        return b""
+
+    def _is_shown(self, entry: FeedEntry) -> bool:
+        if self._share.head_id is None:
+            return entry.type not in _UNSEEN
+        message = entry.data.get("message") or {}
+        return self._share.head_id in (entry.data.get("message_id"), message.get("id"))
+
+    def _is_end(self, entry: FeedEntry) -> bool:
+        return self._run is not None and entry.type == "run.settled" and entry.data["run_id"] == self._run.id
+
+    async def _take_in(self, entry: FeedEntry) -> None:
+        """Enter a run that starts; leave one that has ended."""
+        if self._is_end(entry):
+            self._leave()
+        elif entry.type == "run.started":
+            try:
+                await self._enter(await self._parts.engine.open(entry.data["run_id"]), 0)
+            except RunNotFound:
+                self._leave()
+
+    async def _last_frames(self) -> bytes:
+        """Return what is left of a run that has ended. The log here may be behind the store, by its last words."""
+        run, seq = self._run, self._seq
+        assert run is not None
+        if run.settlement is None:
+            run = await self._parts.engine.at(run, run.seq + 1)
+            await self._enter(run, seq)
+        return await self._run_frames()
+
+    async def _enter(self, run: Run, seq: int) -> None:
+        self._leave()
+        run = await self._parts.engine.at(run, run.seq + 1 if run.status == "queued" else seq)
+        self._run = run
+        self._seq = max(seq if seq <= run.seq else 0, run.log.oldest - 1)
+        self._unwatch_run = run.log.watch(self._wake)
+
+    def _leave(self) -> None:
+        if self._unwatch_run is not None:
+            self._unwatch_run()
+        self._run = self._unwatch_run = None
+        self._seq = 0
+
+    async def _run_frames(self) -> bytes:
+        """Return the next events of the run that the link shows. A batch may have none, and then the next is read."""
+        if self._run is not None and self._run.log.successor is not None:
+            await self._enter(await self._parts.engine.open(self._run.id), self._seq)  # another node has it now
+        run = self._run
+        while run is not None and (events := as_many_as_fit(await run.log.batch(self._seq))):
+            first, self._seq = self._seq + 1, self._seq + len(events)
+            if frames := b"".join(self._frame(seq, event) for seq, event in enumerate(events, first)):
+                return frames
+        return b""
+
+    def _frame(self, seq: int, event: Event) -> bytes:
+        id = b"%d:%d" % (self._n, seq)
+        if isinstance(event, Settled):
+            ended: SharedSettledJson = {
+                "seq": seq,
+                "type": "run.settled",
+                "settlement": shown_settlement(event.settlement),
+            }
+            return sse.frame(id, b"run.settled", _encode(ended))
+        shown = shown_event(event, self._share)
+        if shown is None:
+            return b""
+        kind, rest = native.body(shown)
+        return sse.frame(id, kind, b'{"seq":%d,%b' % (seq, rest))
+
+    def _change_frame(self) -> bytes:
+        return sse.frame(b"%d" % self._n, b"shared.changed", b'{"type":"shared.changed"}')
+
+
+_NOT = {401: "the link asks for a sign-in", 404: "no such link"}
+
+ENDPOINTS = [
+    Endpoint("GET", "/api/shared/{token}", read_link, who=LINK, answers={200: "what the link shows", **_NOT}),
+    Endpoint(
+        "GET",
+        "/api/shared/{token}/events",
+        read_link_events,
+        who=LINK,
+        query={"after": "the cursor of the view, or the last id seen"},
+        answers={200: "events, live", 204: "nothing more will come", 429: "too many readers", **_NOT},
+        streams=True,
+    ),
+    Endpoint(
+        "GET",
+        "/api/shared/{token}/files/{sha256}",
+        read_link_picture,
+        who=LINK,
+        answers={200: "the picture", **_NOT},
+        pictures=True,
+    ),
+]

@@ -1,0 +1,283 @@
+"""Shares: which sessions are shared by a link or with a group, and the access that this lends to others.
+
+A request to something shared is made with a loan of the caller's access. When the share ends, or the person leaves the
+group, the loan is revoked, and the responses that it has opened end as with a revoked key: on every node, within a
+second. No endpoint has to check this itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Literal
+
+import msgspec
+
+from ...access import Access
+from ...concurrency.watchers import Wake
+from ...errors import Conflict, HoldfastError
+from ...store.documents import Documents, DocumentStore, Stored
+from ..accounts.people.changes import AccessChanges
+
+May = Literal["read", "write"]
+"""What a group may do with a session."""
+Included = Literal["tools", "reasoning", "system", "names"]
+"""What a link shows besides the messages: tool calls with results, reasoning, the system prompt, people's names."""
+
+MOST_SHARES = 1000
+"""Maximum number of shares of one owner."""
+MOST_SPECTATORS = 200
+"""Maximum number of open streams of one link on one node."""
+MOST_OF_ALL_LINKS = 2000
+"""Maximum number of open streams of all links on one node."""
+
+
+class Share(msgspec.Struct, frozen=True, kw_only=True):
+    """A session that is shared by a link, or with a group. A share never changes: it is made, and revoked."""
+
+    session_id: str
+    group: str = ""
+    """The id of the group; empty for a link."""
+    may: May = "read"
+    head_id: str | None = None
+    """The last message that a link shows; None if the link follows the session."""
+    before_id: str | None = None
+    """The message before the last one, which is shown if the run of the last one leaves nothing behind."""
+    title: str = ""
+    """The title of the session when the link was made, for a link that does not follow it."""
+    include: tuple[Included, ...] = ()
+    sign_in: bool = False
+    """Whether a link is only for callers that are signed in or have a key."""
+    expires_at: float | None = None
+
+
+class _InGroup(msgspec.Struct, frozen=True):
+    """An entry of the index by groups. Its id is that of the share."""
+
+    session_id: str
+
+
+class TooManyShares(Conflict):
+    """The owner has as many shares as are possible."""
+
+    code = "too_many_shares"
+
+    def __init__(self) -> None:
+        super().__init__(f"You share {MOST_SHARES} chats already. Revoke a share first.")
+
+
+class TooManySpectators(HoldfastError):
+    """A link is open in as many places as are possible."""
+
+    code = "too_many_spectators"
+    status = 429
+    type = "rate_limit_error"
+
+    def __init__(self) -> None:
+        super().__init__("Too many people read this link now. Try again later.")
+        self.retry_after = 30.0
+
+
+def id_of_link(token: str) -> str:
+    """Return the id of the share that a link's token stands for. The token cannot be found from it."""
+    return hashlib.sha256(b"share " + token.encode("utf-8", "replace")).hexdigest()
+
+
+def id_in_group(session_id: str, group: str) -> str:
+    """Return the id of the share of a session with a group: there is at most one."""
+    return hashlib.sha256(f"group {group}\n{session_id}".encode("utf-8", "replace")).hexdigest()
+
+
+class Loan(Access):
+    """The access of one request to what others share: a copy of the caller's, which ends with the share.
+
+    An open response that watches it puts it into the list of its `Shares`, and takes it out at its end. So a loan costs
+    nothing but its memory if no stream depends on it.
+    """
+
+    __slots__ = ("_has_ended", "_loans", "is_checked", "lender", "share")
+
+    def __init__(self, lender: Access, share: Stored[Share], loans: dict[Loan, None]) -> None:
+        self._has_ended = False
+        self._loans = loans
+        self.lender = lender
+        self.share = share
+        self.is_checked = False
+        """Whether the share was seen in the store after the stream began."""
+        super().__init__(
+            lender.owner,
+            role=lender.role,
+            scopes=lender.scopes,
+            via=lender.via,
+            account=lender.account,
+            credential=lender.credential,
+            expires_at=lender.expires_at,
+            allowed=lender.allowed,
+        )
+        self.name, self.groups = lender.name, lender.groups
+        self.models, self.agents, self.granted = lender.models, lender.agents, lender.granted
+
+    @property
+    def is_revoked(self) -> bool:
+        """Whether the share has ended for the caller, or the caller's own access."""
+        return self._has_ended or self.lender.is_revoked
+
+    @is_revoked.setter
+    def is_revoked(self, value: bool) -> None:
+        self._has_ended = value
+
+    def watch(self, wake: Wake) -> Wake:
+        """Call `wake` when it ends, until the returned function is called."""
+        unwatch, unwatch_lender = super().watch(wake), self.lender.watch(wake)
+        self._loans[self] = None
+
+        def leave() -> None:
+            unwatch()
+            unwatch_lender()
+            if not self.is_watched:
+                self._loans.pop(self, None)
+
+        return leave
+
+    def is_over(self, now: float) -> bool:
+        """Return whether the link has expired, or the caller has left the group."""
+        share = self.share.body
+        has_left = bool(share.group) and share.group not in self.root.groups
+        return has_left or (share.expires_at is not None and share.expires_at <= now)
+
+    @property
+    def root(self) -> Access:
+        """The caller's own access, whose groups are kept current."""
+        return self.lender.root if isinstance(self.lender, Loan) else self.lender
+
+
+class Shares:
+    """All shares, and the loans of this node."""
+
+    def __init__(self, store: DocumentStore, *, now: Callable[[], float] = time.time) -> None:
+        self._all = Documents(store, "share", Share, now=now)
+        self._by_group = Documents(store, "group_share", _InGroup, now=now)
+        self._changes = AccessChanges(store, now=now)
+        self._now = now
+        self._loans: dict[Loan, None] = {}
+        """The loans that open streams of this node depend on."""
+
+    # shares
+
+    async def add_link(self, owner: str, share: Share) -> tuple[str, Stored[Share]]:
+        """Add a link, and return its token, which is stored nowhere."""
+        await self._check_room(owner)
+        token = secrets.token_urlsafe(32)
+        return token, await self._all.put(id_of_link(token), share, owner=owner)
+
+    async def add_group(self, owner: str, share: Share) -> Stored[Share]:
+        """Share a session with a group, or change what the group may do with it."""
+        id = id_in_group(share.session_id, share.group)
+        if await self._all.exchange(id, share, owner=owner) is not None:
+            await self._changed(id)
+        await self._by_group.exchange(id, _InGroup(share.session_id), owner=share.group)
+        stored = await self._all.get(id)
+        assert stored is not None
+        return stored
+
+    async def _check_room(self, owner: str) -> None:
+        if len([True async for _ in self._all.all(owner=owner)]) >= MOST_SHARES:
+            raise TooManyShares
+
+    async def of_owner(self, owner: str, session_id: str | None = None) -> list[Stored[Share]]:
+        """Return what an owner shares, the newest first: everything, or one session."""
+        shares = [share async for share in self._all.all(owner=owner)]
+        return [share for share in shares if session_id in (None, share.body.session_id) and self._is_valid(share)]
+
+    async def page(self, *, before: str | None, limit: int) -> list[Stored[Share]]:
+        """Return shares of all owners, the newest first."""
+        return await self._all.page(before=before, limit=limit)
+
+    async def find_link(self, token: str) -> Stored[Share] | None:
+        """Return the share of a link's token. All that is not valid costs the same: one look-up of a digest."""
+        share = await self._all.get(id_of_link(token))
+        return share if share is not None and self._is_valid(share) else None
+
+    async def find_group(self, access: Access, session_id: str, may: May) -> Stored[Share] | None:
+        """Return a share that lets the caller read or write a session. The cost depends on the caller's groups only."""
+        found = [await self._all.get(id_in_group(session_id, group)) for group in access.groups]
+        shares = [share for share in found if share is not None and self._is_valid(share)]
+        shares.sort(key=lambda share: share.body.may != "write")
+        return next((share for share in shares if may in ("read", share.body.may)), None)
+
+    async def with_groups(self, groups: Iterable[str], limit: int) -> AsyncIterator[Stored[Share]]:
+        """Yield what is shared with groups, the newest of each group first, `limit` of each at most."""
+        for group in groups:
+            for entry in await self._by_group.page(owner=group, limit=limit):
+                share = await self._all.get(entry.id)
+                if share is not None and self._is_valid(share):
+                    yield share
+
+    def _is_valid(self, share: Stored[Share]) -> bool:
+        return share.body.expires_at is None or share.body.expires_at > self._now()
+
+    async def revoke(self, id: str, *, owner: str | None = None) -> bool:
+        """Revoke a share: False if there is none, or if it is another owner's. What it has opened ends everywhere."""
+        share = await self._all.get(id, owner=owner)
+        if share is None:
+            return False
+        await self._by_group.delete(id)
+        await self._all.delete(id)
+        await self._changed(id)
+        return True
+
+    async def _changed(self, id: str) -> None:
+        await self._changes.note("share", id)
+        await self.refresh()
+
+    async def forget_session(self, owner: str, session_id: str) -> None:
+        """Revoke all shares of a session."""
+        for share in await self.of_owner(owner, session_id):
+            await self.revoke(share.id)
+
+    async def forget_owner(self, owner: str) -> None:
+        """Revoke everything that an owner shares."""
+        for id in [share.id async for share in self._all.all(owner=owner)]:
+            await self.revoke(id)
+
+    async def forget_group(self, group: str) -> None:
+        """Revoke everything that is shared with a group."""
+        for id in [entry.id async for entry in self._by_group.all(owner=group)]:
+            await self.revoke(id)
+
+    async def forget_expired(self) -> None:
+        """Delete links that have expired."""
+        for id in [share.id async for share in self._all.all() if not self._is_valid(share)]:
+            await self.revoke(id)
+
+    # loans
+
+    def lend(self, access: Access, share: Stored[Share]) -> Access:
+        """Return a loan of the caller's access, for one request to what is shared."""
+        return Loan(access, share, self._loans)
+
+    def check_spectators(self, share: Stored[Share]) -> None:
+        """Refuse one more open stream of a link if there are too many."""
+        links = [loan.share.id for loan in self._loans if not loan.share.body.group]
+        if len(links) >= MOST_OF_ALL_LINKS or links.count(share.id) >= MOST_SPECTATORS:
+            raise TooManySpectators
+
+    async def refresh(self) -> None:
+        """End the streams of shares that any node has revoked, and those whose readers have lost the right to them."""
+        if not self._loans:
+            return
+        revoked = {change.id for change in await self._changes.read() if change.of == "share"}
+        now = self._now()
+        for loan in tuple(self._loans):
+            if loan.share.id in revoked or loan.is_over(now) or not await self._check(loan):
+                loan.revoke()
+
+    async def _check(self, loan: Loan) -> bool:
+        """Return whether the share of a new stream is still stored: it may have ended before the stream began."""
+        if not loan.is_checked:
+            stored = await self._all.get(loan.share.id)
+            loan.is_checked = stored is not None and stored.version == loan.share.version
+            return loan.is_checked
+        return True

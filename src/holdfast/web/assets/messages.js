@@ -1,1 +1,0 @@
-var e=`list`;export{e as t};

@@ -1,0 +1,22 @@
+/** The calls about shares: made, listed, revoked; and what others share with this person. */
+import { call } from "../api";
+import type { GroupName, NewLink, Share, SharedList } from "../types";
+
+export type Included = Share["include"][number];
+
+export interface Wanted {
+  group?: string;
+  may?: "read" | "write";
+  follow?: boolean;
+  include?: Included[];
+  sign_in?: boolean;
+  expires_in?: number;
+}
+
+export const shares = {
+  of: (session: string) => call<{ shares: Share[]; groups: GroupName[] }>("GET", `/api/sessions/${session}/shares`),
+  mine: () => call<{ shares: Share[] }>("GET", "/api/shares"),
+  make: (session: string, body: Wanted) => call<NewLink>("POST", `/api/sessions/${session}/shares`, { body }),
+  revoke: (id: string) => call<void>("DELETE", `/api/shares/${id}`),
+  withMe: () => call<{ sessions: SharedList[] }>("GET", "/api/shared-sessions"),
+};

@@ -1,0 +1,14 @@
+/** A part of the page that is loaded when it is shown for the first time. */
+import type { ComponentType } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { complain } from "../state/toasts";
+
+type Load<Props> = () => Promise<{ default: ComponentType<Props> }>;
+
+export function Later<Props extends object>({ load, ...props }: Props & { load: Load<Props> }) {
+  const [Part, setPart] = useState<ComponentType<Props> | null>(null);
+  useEffect(() => {
+    load().then((module) => setPart(() => module.default), complain);
+  }, [load]);
+  return Part && <Part {...(props as unknown as Props)} />;
+}
