@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from typing import Literal
 
 import msgspec
@@ -139,6 +141,10 @@ class Access:
         self.rules = frozenset(rule.name for rule in RULES if rule.admits(self))
         """The names of the rules that admit the caller."""
 
+    def may_ask(self, model: str) -> bool:
+        """Return whether the caller may use a model, by its full name `provider/model`."""
+        return all(names_model(limit, model) for limit in self.models)
+
     @property
     def is_watched(self) -> bool:
         """Whether an open response depends on it."""
@@ -165,6 +171,17 @@ class Allowed(msgspec.Struct, frozen=True):
 
     models: tuple[str, ...] | None = None
     agents: tuple[str, ...] | None = None
+
+
+def names_model(patterns: Iterable[str], model: str) -> bool:
+    """Return whether a pattern names a model `provider/model`. One without a slash is for models of any provider."""
+    own = model.partition("/")[2] or model
+    return any(fnmatchcase(model if "/" in pattern else own, pattern) for pattern in patterns)
+
+
+def names_agent(patterns: Iterable[str], agent: str) -> bool:
+    """Return whether a pattern names an agent, with or without `agent/` before its name."""
+    return any(fnmatchcase(agent, pattern.removeprefix("agent/")) for pattern in patterns)
 
 
 def _both(*limits: tuple[str, ...] | None) -> tuple[tuple[str, ...], ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -12,12 +13,12 @@ from starlette.types import ASGIApp
 from ..access import CHAT, READ
 from ..asgi.event_stream import EventStream
 from ..engine.admission import Places
-from ..errors import HoldfastError
+from ..errors import HoldfastError, ModelNotFound
 from ..history import Message, Session, branch
 from ..ids import new_id
 from ..server.api.session_input import check_prompt, one_line
 from ..server.api.session_transfer import copied
-from ..server.caller import owner_of, providers_of
+from ..server.caller import access_of, owner_of, providers_of
 from ..server.errors import Json, NoContent, json_of
 from ..server.request import (
     System,
@@ -168,6 +169,12 @@ async def _model(parts: Parts, request: Request, name: str) -> str:
     return full
 
 
+def _require_models(request: Request, panes: Sequence[Pane]) -> None:
+    """Refuse a round with a model that the caller may not use any more, without its name: it may be hidden."""
+    if not all(access_of(request).may_ask(pane.model) for pane in panes):
+        raise ModelNotFound("A model of this comparison is no longer available to you.")
+
+
 def _pane(number: int, model: str) -> Pane:
     return Pane(pane=number, model=model, session_id=new_id("ses"), run_id=new_id("run"))
 
@@ -221,7 +228,8 @@ async def _next_round(
     parts: Parts, request: Request, kept: Comparison, panes: range | list[int], change: Change
 ) -> ASGIApp:
     async with parts.rounds.lock(kept.id):
-        change(await parts.rounds.read(kept.id, kept.owner))  # refused before it counts as a start
+        then = change(await parts.rounds.read(kept.id, kept.owner))  # refused before it counts as a start
+        _require_models(request, [then.panes[number] for number in panes])
         with _take_starts(parts, kept, len(panes)) as places:
             async with parts.rounds.held(kept.id):
                 after = await parts.rounds.change(kept.id, kept.owner, change)

@@ -29,13 +29,15 @@ from ..store import Store
 from ..store.memory import MemoryStore
 from ..store.opening import open_store
 from . import openapi, web
-from .accounts.agent_users import AgentUsers, published_users
+from .accounts.agent_users import AgentUsers, models_of, published_users
 from .accounts.api import keys as key_calls
 from .accounts.api import own_account, sign_in
 from .accounts.api import people as people_calls
 from .accounts.auth import Gate, check_bind
 from .accounts.keys import LOOK_EVERY, Keys
 from .accounts.made_keys import KeyFile
+from .accounts.owners import Owners
+from .accounts.people.people import People
 from .api import feed, grants, health, models, nodes, queue, runs, session_runs, session_transfer, sessions
 from .api import settings as settings_calls
 from .cluster import details_of, lease_of, peers_served
@@ -143,13 +145,20 @@ def create_app(
     configured = Configured(
         settings, sources or {}, environ, saved, look_every=look_every, has_keys=lambda: keys.is_needed
     )
-    chats = ChatSources(store, configured.providers, settings.retry_patience, lambda: configured.fallbacks)
+    people = People(store, on_first=keys.need)
+    owners = Owners(keys, people.callers)
+    chats = ChatSources(
+        store, configured.providers, settings.retry_patience, lambda: configured.fallbacks, owners.may_ask
+    )
     publish = _published(agents or {}, settings)
-    users = AgentUsers({**users_of(settings), **published_users(settings, publish)}, keys.rights)
-    agent_sources = AgentSources(agents_of(settings, environ), chats, store, configured.providers, publish, users=users)
+    users = {**users_of(settings), **published_users(settings, publish)}
+    agent_users = AgentUsers(users, owners.access, models_of(settings))
+    agent_sources = AgentSources(
+        agents_of(settings, environ), chats, store, configured.providers, publish, users=agent_users
+    )
     engine = agent_sources.engine = _engine(store, settings, chats, agent_sources, metrics)
     rounds = Rounds(engine, store, PaneSources(chats), settings.prices)
-    parts = Parts(settings, store, configured, engine, rounds, agent_sources, keys, environ, metrics)
+    parts = Parts(settings, store, configured, engine, rounds, agent_sources, keys, environ, people, metrics)
     return _app(parts, _lifespan(parts))
 
 

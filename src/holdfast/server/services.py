@@ -43,8 +43,8 @@ class Parts:
         agents: AgentSources,
         keys: Keys,
         environ: Mapping[str, str],
+        people: People,
         metrics: Metrics | None = None,
-        people: People | None = None,
     ) -> None:
         self.settings = settings
         self.store = store
@@ -54,7 +54,7 @@ class Parts:
         self.rounds = rounds
         self.agents = agents
         self.keys = keys
-        self.people = people or People(store, on_first=keys.need)
+        self.people = people
         self.first_admin = ""
         """The code for the first admin, if the server waits for one and refuses everything else."""
         self.environ = environ
