@@ -29,7 +29,6 @@ from ..store import Store
 from ..store.memory import MemoryStore
 from ..store.opening import open_store
 from . import openapi, web
-from .accounts.agent_users import AgentUsers, models_of, published_users
 from .accounts.api import keys as key_calls
 from .accounts.api import own_account, sign_in
 from .accounts.api import people as people_calls
@@ -63,7 +62,7 @@ from .routing import Endpoint, Router
 from .secrets.key_sources import SecretKeys
 from .secrets.sealer import Sealer
 from .services import Parts, costs_of
-from .sources.agent_factory import agents_of, users_of
+from .sources.agent_factory import agent_users_of, agents_of
 from .sources.agents import AgentSources
 from .sources.chat import ChatSources
 
@@ -151,11 +150,8 @@ def create_app(
         store, configured.providers, settings.retry_patience, lambda: configured.fallbacks, owners.may_ask
     )
     publish = _published(agents or {}, settings)
-    users = {**users_of(settings), **published_users(settings, publish)}
-    agent_users = AgentUsers(users, owners.access, models_of(settings))
-    agent_sources = AgentSources(
-        agents_of(settings, environ), chats, store, configured.providers, publish, users=agent_users
-    )
+    users = agent_users_of(settings, publish, owners.access)
+    agent_sources = AgentSources(agents_of(settings, environ), chats, store, configured.providers, publish, users=users)
     engine = agent_sources.engine = _engine(store, settings, chats, agent_sources, metrics)
     rounds = Rounds(engine, store, PaneSources(chats), settings.prices)
     parts = Parts(settings, store, configured, engine, rounds, agent_sources, keys, environ, people, metrics)
