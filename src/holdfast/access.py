@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -26,7 +26,47 @@ Whose = Literal["own", "readable", "writable", "all"]
 Via = Literal["local", "key", "sign_in"]
 """How a caller was recognised: as the only user of this machine, by an API key, or by a person's sign-in."""
 
+Count = Annotated[int, msgspec.Meta(ge=0, le=10**15)]
+Amount = Annotated[float, msgspec.Meta(ge=0, le=10**12)]
+
 _RANK: dict[AccountRole, int] = {"guest": 0, "member": 1, "admin": 2}
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a person, a key or a group may use. None: no limit of its own. Days and months are those of UTC."""
+
+    tokens_per_day: Count | None = None
+    tokens_per_month: Count | None = None
+    cost_per_day: Amount | None = None
+    """In the currency of the settings."""
+    cost_per_month: Amount | None = None
+    runs_at_once: Count | None = None
+    requests_per_minute: Count | None = None
+    """Requests to models: runs that start, and what is passed on to an upstream."""
+    bytes_stored: Count | None = None
+    """Of messages and their pictures."""
+
+    def over(self, other: Budget) -> Budget:
+        """Return this budget, with the limits of another one that it does not set itself."""
+        return Budget(
+            **{
+                name: other_one if (own := getattr(self, name)) is None else own
+                for name in self.__struct_fields__
+                for other_one in (getattr(other, name),)
+            }
+        )
+
+
+NO_BUDGET = Budget()
+PayerKind = Literal["owner", "key", "group"]
+
+
+class Budgeted(msgspec.Struct, frozen=True):
+    """A budget, and what it is for: an owner, a key or a group, by its id."""
+
+    of: PayerKind
+    id: str
+    budget: Budget
 
 
 class AccessRule(msgspec.Struct, frozen=True):
@@ -76,6 +116,7 @@ class Access:
         "admin",
         "agents",
         "allowed",
+        "budgets",
         "credential",
         "expires_at",
         "granted",
@@ -125,6 +166,7 @@ class Access:
         *,
         groups: tuple[str, ...] = (),
         of_groups: Allowed | None = None,
+        budgets: tuple[Budgeted, ...] = (),
     ) -> None:
         """Set the rights. An admin's scope is worth nothing to a key whose person is no admin."""
         self.role = role
@@ -138,6 +180,9 @@ class Access:
         self.agents = _both(self.allowed.agents)
         self.granted = of_groups.agents or () if of_groups else ()
         """Patterns of agents whose tools write or run that the person's groups have."""
+        own = Budgeted("key", self.credential, self.allowed.budget)
+        self.budgets = budgets if own.budget == NO_BUDGET else (*budgets, own)
+        """All budgets that a run of the caller counts for, besides that of the settings."""
         self.rules = frozenset(rule.name for rule in RULES if rule.admits(self))
         """The names of the rules that admit the caller."""
 
@@ -171,6 +216,7 @@ class Allowed(msgspec.Struct, frozen=True):
 
     models: tuple[str, ...] | None = None
     agents: tuple[str, ...] | None = None
+    budget: Budget = NO_BUDGET
 
 
 def names_model(patterns: Iterable[str], model: str) -> bool:

@@ -13,11 +13,11 @@ from msgspec.structs import asdict
 
 from .. import CLAIMED_AT_ONCE, Intent, NodeDetails, NodeRecord
 from . import Row, Steps, first
-from .reading import Reading
+from .spending import SpendingReading
 from .structs import decode, encode, values_for
 
 
-class NodesReading(Reading):
+class NodesReading(SpendingReading):
     """The reads of one transaction, those of nodes included."""
 
     def nodes(self) -> Steps[list[NodeRecord]]:
