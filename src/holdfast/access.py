@@ -69,6 +69,19 @@ class Budgeted(msgspec.Struct, frozen=True):
     budget: Budget
 
 
+class Payer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who pays for a run."""
+
+    owner: str = ""
+    """The owner who started it; empty for the run's own."""
+    key: str = ""
+    """The id of the API key that started it; empty if a person did, or a key of the settings."""
+    groups: tuple[str, ...] = ()
+    """The ids of the person's groups when it started."""
+    limited: bool = False
+    """Whether it counts for a budget, so that it is measured while it runs."""
+
+
 class AccessRule(msgspec.Struct, frozen=True):
     """Who may call an endpoint, and on whose things. All others get 401 or 403; things of others are 404."""
 

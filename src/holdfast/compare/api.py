@@ -144,7 +144,9 @@ async def _begin(
         lifetime=wanted.lifetime,
         created_at=parts.engine.now(),
         key=key_id,
+        payer=parts.budgets.payer(request),
     )
+    await parts.budgets.require(comparison.payer)
     comparison = noted_if_blind(comparison)
     with _take_starts(parts, comparison, len(models)) as places:
         async with parts.rounds.held(comparison.id):
@@ -229,6 +231,7 @@ async def _next_round(
 ) -> ASGIApp:
     async with parts.rounds.lock(kept.id):
         then = change(await parts.rounds.read(kept.id, kept.owner))  # refused before it counts as a start
+        await parts.budgets.require(parts.budgets.payer(request))
         _require_models(request, [then.panes[number] for number in panes])
         with _take_starts(parts, kept, len(panes)) as places:
             async with parts.rounds.held(kept.id):

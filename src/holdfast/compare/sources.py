@@ -7,7 +7,7 @@ comparison's document, which shows it after the reveal.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgspec
@@ -23,9 +23,9 @@ from ..events import (
     Interrupted,
     Notice,
     Outlet,
-    PushSource,
     Reasoning,
     Settlement,
+    Source,
     Stopped,
     Text,
     ToolCall,
@@ -100,12 +100,15 @@ def _ended_badly(reason: str) -> ErrorInfo | None:
 class PaneSources:
     """Asks the model of a pane, without fallbacks: a comparison is of the models that it names."""
 
-    def __init__(self, chats: ChatSources) -> None:
+    def __init__(self, chats: ChatSources, metered: Callable[[RunRecord, str, Source], Source] | None = None) -> None:
+        """`metered` returns the source of a run that is measured if it counts for a budget."""
         self._chats = chats
+        self._metered = metered or (lambda record, model, source: source)
 
-    def of(self, record: RunRecord, report: PaneReport) -> PushSource:
+    def of(self, record: RunRecord, report: PaneReport) -> Source:
         """Return the source of a pane's run, which records in the report."""
-        return partial(self._blind if report.blind else self._answer, record, report)
+        source = partial(self._blind if report.blind else self._answer, record, report)
+        return self._metered(record, report.model, source)
 
     async def _blind(self, record: RunRecord, report: PaneReport, out: Outlet) -> None:
         out.emit([Usage(estimate_tokens(await self._chats.messages(record)), 0, "estimated")])

@@ -462,6 +462,10 @@ class Engine:
         """Return the run that was started under a key of the caller's own, going on or ended; None if there is none."""
         return await self._find(caller_key(owner, key))
 
+    async def repeated(self, key: Idempotency) -> Run | None:
+        """Return the run that a key has started; None if it has started none that can still be opened."""
+        return await self._find(key)
+
     async def _find(self, key: Idempotency) -> Run | None:
         run = self._keyed.get((key.owner, key.key))
         if run is not None and run.idempotency is not None and self._known(run.id) is run:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -85,14 +85,21 @@ class BatchRunner:
     """The batches of a server. A running batch costs a task for each answer that it waits for."""
 
     def __init__(
-        self, store: Store, engine: Engine, admit: Callable[[str], None], prices: Mapping[str, Price] | None = None
+        self,
+        store: Store,
+        engine: Engine,
+        admit: Callable[[str], None],
+        prices: Mapping[str, Price] | None = None,
+        submit: Callable[..., Awaitable[Run]] | None = None,
     ) -> None:
+        """`submit` starts a run as the engine does, within the budgets of its payer."""
         self.documents = Documents(store, KIND, Batch, now=engine.now)
         self._store = store
         self._engine = engine
         self._keys = IdempotencyKeys(store, KEYS, now=engine.now)
         self._retry = Retry()
         self._admit = admit
+        self._submit = submit or engine.submit
         self._prices = prices or {}
         self._patterns = Patterns()
         self.pattern_check = PatternCheck()
@@ -438,10 +445,11 @@ class BatchRunner:
                 model=work.batch.models[model],
                 kind="batch",
                 request={"messages": _messages(work, prompt), "params": work.batch.params},
+                payer=work.batch.payer,
             )
             try:
                 self._admit(work.owner)
-                return await self._engine.submit(record, keep=False, deadline=work.batch.timeout)
+                return await self._submit(record, keep=False, deadline=work.batch.timeout)
             except HoldfastError as error:
                 if error.status != 429:
                     raise

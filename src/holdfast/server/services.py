@@ -18,6 +18,7 @@ from ..events import AnySettlement
 from ..store import RunRecord, Store
 from .accounts.keys import Keys
 from .accounts.people.people import People
+from .budgets.budgets import Budgets
 from .config.default_model import DefaultModel
 from .config.live_settings import Configured
 from .config.reload import CannotReload, Reloaded, Reloading
@@ -44,6 +45,7 @@ class Parts:
         keys: Keys,
         environ: Mapping[str, str],
         people: People,
+        budgets: Budgets,
         metrics: Metrics | None = None,
     ) -> None:
         self.settings = settings
@@ -55,6 +57,7 @@ class Parts:
         self.agents = agents
         self.keys = keys
         self.people = people
+        self.budgets = budgets
         self.first_admin = ""
         """The code for the first admin, if the server waits for one and refuses everything else."""
         self.environ = environ
@@ -81,7 +84,7 @@ class Parts:
         self.currency = settings.currency
         self.starts = StartRate(settings.starts_per_minute)
         self.webhooks = Webhooks(settings, environ, store, engine)
-        self.batches = BatchRunner(store, engine, self.starts.take, settings.prices)
+        self.batches = BatchRunner(store, engine, self.starts.take, settings.prices, budgets.submit)
 
     async def reload(self) -> Reloaded:
         """Take in the changed settings file, here and on the nodes that were started with this one."""

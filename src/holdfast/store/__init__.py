@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from ..access import Payer as Payer
 from ..events import AnySettlement, Event
 from ..history import Message, Session
 from .records import Cap as Cap
@@ -19,7 +20,6 @@ from .records import KeyDetails as KeyDetails
 from .records import KeyRecord as KeyRecord
 from .records import NodeDetails as NodeDetails
 from .records import NodeRecord as NodeRecord
-from .records import Payer as Payer
 from .records import Spent as Spent
 from .records import UsageRow as UsageRow
 

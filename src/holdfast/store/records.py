@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..access import NO_BUDGET, Budget, PayerKind
+from ..access import NO_BUDGET, Budget, Payer, PayerKind
 
 
 class NodeDetails(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,17 +86,6 @@ class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
     details: KeyDetails = KeyDetails()
     last_used_at: float | None = None
     """When it was used last, to the minute or so."""
-
-
-class Payer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who pays for a run, besides its owner."""
-
-    key: str = ""
-    """The id of the API key that started it; empty if a person did, or a key of the settings."""
-    groups: tuple[str, ...] = ()
-    """The ids of the person's groups when it started."""
-    limited: bool = False
-    """Whether it counts for a budget, so that it is measured while it runs."""
 
 
 class Charge(msgspec.Struct, frozen=True, kw_only=True):

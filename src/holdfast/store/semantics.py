@@ -280,7 +280,7 @@ def charge_of(run: RunRecord, settlement: AnySettlement) -> Charge:
     usage = settlement.usage
     return Charge(
         id=run.id,
-        owner=run.owner,
+        owner=run.payer.owner or run.owner,
         model=settlement.answered_by or run.model,
         started_at=run.created_at,
         payer=run.payer,

@@ -14,8 +14,10 @@ class Owners:
         self._keys = keys
         self._callers = callers
 
-    async def access(self, owner: str) -> Access | None:
-        """Return the rights of an owner; None if it may do nothing any more."""
+    async def access(self, owner: str, key: str = "") -> Access | None:
+        """Return the rights of an owner, or of one of its keys; None if it may do nothing any more."""
+        if key and (access := self._keys.by_id(key)) is not None:
+            return access if access.role is not None or await self._callers.load(access) else None
         if self._callers.exist and (account := await self._callers.accounts.of_owner(owner)) is not None:
             return None if account.body.is_disabled else self._callers.access_of(account)
         return self._keys.rights(owner)

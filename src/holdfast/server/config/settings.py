@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from ...access import NO_BUDGET, Budget
 from ...compare.model import Price
 from ...errors import HoldfastError
 from ...store.place import is_postgres
@@ -305,6 +306,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A separate port that answers `/metrics` without a key, and turns metrics on; 0 for none."""
     metrics_host: str = "127.0.0.1"
     """The address of `metrics_port`. Let only Prometheus reach it."""
+    budget: Budget = NO_BUDGET
+    """What every owner may use who has no budget of their own."""
     currency: Annotated[str, msgspec.Meta(pattern="^[A-Z]{3}$")] = "USD"
     """Currency of all `prices`, as its ISO 4217 code. The page and reports show costs in it."""
     providers: tuple[ProviderSettings, ...] = ()

@@ -122,6 +122,7 @@ async def start_chat(
         model=model,
         kind=parts.agents.kind_of(model),
         lifetime="detached" if body.background or conversation else "attached",
+        payer=parts.budgets.payer(request),
         request={
             "params": {field: value for field, value in decoded.items() if field not in OURS},
             "n": body.n or 1,
@@ -157,7 +158,7 @@ async def _start(
         return await _start_in_session(parts, record, body, session_name, key, begins)
     record.request["messages"] = decoded["messages"]
     is_kept = keep or record.lifetime == "detached" or key is not None
-    return await parts.engine.submit(record, keep=is_kept, idempotency=key, source=None)
+    return await parts.budgets.submit(record, keep=is_kept, idempotency=key, source=None)
 
 
 async def _start_in_session(
@@ -182,7 +183,7 @@ async def _start_in_session(
     record = msgspec.structs.replace(record, session_id=session.id)
     replaces = conversations.CONVERSATION in record.request and body.if_busy == "reject"
     busy: IfBusy = "interrupt" if replaces else body.if_busy
-    return await parts.engine.submit(record, input, if_busy=busy, idempotency=key)
+    return await parts.budgets.submit(record, input, if_busy=busy, idempotency=key)
 
 
 async def named_session(parts: Parts, owner: str, name: str) -> Session:

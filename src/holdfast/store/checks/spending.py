@@ -66,7 +66,7 @@ async def what_a_settled_run_has_used_counts_once(case: Case) -> None:
 @CHECKS.add
 async def a_budget_is_that_of_the_owner_the_key_or_the_group(case: Case) -> None:
     """Each counts the runs that are charged to it, before and after they are folded."""
-    payer = Payer(case.id("key"), (case.id("g1"), case.id("g2")))
+    payer = Payer("", case.id("key"), (case.id("g1"), case.id("g2")))
     charge = Charge(
         id=case.id("r"), owner=case.owner, model="m", started_at=NOW, payer=payer, output_tokens=70, cost=0.25
     )

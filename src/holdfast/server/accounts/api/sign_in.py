@@ -111,6 +111,7 @@ def shown_account(account: Stored[Account]) -> dict[str, Any]:
         "has_password": bool(body.password),
         "created_at": account.created_at,
         "signed_in_at": body.signed_in_at,
+        "budget": body.budget,
     }
 
 
