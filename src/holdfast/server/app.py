@@ -40,6 +40,7 @@ from .accounts.owners import Owners
 from .accounts.people.people import People
 from .api import feed, grants, health, models, nodes, queue, runs, session_runs, session_transfer, sessions
 from .api import settings as settings_calls
+from .budgets import api as budget_calls
 from .budgets.budgets import Budgets
 from .budgets.spending import Spending
 from .cluster import details_of, lease_of, peers_served
@@ -108,6 +109,7 @@ ENDPOINTS: list[Endpoint] = [
     *own_account.ENDPOINTS,
     *key_calls.ENDPOINTS,
     *people_calls.ENDPOINTS,
+    *budget_calls.ENDPOINTS,
     *settings_calls.ENDPOINTS,
     *nodes.ENDPOINTS,
     *health.ENDPOINTS,
