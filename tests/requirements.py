@@ -670,11 +670,11 @@ REQUIREMENTS: dict[str, str] = {
     "ui.words": "Every language of the page has every word, and no word of the page stands anywhere else.",
     "ui.browser-smooth": "In a real browser: a long answer and a long session are drawn without blocking the page.",
     "access.models": (
-        "A model that a key or a person's groups do not allow does not exist for the caller: in no list, as no default, "
-        "behind no alias and as no fallback."
+        "A model that a key or the groups of a person do not allow does not exist for the caller: in no list, as no "
+        "default, behind no alias and as no fallback."
     ),
-    "access.agents": "An agent whose tools write or run is for admins, and for those whom a group or its users name.",
-    "budget.stop": "A run that crosses a budget is stopped in the middle of its answer; its text is kept, with the reason.",
+    "access.agents": "An agent whose tools write or run is for admins, and for those whom a group or `users` names.",
+    "budget.stop": "A run that crosses a budget is stopped in the middle of its answer; its text is kept.",
     "budget.refuse": "With a spent budget a start is refused with 429, Retry-After, and what is left in headers.",
     "budget.count": "What a run has used counts once, for its owner, key and groups: on any node, after any crash.",
     "budget.nodes": "Runs on several nodes overspend a budget by one segment each at most.",

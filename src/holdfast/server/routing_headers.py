@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.types import Message, Scope, Send
 
-EXTRA_HEADERS = "holdfast.headers"
+EXTRA_HEADERS = "holdfast.response_headers"
 """The key of the added headers in the scope of a request."""
 
 

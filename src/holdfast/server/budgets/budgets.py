@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Any
@@ -22,9 +21,6 @@ from ..routing_headers import EXTRA_HEADERS
 from .caps import StorageFull, budgets_of, caps_of, headers_of, refusal
 from .spending import Spending, charge_at_start
 
-MEASURED_AGAIN = 30.0
-"""Seconds for which the size of what an owner has stored is not measured again."""
-
 _LEFT: ContextVar[dict[str, str] | None] = ContextVar("left", default=None)
 """The headers of the response to this request, to which the start of a run adds what is left."""
 
@@ -37,7 +33,6 @@ class Budgets:
         self._store = store
         self._engine = engine
         self._owners = owners
-        self._sizes: dict[str, tuple[float, int]] = {}
 
     def payer(self, request: Request) -> Payer:
         """Return who pays for the runs of a request."""
@@ -94,7 +89,7 @@ class Budgets:
         access = await self._owners.access(charge.owner, charge.payer.key)
         budgets = [] if access is None else budgets_of(access, self.spending.default)
         for each in budgets:
-            if each.of == "owner" and each.budget.bytes_stored is not None:
+            if each.budget.bytes_stored is not None:
                 await self._require_room(charge.owner, each.budget.bytes_stored)
         result = await self._drawn(charge, caps_of(budgets, charge.started_at))
         if (headers := _LEFT.get()) is not None:
@@ -109,11 +104,7 @@ class Budgets:
         return refusal(result, self.spending.currency, self._engine.now())
 
     async def _require_room(self, owner: str, limit: int) -> None:
-        at, size = self._sizes.get(owner, (0.0, 0))
-        if time.monotonic() - at > MEASURED_AGAIN or size >= limit:
-            size = await self._store.stored_bytes(owner)
-            self._sizes[owner] = (time.monotonic(), size)
-        if size >= limit:
+        if await self._store.stored_bytes(owner) >= limit:
             raise StorageFull(limit)
 
     async def left(self, access: Access) -> DrawResult:

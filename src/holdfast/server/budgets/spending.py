@@ -83,6 +83,7 @@ class Spending:
             await source(outlet)
         else:
             await push_all(source, outlet)
+        await meter.report()
 
     # drawing
 
@@ -215,6 +216,10 @@ class Meter:
             if result.is_spent or time.monotonic() > until:
                 return in_words(result, self._spending.currency)
             await asyncio.sleep(ASK_AGAIN)
+
+    async def report(self) -> None:
+        """Let the store know what a run has used that is about to end: the next one starts with what is left."""
+        await self._spending.draw(replace(self._draw(), tokens=0, cost=0.0))
 
     def _draw(self) -> Draw:
         used = self.used

@@ -27,7 +27,7 @@ from ...wires.ollama import (
     ollama_error,
 )
 from ..caller import model_of, providers_of
-from ..errors import Json, json_of
+from ..errors import Json, json_of, retry_headers
 from ..request import convert, decode_object, read_body
 from ..routing import Endpoint, Handler
 from ..services import Parts
@@ -57,7 +57,8 @@ def in_ollamas_words(handler: Handler) -> Handler:
             return await handler(parts, request)
         except HoldfastError as error:
             info = error.info()
-            return Json({"error": info.message, "holdfast": {"code": info.code, "param": info.param}}, info.status)
+            body = {"error": info.message, "holdfast": {"code": info.code, "param": info.param}}
+            return Json(body, info.status, headers=retry_headers(info))
 
     return told
 
