@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 from starlette.requests import Request
 
-from ...access import ACCESS, Access
+from ...access import ACCESS, NO_BUDGET, Access
 from ...engine.engine import Engine
 from ...engine.run import Run
 from ...errors import HoldfastError
@@ -30,6 +30,7 @@ class Budgets:
 
     def __init__(self, store: Store, engine: Engine, owners: Owners, spending: Spending) -> None:
         self.spending = spending
+        self._is_for_all = spending.default != NO_BUDGET
         self._store = store
         self._engine = engine
         self._owners = owners
@@ -37,7 +38,7 @@ class Budgets:
     def payer(self, request: Request) -> Payer:
         """Return who pays for the runs of a request."""
         access: Access = request.scope[ACCESS]
-        limited = bool(budgets_of(access, self.spending.default))
+        limited = self._is_for_all or bool(access.budgets)
         if limited:
             _LEFT.set(request.scope.setdefault(EXTRA_HEADERS, {}))
         key = access.credential if access.via == "key" else ""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from ...access import Access, Budget, Budgeted
+from ...access import NO_BUDGET, Access, Budget, Budgeted
 from ...errors import HoldfastError, RunLimitReached
 from ...store import Cap, DrawResult
 from ..rate_limit import TooManyStarts
@@ -43,7 +43,7 @@ def budgets_of(access: Access, default: Budget) -> list[Budgeted]:
     own = [each for each in access.budgets if each.of == "owner"]
     merged = own[0].budget.over(default) if own else default
     others = [each for each in access.budgets if each.of != "owner"]
-    return [each for each in (Budgeted("owner", access.owner, merged), *others) if each.budget != Budget()]
+    return [each for each in (Budgeted("owner", access.owner, merged), *others) if each.budget != NO_BUDGET]
 
 
 def caps_of(budgets: list[Budgeted], started_at: float) -> tuple[Cap, ...]:

@@ -12,7 +12,6 @@ from .. import Charge, Draw, DrawResult, Spent, UsageRow
 from .. import semantics as rules
 from . import Row, Steps, first
 from .reading import Reading
-from .structs import values_for
 
 _RECENT = 60.0  # seconds: requests are limited by the minute
 
@@ -25,7 +24,7 @@ class SpendingReading(Reading):
         conditions = ["usage_of_days"] if owner is None else ["usage_of_days", "usage_of_owner"]
         values = {"since": since, "until": until, "owner": owner, "limit": limit}
         rows = yield ("list_usage", *conditions), {name: it for name, it in values.items() if it is not None}
-        return [UsageRow(**values_for(UsageRow, row)) for row in rows]
+        return [_as_usage(row) for row in rows]
 
     def stored_bytes(self, owner: str) -> Steps[int]:
         """Return the size of an owner's messages and pictures."""
@@ -80,6 +79,12 @@ class SpendingWriting(SpendingReading):
 def _values(charge: Charge) -> dict[str, Any]:
     groups = f" {' '.join(charge.payer.groups)} " if charge.payer.groups else ""
     return asdict(charge) | {"key": charge.payer.key, "group_ids": groups, "day": charge.day}
+
+
+def _as_usage(row: Row) -> UsageRow:
+    """Return a row of sums. A database may have them as decimals."""
+    counts = {name: int(row[name]) for name in ("day", "runs", "input_tokens", "output_tokens")}
+    return UsageRow(owner=row["owner"], key=row["key"], model=row["model"], cost=float(row["cost"]), **counts)
 
 
 def _as_spent(row: Row) -> Spent:
