@@ -23,7 +23,9 @@ from tests.support.http import Client, Response
 from tests.support.native import Native
 from tests.support.people import PASSWORD, cookie_of
 from tests.support.served import NO_HOME, Served
-from tests.support.upstream import Delta, Done, Finish, Gate, Headers, Role, Upstream, UsageChunk, answer
+from tests.support.server import Server, provider
+from tests.support.upstream import Delta, Done, Finish, Gate, Hang, Headers, Role, Upstream, UsageChunk, answer
+from tests.support.waiting import LONG as LONG_WAIT
 
 ADMIN = "admin-key-4f1c9d77aa0142"
 PIECE = "x" * 40
@@ -297,3 +299,44 @@ async def test_what_was_used_is_still_counted_after_a_restart(tmp_path: Path):
 
             assert [("ann", 1)] == [(row["person"], row["runs"]) for row in everyone["usage"]]
             assert everyone["usage"][0]["output_tokens"] >= 2000
+
+
+@requirement("budget.count")
+async def test_kill_9_neither_loses_nor_doubles_what_was_used(tmp_path: Path):
+    """A stored run is settled with what it had said; one that is not stored counts for what it held, and has ended."""
+    config = "[budget]\ntokens_per_day = 5000\nruns_at_once = 2\n"
+    async with Upstream() as up:
+        up.models["hanging"] = [Headers(), Role(), *[Delta(PIECE)] * 10, Hang()]
+        up.models["short"] = answer("Hello.")
+        models = ("hanging", "short")
+        async with Server(tmp_path, [provider(up.base_url, models=models)], config=config, nodes=1) as server:
+            async with server.client() as client:
+                api = Native(client)
+                run_id = await api.start(await api.new_session(), "Go", "up/hanging")
+                await api.shown(run_id, PIECE * 10)
+                unstored = await chat(api, "up/hanging", stream=True)
+                seen = ""
+                while PIECE * 10 not in seen:
+                    frame = await unstored.next_event()
+                    seen += frame.json()["choices"][0]["delta"].get("content") or ""
+                assert "run_limit" == await refused(await chat(api))
+                await server.kill9()
+            await server.restart()
+            async with server.client() as client:
+                api = Native(client)
+                settled = await api.settled(run_id)
+                await until_allowed(api)
+                rows = (await api.get("/api/usage?by=model"))["usage"]
+
+    counted = {row["model"]: (row["runs"], row["output_tokens"]) for row in rows}
+    assert "interrupted" == settled["outcome"]
+    assert 1 == counted["up/short"][0]
+    assert 2 == counted["up/hanging"][0]
+    assert 200 <= counted["up/hanging"][1] <= 5000
+
+
+async def until_allowed(api: Native) -> None:
+    """Start a run as soon as those of the dead process no longer count: its node is looked for once a minute."""
+    async with asyncio.timeout(LONG_WAIT):
+        while (await chat(api)).status == 429:  # noqa: ASYNC110 - the server has no event for it
+            await asyncio.sleep(0.1)
