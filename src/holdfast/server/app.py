@@ -154,12 +154,25 @@ def create_app(
     configured = Configured(
         settings, sources or {}, environ, saved, look_every=look_every, has_keys=lambda: keys.is_needed
     )
+    parts = _parts(settings, store, configured, keys, environ, _published(agents or {}, settings), metrics)
+    return _app(parts, _lifespan(parts))
+
+
+def _parts(
+    settings: Settings,
+    store: Store,
+    configured: Configured,
+    keys: Keys,
+    environ: Mapping[str, str],
+    publish: Mapping[str, Published],
+    metrics: Metrics | None,
+) -> Parts:
+    """Return the services of a server, each with those that it needs."""
     people = People(store, on_first=keys.need)
     owners = Owners(keys, people.callers)
     chats = ChatSources(
         store, configured.providers, settings.retry_patience, lambda: configured.fallbacks, owners.may_ask
     )
-    publish = _published(agents or {}, settings)
     users = agent_users_of(settings, publish, owners.access)
     agent_sources = AgentSources(agents_of(settings, environ), chats, store, configured.providers, publish, users=users)
     spending = Spending(store, owners, settings.budget, prices_of(settings), settings.currency)
@@ -167,8 +180,7 @@ def create_app(
     budgets = Budgets(store, engine, owners, spending)
     panes = PaneSources(chats, spending.metered_pane)
     rounds = Rounds(engine, store, panes, settings.prices, budgets.submit)
-    parts = Parts(settings, store, configured, engine, rounds, agent_sources, keys, environ, people, budgets, metrics)
-    return _app(parts, _lifespan(parts))
+    return Parts(settings, store, configured, engine, rounds, agent_sources, keys, environ, people, budgets, metrics)
 
 
 def _engine(

@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..access import ACCESS, RULE, AccessRule
+from .budgets.added_headers import sending
 from .errors import Json, LongJson, MethodNotAllowed, PathNotFound, error_response, is_of_ollama, not_allowed
 from .http.compression import SMALLEST, Coding, Compressed, coding_for
-from .routing_headers import sending
 from .services import Parts
 
 Handler = Callable[[Parts, Request], Awaitable[ASGIApp]]

@@ -55,9 +55,7 @@ class Parts:
         self.engine = engine
         self.rounds = rounds
         self.agents = agents
-        self.keys = keys
-        self.people = people
-        self.budgets = budgets
+        self.keys, self.people, self.budgets = keys, people, budgets
         self.first_admin = ""
         """The code for the first admin, if the server waits for one and refuses everything else."""
         self.environ = environ

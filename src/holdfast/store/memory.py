@@ -375,7 +375,7 @@ class MemoryStore(MemoryNodes, MemoryKeys, MemorySpending):
 
     async def stored_bytes(self, owner: str) -> int:
         """Return the size of an owner's messages and pictures."""
-        own = [it for it in self._sessions.values() if it.session.owner == owner]
+        own = [it for it in self._sessions.values() if it.session.owner == owner and it.session.kind == "chat"]
         files = {name: file for it in own for name, file in it.files.items()}
         messages = sum(len(msgspec.json.encode(message)) for it in own for message in it.messages.values())
         return messages + sum(len(file.data) for file in files.values())

@@ -17,8 +17,8 @@ from ...history import Message
 from ...ids import new_id
 from ...store import Cap, Charge, Draw, DrawResult, Idempotency, Payer, RunRecord, Store
 from ..accounts.owners import Owners
-from ..routing_headers import EXTRA_HEADERS
-from .caps import StorageFull, budgets_of, caps_of, headers_of, refusal
+from .added_headers import EXTRA_HEADERS
+from .caps import StorageFull, budget_refusal, budgets_of, caps_of, headers_of
 from .spending import Spending, charge_at_start
 
 _LEFT: ContextVar[dict[str, str] | None] = ContextVar("left", default=None)
@@ -102,7 +102,7 @@ class Budgets:
         return await self.spending.draw(Draw(charge=charge, caps=caps, opens=True))
 
     def _refused(self, result: DrawResult) -> HoldfastError:
-        return refusal(result, self.spending.currency, self._engine.now())
+        return budget_refusal(result, self.spending.currency, self._engine.now())
 
     async def _require_room(self, owner: str, limit: int) -> None:
         if await self._store.stored_bytes(owner) >= limit:

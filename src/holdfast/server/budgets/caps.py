@@ -76,7 +76,7 @@ def _month(at: float) -> tuple[int, float]:
     return int(first.timestamp() // DAY), following.timestamp()
 
 
-def refusal(result: DrawResult, currency: str, now: float | None = None) -> HoldfastError:
+def budget_refusal(result: DrawResult, currency: str, now: float | None = None) -> HoldfastError:
     """Return the error of a run that may not start."""
     cap = result.cap
     assert cap is not None

@@ -77,7 +77,7 @@ class Spending:
         access = await self._owners.access(record.payer.owner or record.owner, record.payer.key)
         budgets = [] if access is None else budgets_of(access, self.default)
         caps = caps_of(budgets, record.created_at)
-        meter = Meter(self, charge_at_start(record), caps, self._prices.get(model), used)
+        meter = RunMeter(self, charge_at_start(record), caps, self._prices.get(model), used)
         outlet = _MeteredOutlet(out, meter)
         if callable(source):
             await source(outlet)
@@ -141,7 +141,7 @@ class Spending:
             raise
 
 
-class Meter:
+class RunMeter:
     """What one run has used, and how much it may have used until it asks again."""
 
     def __init__(
@@ -234,7 +234,7 @@ class _MeteredOutlet:
 
     __slots__ = ("_meter", "_out")
 
-    def __init__(self, out: Outlet, meter: Meter) -> None:
+    def __init__(self, out: Outlet, meter: RunMeter) -> None:
         self._out = out
         self._meter = meter
 

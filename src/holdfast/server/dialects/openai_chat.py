@@ -113,7 +113,6 @@ async def start_chat(
     if name is None:
         _check_all_results(body.messages)
     parts.starts.take(owner_of(request))
-    key = idempotency(request, raw)
     conversation = conversations.named_in(request)
     record = RunRecord(
         id=new_id("run"),
@@ -135,7 +134,7 @@ async def start_chat(
     await parts.agents.check(record)
     session_name = None if name is None else check_name(name, "session_id")
     if conversation is None:
-        return await _start(parts, record, body, decoded, session_name, key, begins, keep)
+        return await _start(parts, record, body, decoded, session_name, idempotency(request, raw), begins, keep)
 
     async def start(record: RunRecord) -> Run:
         return await _start(parts, record, body, decoded, session_name, None, begins, keep)

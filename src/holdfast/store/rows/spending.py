@@ -13,6 +13,7 @@ from .. import semantics as rules
 from . import Row, Steps, first
 from .reading import Reading
 
+_SPENT_BY = {"owner": "spent_by_owner", "key": "spent_by_key", "group": "spent_by_group"}
 _RECENT = 60.0  # seconds: requests are limited by the minute
 
 
@@ -21,9 +22,8 @@ class SpendingReading(Reading):
 
     def usage(self, since: int, until: int, owner: str | None, limit: int) -> Steps[list[UsageRow]]:
         """Return what was used on some days, by owner, key and model."""
-        conditions = ["usage_of_days"] if owner is None else ["usage_of_days", "usage_of_owner"]
-        values = {"since": since, "until": until, "owner": owner, "limit": limit}
-        rows = yield ("list_usage", *conditions), {name: it for name, it in values.items() if it is not None}
+        days = {"since": since, "until": until, "limit": limit}
+        rows = yield ("usage_of_all", days) if owner is None else ("usage_of_owner", {**days, "owner": owner})
         return [_as_usage(row) for row in rows]
 
     def stored_bytes(self, owner: str) -> Steps[int]:
@@ -47,7 +47,7 @@ class SpendingWriting(SpendingReading):
         spent: list[Spent] = []
         for cap in draw.caps:
             values = {"id": cap.id, "since": cap.since, "besides": draw.charge.id, "recent": now - _RECENT}
-            row = first((yield f"spent_by_{cap.of}", values))
+            row = first((yield _SPENT_BY[cap.of], values))
             spent.append(Spent() if row is None else _as_spent(row))
         result = rules.shared_out(draw, spent)
         if result.refused is None or not draw.opens:

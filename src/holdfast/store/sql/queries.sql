@@ -413,28 +413,36 @@ ON CONFLICT (group_id, day) DO UPDATE SET tokens = group_usage.tokens + excluded
 -- name: delete_charge
 DELETE FROM charges WHERE id = ?
 
--- name: list_usage
+-- name: usage_of_all
 SELECT day, owner, key, model, sum(runs) AS runs, sum(input_tokens) AS input_tokens,
     sum(output_tokens) AS output_tokens, sum(cost) AS cost
 FROM (
     SELECT day, owner, key, model, runs, input_tokens, output_tokens, cost FROM usage
+    WHERE day BETWEEN :since AND :until
     UNION ALL
     SELECT day, owner, key, model, 1, input_tokens, output_tokens, coalesce(cost, 0) FROM charges
+    WHERE day BETWEEN :since AND :until
 ) AS every
-WHERE {conditions}
 GROUP BY day, owner, key, model ORDER BY day DESC, owner, key, model LIMIT :limit
 
--- name: usage_of_days
-day BETWEEN :since AND :until
-
 -- name: usage_of_owner
-owner = :owner
+SELECT day, owner, key, model, sum(runs) AS runs, sum(input_tokens) AS input_tokens,
+    sum(output_tokens) AS output_tokens, sum(cost) AS cost
+FROM (
+    SELECT day, owner, key, model, runs, input_tokens, output_tokens, cost FROM usage
+    WHERE owner = :owner AND day BETWEEN :since AND :until
+    UNION ALL
+    SELECT day, owner, key, model, 1, input_tokens, output_tokens, coalesce(cost, 0) FROM charges
+    WHERE owner = :owner AND day BETWEEN :since AND :until
+) AS every
+GROUP BY day, owner, key, model ORDER BY day DESC, owner, key, model LIMIT :limit
 
 -- name: stored_bytes
 SELECT coalesce((
-    SELECT sum(length(body)) FROM messages JOIN sessions ON sessions.n = messages.session WHERE owner = :owner
+    SELECT sum(length(body)) FROM messages JOIN sessions ON sessions.n = messages.session WHERE owner = :owner AND kind = 'chat'
 ), 0) + coalesce((
     SELECT sum(length(data)) FROM files WHERE n IN (
-        SELECT file FROM files_used JOIN sessions ON sessions.n = files_used.session WHERE owner = :owner
+        SELECT file FROM files_used JOIN sessions ON sessions.n = files_used.session
+        WHERE owner = :owner AND kind = 'chat'
     )
 ), 0) AS bytes
