@@ -4,6 +4,7 @@ import asyncio
 import csv
 import hashlib
 import io
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -21,9 +22,9 @@ from holdfast.store.sqlite import SqliteStore
 from tests.requirements import requirement
 from tests.support.http import Client, Response
 from tests.support.native import Native
-from tests.support.people import PASSWORD, cookie_of
+from tests.support.people import PASSWORD, browser, cookie_of, first_admin
 from tests.support.served import NO_HOME, Served
-from tests.support.server import Server, provider
+from tests.support.server import Server, clean_environment, provider
 from tests.support.upstream import Delta, Done, Finish, Gate, Hang, Headers, Role, Upstream, UsageChunk, answer
 from tests.support.waiting import LONG as LONG_WAIT
 
@@ -340,3 +341,54 @@ async def until_allowed(api: Native) -> None:
     async with asyncio.timeout(LONG_WAIT):
         while (await chat(api)).status == 429:  # noqa: ASYNC110 - the server has no event for it
             await asyncio.sleep(0.1)
+
+
+@requirement("budget.set")
+async def test_the_command_line_sets_budgets_beside_the_server(tmp_path: Path):
+    """Of a person and of a key; without options it takes the budget away."""
+    async with Upstream() as up:
+        up.models["short"] = answer("Hello.")
+        async with Server(tmp_path, [provider(up.base_url, models=("short",))], nodes=1) as server:
+            ann = await first_admin(server, "ann")
+            made = await command(tmp_path, "key new ci")
+            said = [
+                await command(tmp_path, "user budget ann --tokens-per-day 1000 --cost-per-month 2.5"),
+                await command(tmp_path, "key budget ci --requests-per-minute 7"),
+            ]
+            async with browser(server, ann) as client:
+                own = await until_budgets(Native(client), 1)
+            async with server.client(authorization=f"Bearer {made}") as client:
+                keys = await until_budgets(Native(client), 1)
+                await command(tmp_path, "key budget ci")
+                none = await until_budgets(Native(client), 0)
+
+    assert ["ann: tokens per day 1000, cost per month 2.5", "ci: requests per minute 7"] == said
+    assert [{"tokens_per_day": 1000, "cost_per_month": 2.5}] == own
+    assert [{"requests_per_minute": 7}] == keys
+    assert [] == none
+
+
+async def command(data: Path, words: str) -> str:
+    """Run a command of the command line, and return what it prints."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "holdfast", *words.split(), "--data", str(data)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=clean_environment() | {"HOME": str(data), "XDG_CONFIG_HOME": str(data)},
+        cwd=data,
+    )
+    out, err = await process.communicate()
+    assert 0 == process.returncode, err.decode()
+    return out.decode().strip()
+
+
+async def until_budgets(api: Native, number: int) -> list[dict[str, Any]]:
+    """The caller's budgets, as soon as there are so many: a change counts within a second. A changed key is new."""
+    async with asyncio.timeout(LONG_WAIT):
+        while True:
+            response = await api.client.get("/api/budget")
+            if response.status == 200:
+                budgets = [each["budget"] for each in (await response.json())["budgets"]]
+                if len(budgets) == number:
+                    return budgets
+            await asyncio.sleep(0.05)

@@ -341,6 +341,7 @@ TABLES = (
     "aliases",
     "log_levels",
     "prices",
+    "budget",
 )
 SCALARS = tuple(field for field in msgspec.structs.fields(Settings) if field.name not in TABLES)
 

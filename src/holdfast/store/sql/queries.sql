@@ -439,7 +439,8 @@ GROUP BY day, owner, key, model ORDER BY day DESC, owner, key, model LIMIT :limi
 
 -- name: stored_bytes
 SELECT coalesce((
-    SELECT sum(length(body)) FROM messages JOIN sessions ON sessions.n = messages.session WHERE owner = :owner AND kind = 'chat'
+    SELECT sum(length(body)) FROM messages JOIN sessions ON sessions.n = messages.session
+    WHERE owner = :owner AND kind = 'chat'
 ), 0) + coalesce((
     SELECT sum(length(data)) FROM files WHERE n IN (
         SELECT file FROM files_used JOIN sessions ON sessions.n = files_used.session
