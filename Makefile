@@ -22,7 +22,7 @@ compile = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-dev serve serve-cluster test test-all check format simulate bench bench-peers web screenshots release lock clean
+.PHONY: help setup setup-dev serve serve-cluster test test-all check format simulate bench bench-peers web screenshots reference docs release lock clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
@@ -73,6 +73,12 @@ web: setup-dev ## build the browser UI into the package
 screenshots: setup-dev ## take the pictures of the browser UI for the documents
 	$(BIN)/python scripts/screenshots.py
 
+reference: setup ## write what the documents have from the code: settings, commands, errors, events, fields, metrics
+	$(BIN)/python -m scripts.docs_reference
+
+docs: .venv/.setup-docs ## build the site of the documents into site
+	$(BIN)/python -m scripts.docs_site $(ARGS)
+
 release: setup-dev ## build wheel, sdist, components and checksums of the last commit into dist, and try them out
 	$(BIN)/python -m scripts.release $(ARGS)
 
@@ -83,15 +89,17 @@ lock: setup-dev ## resolve every dependency again, to the newest versions
 	$(call compile,pyproject.toml --extra mcp --constraints requirements/server.txt --output-file requirements/mcp.txt)
 	$(call compile,pyproject.toml --extra postgres --constraints requirements/server.txt --output-file requirements/postgres.txt)
 	$(call compile,pyproject.toml --extra metrics --constraints requirements/server.txt --output-file requirements/metrics.txt)
-	$(call compile,pyproject.toml --extra server --extra mcp --extra postgres --extra metrics --group dev --constraints requirements/server.txt --constraints requirements/mcp.txt --constraints requirements/postgres.txt --constraints requirements/metrics.txt --output-file requirements/dev.txt)
+	$(call compile,pyproject.toml --extra otel --constraints requirements/server.txt --constraints requirements/mcp.txt --output-file requirements/otel.txt)
+	$(call compile,pyproject.toml --extra server --extra mcp --extra postgres --extra metrics --extra otel --group dev --constraints requirements/server.txt --constraints requirements/mcp.txt --constraints requirements/postgres.txt --constraints requirements/metrics.txt --constraints requirements/otel.txt --output-file requirements/dev.txt)
 	$(call compile,--group cluster --constraints requirements/dev.txt --output-file requirements/cluster.txt)
+	$(call compile,--group docs --constraints requirements/dev.txt --output-file requirements/docs.txt)
 	cd $(NODE) && PATH="$(CURDIR)/$(BIN):$$PATH" npm install openai@latest ws@latest @anthropic-ai/sdk@latest @ag-ui/client@latest @modelcontextprotocol/server-everything@latest @modelcontextprotocol/server-filesystem@latest ai@latest @ai-sdk/openai@latest @ai-sdk/react@latest @ai-sdk/workflow@latest react@latest react-test-renderer@latest zod@latest axe-core@latest --save-exact --package-lock-only \
 		--omit-lockfile-registry-resolved --no-audit --no-fund
 	cd $(WEB) && PATH="$(CURDIR)/$(BIN):$$PATH" npm update --package-lock-only --omit-lockfile-registry-resolved \
 		--no-audit --no-fund
 
 clean: ## remove what make and the tools made
-	rm -rf .venv dist htmlcov .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache $(NODE)/node_modules $(AGENTS)/node_modules $(MATRIX)/node_modules $(WEB)/node_modules bench/.build bench/.peers
+	rm -rf .venv dist site htmlcov .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache $(NODE)/node_modules $(AGENTS)/node_modules $(MATRIX)/node_modules $(WEB)/node_modules bench/.build bench/.peers
 	find src lab tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp for each step: a second `make setup` does nothing.
@@ -103,7 +111,7 @@ clean: ## remove what make and the tools made
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
-.venv/.setup: .venv/.tools requirements/server.txt requirements/local.txt requirements/mcp.txt requirements/postgres.txt requirements/metrics.txt pyproject.toml
+.venv/.setup: .venv/.tools requirements/server.txt requirements/local.txt requirements/mcp.txt requirements/postgres.txt requirements/metrics.txt requirements/otel.txt pyproject.toml
 	@echo "Installing Holdfast ..."
 	@$(call install,--require-hashes -r requirements/server.txt)
 	@$(call install,--require-hashes -r requirements/local.txt) || \
@@ -111,11 +119,16 @@ clean: ## remove what make and the tools made
 	@$(call install,--require-hashes -r requirements/mcp.txt)
 	@$(call install,--require-hashes -r requirements/postgres.txt)
 	@$(call install,--require-hashes -r requirements/metrics.txt)
+	@$(call install,--require-hashes -r requirements/otel.txt)
 	@$(call install,--no-deps --no-build-isolation --editable .)
 	@touch $@
 
 .venv/.setup-cluster: .venv/.setup requirements/cluster.txt
 	@$(call install,--require-hashes -r requirements/cluster.txt)
+	@touch $@
+
+.venv/.setup-docs: .venv/.setup requirements/docs.txt
+	@$(call install,--require-hashes -r requirements/docs.txt)
 	@touch $@
 
 .venv/.setup-dev: .venv/.setup requirements/dev.txt lab/pyproject.toml

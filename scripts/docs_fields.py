@@ -1,4 +1,4 @@
-"""Writes docs/wires/fields.md from the tables of fields themselves: `python scripts/docs_fields.py`."""
+"""The page docs/wires/fields.md, written from the tables of fields themselves by `make reference`."""
 
 from __future__ import annotations
 
@@ -134,7 +134,3 @@ def row(names: list[str], rule: Rule) -> str:
     """Return a row of the table."""
     taken = f" Taken: {', '.join(f'`{value!r}`' for value in rule.neutral)}." if rule.neutral else ""
     return f"| {', '.join(f'`{name}`' for name in names)} | {WORDS.get(rule.kind, rule.kind)} | {rule.why}{taken} |"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

@@ -1,11 +1,7 @@
-"""Writes the table of docs/metrics.md from the metrics themselves: `python scripts/docs_metrics.py`.
-
-With `--check` it writes nothing, and fails if the table is not what it should be.
-"""
+"""The table of docs/metrics.md, written from the metrics themselves by `make reference`."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from holdfast.server.metrics.families import FAMILIES, Family
@@ -13,16 +9,6 @@ from holdfast.server.metrics.families import FAMILIES, Family
 PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
 BEGIN = "<!-- the table is written by scripts/docs_metrics.py -->"
 END = "<!-- end of the table -->"
-
-
-def main() -> None:
-    """Write the table, or check it."""
-    page = PAGE.read_text(encoding="utf-8")
-    right = with_metrics(page)
-    if "--check" not in sys.argv:
-        PAGE.write_text(right, encoding="utf-8")
-    elif page != right:
-        sys.exit("docs/metrics.md is not what the metrics say. Run: python scripts/docs_metrics.py")
 
 
 def with_metrics(page: str) -> str:
@@ -37,7 +23,3 @@ def row(family: Family) -> str:
     """Return a metric as a row of the table."""
     labels = ", ".join(f"`{label}`" for label in family.labels)
     return f"| `{family.name}` | {family.kind} | {labels} | {family.text} |"
-
-
-if __name__ == "__main__":
-    main()

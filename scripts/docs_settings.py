@@ -1,13 +1,9 @@
-"""Writes the table of docs/settings.md from the settings themselves: `python scripts/docs_settings.py`.
-
-With `--check` it writes nothing, and fails where the table is not what it should be.
-"""
+"""The table of docs/settings.md, written from the settings themselves by `make reference`."""
 
 from __future__ import annotations
 
 import ast
 import inspect
-import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -21,16 +17,6 @@ from holdfast.server.config.settings import PREFIX, SCALARS
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 BEGIN = "<!-- the table is written by scripts/docs_settings.py -->"
 END = "<!-- end of the table -->"
-
-
-def main() -> None:
-    """Write the table, or check it."""
-    page = PAGE.read_text(encoding="utf-8")
-    right = with_table(page)
-    if "--check" not in sys.argv:
-        PAGE.write_text(right, encoding="utf-8")
-    elif page != right:
-        sys.exit("docs/settings.md is not what the settings say. Run: python scripts/docs_settings.py")
 
 
 def with_table(page: str) -> str:
@@ -72,7 +58,3 @@ def shown(default: Any) -> str:
 def one_line(text: str) -> str:
     """Return a text that stands in one cell."""
     return " ".join(text.split()).replace("|", "\\|")
-
-
-if __name__ == "__main__":
-    main()

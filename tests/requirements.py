@@ -442,7 +442,19 @@ REQUIREMENTS: dict[str, str] = {
         "The log is text or one JSON object for each entry, with the ids of run, session, request and node if they are "
         "known, and levels by module. The access log is off by default, and has no query, header or body."
     ),
+    "ops.error-help": (
+        "Every error code has a page on the server, with cause and remedy, and every error names it. "
+        "`holdfast explain` prints it without a server."
+    ),
     "ops.top": "`holdfast top` shows runs, rates, latencies and errors of several servers, live or once for a pipe.",
+    "ops.status": (
+        "An administrator sees the runs, times and errors of the last minute of every server of the store, in the page "
+        "and by `GET /api/nodes`, without metrics."
+    ),
+    "ops.incidents": (
+        "A slow upstream, PostgreSQL away, a full disk, a dead node and a leaked key show in metrics, `/ready`, the "
+        "log and `holdfast doctor` as docs/incidents.md says."
+    ),
     "ops.config-check": "`holdfast config check` prints all problems of the settings at once, and its exit code tells.",
     "ops.reload": (
         "A running server takes in its changed settings file by SIGHUP or by a call: all of it, or nothing if it is "
@@ -452,6 +464,16 @@ REQUIREMENTS: dict[str, str] = {
         "With metrics on, every run is counted once, by its outcome; times, tokens, store and refusals are measured. "
         "Off, nothing is measured and nothing is loaded."
     ),
+    "store.point-in-time": (
+        "PostgreSQL's point-in-time recovery gives everything up to a moment and nothing after it; a run that was in "
+        "progress then ends as interrupted."
+    ),
+    "ops.traces": (
+        "With `traces` a request, its run, and the upstream calls, tool calls, commits and takeovers of that are spans "
+        "of one trace, which continues that of the caller and goes on in upstreams and MCP servers."
+    ),
+    "ops.traces-content": "Prompts, answers, arguments and results are in no span unless `traces_content` is set.",
+    "ops.traces-away": "A collector that is away delays no run, and a shutdown by a few seconds at most.",
     "ops.metrics-bounded": "No name that a caller chose becomes a label: only models that are offered do.",
     "ops.metrics-access": (
         "`/metrics` is for admins; the separate port needs no key, and on loopback answers no foreign Host."
@@ -587,7 +609,11 @@ REQUIREMENTS: dict[str, str] = {
         "With a cluster key, a run that is not stored is read and stopped through any node while its own node has it; "
         "if that node is gone, no reader is told of a success."
     ),
-    "nodes.limits": "`max_runs_per_owner` counts an owner's stored runs on all nodes.",
+    "nodes.limits": "`max_runs`, `max_runs_per_owner` and `starts_per_minute` count the runs of all nodes.",
+    "nodes.interrupt": "A message that interrupts the run of another node comes before the queued ones.",
+    "nodes.needs-approval": "Lists of every node say which run waits for a person.",
+    "nodes.port-taken": "A port for other servers that is taken is reported in one line, with what to do.",
+    "nodes.progress": "Every node sends the progress of a batch.",
     "nodes.history": (
         "What clients of any node were answered is what every node keeps, whatever fails: no gap, no repeat, one "
         "ending, an answered stop stands, an accepted message is there once."

@@ -64,7 +64,7 @@ async def told(response: Response) -> tuple[int, str]:
     body = await response.json()
     assert "false" == response.headers["x-should-retry"]
     error = body["error"]
-    assert {"message", "type", "code", "param"} == set(error), body
+    assert {"message", "type", "code", "param", "help"} == set(error), body
     assert isinstance(error["message"], str)
     assert error["message"]
     assert "application/json" == response.headers["content-type"]

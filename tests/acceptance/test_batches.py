@@ -343,7 +343,7 @@ async def test_a_bad_batch_is_refused_and_leaves_nothing(world, wrong):
     response = await world.client.post("/api/batches", body)
 
     assert 400 == response.status
-    assert {"message", "type", "code", "param"} == (await response.json())["error"].keys()
+    assert {"message", "type", "code", "param", "help"} == (await response.json())["error"].keys()
     assert [] == (await world.api.get("/api/batches"))["data"]
     assert [] == world.up.requests
 
@@ -379,6 +379,7 @@ async def test_another_owners_batch_is_not_there():
                 assert "finished" == (await World(up, ann).get(batch))["status"]
 
 
+@pytest.mark.one_server("it measures the SQLite file")
 async def test_ten_thousand_prompts_over_sixteen_models_are_accepted_and_their_progress_is_cheap(tmp_path):
     """Nothing that is kept for one answer grows with the batch."""
     models = [f"up/m{number}" for number in range(16)]

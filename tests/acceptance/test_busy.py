@@ -328,7 +328,6 @@ async def test_an_interrupt_before_the_first_word_leaves_both_messages_and_one_a
 
 
 @requirement("busy.interrupt-order")
-@pytest.mark.one_server("an interrupt at another node comes after what is queued")
 async def test_an_interrupt_goes_before_what_is_queued(world):
     """Interrupting means now: what waits goes on waiting, and keeps its turn."""
     api, up = world

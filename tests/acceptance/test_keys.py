@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ from holdfast.server.accounts.keys import Keys
 from holdfast.server.accounts.made_keys import new_key
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import Settings
-from holdfast.store import KeyRecord
+from holdfast.store import KeyRecord, Store
 from holdfast.store.memory import MemoryStore
 from holdfast.store.opening import open_store
 from holdfast.store.sqlite.beside import SqliteBeside
@@ -33,7 +33,7 @@ from tests.requirements import requirement
 from tests.support.http import Client, Incomplete, Response
 from tests.support.native import Native
 from tests.support.served import NO_HOME, Served
-from tests.support.server import Server, StartFailed, clean_environment, provider
+from tests.support.server import STORES, Server, StartFailed, clean_environment, provider
 from tests.support.upstream import Delta, Hang, Headers, Role, Upstream
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -59,7 +59,7 @@ async def holdfast(command: str, *args: str, data: Path, **env: str) -> Shown:
         *(sys.executable, "-m", "holdfast", *command.split(), "--data", str(data), *args),
         stdout=PIPE,
         stderr=PIPE,
-        env=clean_environment() | {"HOME": str(data), "XDG_CONFIG_HOME": str(data), "COLUMNS": "200", **env},
+        env=clean_environment() | _own_environment(data) | env,
         cwd=data.parent,
     )
     async with asyncio.timeout(120):
@@ -69,10 +69,47 @@ async def holdfast(command: str, *args: str, data: Path, **env: str) -> Shown:
     return Shown(process.returncode, out.decode(), err.decode())
 
 
+def _own_environment(data: Path) -> dict[str, str]:
+    store = {"HOLDFAST_STORE": STORES[data]} if data in STORES else {}
+    return {"HOME": str(data), "XDG_CONFIG_HOME": str(data), "COLUMNS": "200"} | store
+
+
+class StoreBeside:
+    """The keys of a store that several servers share. Each call opens it, and waits for it."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def list(self) -> list[KeyRecord]:
+        return self._do(lambda store: store.list_keys())
+
+    def add(self, key: KeyRecord) -> object:
+        return self._do(lambda store: store.add_key(key))
+
+    def revoke(self, id: str, now: float) -> KeyRecord | None:
+        return self._do(lambda store: store.revoke_key(id, now))
+
+    def _do(self, work: Callable[[Store], Awaitable[Any]]) -> Any:
+        store = open_store(self._url)
+
+        async def done() -> Any:
+            try:
+                return await work(store)
+            finally:
+                await store.close()
+
+        return asyncio.run(done())
+
+
+def keys_of(data: Path) -> SqliteBeside | StoreBeside:
+    """The keys of the server with a data folder, as the command line changes them. It waits for the disk."""
+    return StoreBeside(STORES[data]) if data in STORES else SqliteBeside(data)
+
+
 async def make(data: Path, name: str, *, admin: bool = False) -> str:
     """Put a key into the database beside the server, as `holdfast key new` does."""
     made = new_key(name, admin=admin)
-    await asyncio.to_thread(lambda: SqliteBeside(data).add(made.record))
+    await asyncio.to_thread(lambda: keys_of(data).add(made.record))
     return made.key
 
 
@@ -80,7 +117,7 @@ async def revoke(data: Path, name: str) -> None:
     """Revoke a key beside the server, as `holdfast key revoke` does."""
 
     def revoke_it() -> KeyRecord | None:
-        database = SqliteBeside(data)
+        database = keys_of(data)
         (found,) = [key for key in database.list() if key.name == name and key.revoked_at is None]
         return database.revoke(found.id, time.time())
 
@@ -137,6 +174,7 @@ async def caller(server: Server, name: str, **options: Any) -> AsyncIterator[Cli
 
 
 @requirement("safe.key-needed")
+@pytest.mark.one_server("it makes a key before the server has a store")
 async def test_when_the_last_key_is_revoked_nobody_gets_in(tmp_path):
     """ "Revoke it, then make another" would open the server to everyone in between, as an admin."""
     data = tmp_path / "data"
@@ -280,6 +318,7 @@ async def test_who_waits_for_a_whole_answer_is_refused(server):
 
 
 @requirement("safe.revoked")
+@pytest.mark.one_server("each node learns of a revoked key by itself, within a second")
 async def test_a_request_that_is_sent_slowly_begins_nothing_after_its_key_was_revoked(server, up):
     """The key was right when the head came, which may be long ago."""
     async with caller(server, "sybil") as client:
@@ -352,9 +391,7 @@ async def test_keys_are_made_and_revoked_while_the_server_writes(server):
         await asyncio.gather(*(revoke(server.data, name) for name in names[:10]))
 
         kept = {
-            key.name
-            for key in await asyncio.to_thread(lambda: SqliteBeside(server.data).list())
-            if key.revoked_at is None
+            key.name for key in await asyncio.to_thread(lambda: keys_of(server.data).list()) if key.revoked_at is None
         }
         assert set(names[10:]) == kept & set(names)
         assert 40 == len((await api.session(session))["messages"])
@@ -390,6 +427,7 @@ def is_for_nobody() -> bool:
 
 @requirement("safe.keys-made")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+@pytest.mark.one_server("it looks at the owner of the SQLite file")
 async def test_keys_that_root_makes_and_revokes_count_for_a_server_of_another_user(folder_of_nobody):
     """So a service is looked after: it runs as a user of its own, and its administrator is root."""
     if not await asyncio.to_thread(is_for_nobody):
@@ -469,6 +507,7 @@ BROKEN_FILES = {
 
 @requirement("safe.keys-made")
 @pytest.mark.parametrize(("spoil", "says"), BROKEN_FILES.values(), ids=BROKEN_FILES)
+@pytest.mark.one_server("it makes a SQLite file before the start")
 async def test_a_file_of_keys_that_cannot_be_believed_keeps_the_server_from_starting(tmp_path, spoil, says):
     """Without it nobody would know which keys count, and without a key everyone would be let in."""
     file = old_file(tmp_path / "data", ("alice", "alices-old-key"))
@@ -516,7 +555,7 @@ async def test_no_key_is_made_under_a_name_that_is_none_or_is_taken(server, name
 
     assert (1, "") == (shown.code, shown.out)
     assert re.search(r"name", shown.err)
-    assert name not in {key.name for key in await asyncio.to_thread(lambda: SqliteBeside(server.data).list())}
+    assert name not in {key.name for key in await asyncio.to_thread(lambda: keys_of(server.data).list())}
 
 
 @requirement("safe.key-rights")
@@ -591,6 +630,7 @@ async def test_a_server_without_keys_lets_nobody_in_while_it_cannot_tell_whether
 
 
 @requirement("safe.revoked", "safe.background")
+@pytest.mark.one_server("it takes the descriptors of one process")
 async def test_a_key_is_revoked_also_after_the_server_ran_out_of_descriptors(tmp_path):
     """Anyone who can connect can bring that about. One failed look at the keys must not be the last."""
     data = tmp_path / "data"
@@ -615,6 +655,7 @@ async def test_a_key_is_revoked_also_after_the_server_ran_out_of_descriptors(tmp
 
 
 @requirement("safe.wrong-keys")
+@pytest.mark.one_server("each node slows down the wrong keys that it has seen")
 async def test_wrong_keys_are_logged_and_slowed_and_right_ones_are_not(tmp_path):
     """Behind a proxy all come from one address: a guesser must not keep the others out."""
     env = {"HOLDFAST_API_KEY": SETTINGS_KEY}

@@ -49,6 +49,7 @@ async def test_an_entry_of_a_run_has_the_ids_of_run_session_and_node(tmp_path):
 
 
 @requirement("ops.log")
+@pytest.mark.one_server("its program serves on one port")
 async def test_an_internal_error_has_the_request_id_that_the_client_got(tmp_path):
     """A user reports the id of the response; the operator finds the entry by it."""
     program = (
@@ -74,6 +75,7 @@ async def test_an_internal_error_has_the_request_id_that_the_client_got(tmp_path
 
 
 @requirement("ops.log")
+@pytest.mark.one_server("each node logs its own requests, so their order is not known")
 async def test_the_access_log_is_off_by_default_and_has_no_query_and_no_key(tmp_path):
     """People paste keys into addresses, and a log is read by more than those who may have them."""
     said = {"model": "scripted/echo", "messages": [{"role": "user", "content": "Hi"}], "stream": True}

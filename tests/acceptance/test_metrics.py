@@ -14,6 +14,7 @@ from holdfast.server.metrics import metrics_of
 from holdfast.server.metrics.port import MOST_CONNECTIONS
 from holdfast.store.memory import MemoryStore
 from holdfast.store.opening import disconnect
+from holdfast.store.sqlite import SqliteStore
 from tests.requirements import requirement
 from tests.support.agents import serving
 from tests.support.http import Client
@@ -309,6 +310,7 @@ async def test_a_reader_that_does_not_read_shows_as_lag(up, tmp_path):
 
 
 @requirement("ops.metrics")
+@pytest.mark.one_server("figures are those of one node")
 async def test_runs_that_are_taken_over_are_counted(up, tmp_path):
     """A node that died is seen at the one that goes on."""
     async with Server(tmp_path, [provider(up.base_url)], config="metrics = true\n") as server:
@@ -326,6 +328,18 @@ async def test_runs_that_are_taken_over_are_counted(up, tmp_path):
     assert "interrupted" == settlement["outcome"]
     assert 1 == now("holdfast_takeovers_total")
     assert 1 == now("holdfast_runs_total", outcome="interrupted", provider="up", model="m")
+
+
+@requirement("ops.metrics")
+async def test_the_size_of_sqlites_write_ahead_log_is_shown(up, tmp_path):
+    """One that grows without end means that something keeps it from being moved into the file."""
+    store = await asyncio.to_thread(SqliteStore, tmp_path / "data")
+    async with serving(up, tmp_path, store, settings={"metrics": True}) as world:
+        await chat(world, COUNTED)
+        shown = (await figures(world.api.client))("holdfast_store_wal_bytes")
+        written = (tmp_path / "data" / "holdfast.db-wal").stat().st_size
+
+    assert 0 < shown <= written
 
 
 @requirement("ops.metrics-access")

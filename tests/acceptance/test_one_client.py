@@ -211,6 +211,7 @@ async def test_a_list_of_runs_with_long_texts_is_complete_page_after_page(server
 
 @requirement("safe.retention")
 @pytest.mark.parametrize(("days", "left"), [("0", 404), ("inf", 200), ("30", 200)])
+@pytest.mark.one_server("it starts another server on the same data folder")
 async def test_old_runs_outside_of_sessions_are_deleted_after_the_retention_time(up, tmp_path, days, left):
     """Zero days is what somebody sets for privacy: it must not mean "for ever"."""
     config = f"retention_days = {days}"

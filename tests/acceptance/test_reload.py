@@ -103,6 +103,7 @@ async def test_sighup_takes_in_the_file_and_the_log_says_what_has_changed(tmp_pa
 
 
 @requirement("ops.reload")
+@pytest.mark.one_server("each node reloads its own settings file when it is told to")
 async def test_a_key_that_is_removed_from_the_file_ends_its_access_at_once(tmp_path, up):
     """A leaked key is the reason why somebody is in a hurry. A key that stays loses no stream."""
 

@@ -173,6 +173,7 @@ async def test_a_key_is_seen_nowhere_again(watched: Watched, canary: str):
 
 
 @requirement("safe.secrets")
+@pytest.mark.one_server("it searches the SQLite file")
 async def test_the_canaries_were_there_to_be_told(watched: Watched):
     """The search proves something only if the upstream knew the keys and the places were really searched."""
     keys = {request.key for request in watched.up.requests} | {request.path for request in watched.up.requests}
@@ -200,6 +201,7 @@ async def test_each_upstream_hears_its_own_key_and_none_of_ours(watched: Watched
 
 
 @requirement("safe.secrets")
+@pytest.mark.one_server("it looks at the SQLite file")
 async def test_what_is_kept_is_readable_by_its_owner_alone(watched: Watched):
     """The database holds what people said: other users of the machine must not be able to read it."""
     modes = {

@@ -185,6 +185,7 @@ async def test_a_key_that_is_kept_goes_to_no_other_address(up, tmp_path):
 
 
 @requirement("set.secrets")
+@pytest.mark.one_server("nodes keep the settings in the store, sealed, and not in a file")
 async def test_a_key_is_in_no_answer_and_no_log_and_only_its_owner_can_read_the_file(up, tmp_path):
     """It is written once, to a file of mode 0600, and comes back as the fact that it is there."""
     up.script = [Status(401)]

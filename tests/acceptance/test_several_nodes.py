@@ -93,6 +93,30 @@ async def test_a_batch_is_worked_on_by_one_node_and_shown_by_all():
         assert "" == await one.parts.store.holder("batch", batch["id"])
 
 
+@requirement("nodes.progress")
+async def test_the_progress_of_a_batch_is_sent_by_every_node():
+    """A client that was sent to another node saw nothing between the start and the end."""
+    async with Upstream([Gate("go"), *answer("42")]) as up, nodes(up) as (one, two):
+        batch = await World(up, one.client).create(3, ["up/a"], concurrency=2)
+        events = await two.client.get(f"/api/batches/{batch['id']}/events")
+
+        async def seen(done: int, running: int) -> None:
+            async with asyncio.timeout(LONG):
+                while (frame := await events.next_event()) is not None and frame.event == "batch.progress":
+                    progress = frame.json()["progress"]
+                    if (progress["done"], progress["running"]) == (done, running):
+                        return
+            raise AssertionError("it ended before")
+
+        await seen(0, 2)
+        shown = await World(up, two.client).get(batch)
+        up.gates.open("go")
+        last = [frame.event for frame in await events.all_events()][-1]
+
+    assert {"total": 3, "done": 0, "failed": 0, "running": 2} == shown["progress"]
+    assert "batch.settled" == last
+
+
 @requirement("nodes.work")
 async def test_a_batch_of_a_node_that_was_taken_for_dead_is_finished_by_another():
     """The first leaves its cells open, and does not disturb the second."""
@@ -208,6 +232,40 @@ async def test_a_comparison_is_read_watched_and_stopped_through_any_node():
     assert {"stopped"} == {pane["settlement"]["outcome"] for pane in kept["panes"]}
     assert "comparison.settled" == rest[-1].event
     assert 1 == len(up.requests)
+
+
+class SlowToAdd(MemoryStore):
+    """The reply to a new comparison comes late."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_added, self.may_answer = asyncio.Event(), asyncio.Event()
+
+    async def put_document(self, document: Any, expected_version: int | None = None) -> Any:
+        stored = await super().put_document(document, expected_version)
+        if document.kind == "comparison" and expected_version is None:
+            self.has_added.set()
+            await self.may_answer.wait()
+        return stored
+
+
+@requirement("nodes.work")
+async def test_a_comparison_that_is_being_added_is_not_let_go():
+    """A server that starts looks for what a dead one has left while it serves: its own new round is none of that."""
+    store = SlowToAdd()
+    async with Upstream([Gate("go"), *answer("42")]) as up, nodes(up, store) as (one, _):
+        body = {"prompt": "Which?", "models": ["up/a", "up/b"], "lifetime": "detached"}
+        adding = asyncio.create_task(one.client.post("/api/comparisons", body))
+        async with asyncio.timeout(LONG):
+            await store.has_added.wait()
+            await one.parts.rounds.catch_up()
+            (added,) = await store.list_documents("comparison")
+            holder = await store.holder("comparison", added.id)
+            store.may_answer.set()
+            up.gates.open("go")
+            status = (await adding).status
+
+    assert (one.id, 202) == (holder, status)
 
 
 @requirement("nodes.work", "cmp.detached")

@@ -380,7 +380,7 @@ async def test_a_failure_before_any_text_is_a_real_status(world, name, stream):
     body = await response.json()
 
     assert (status, code, retry_after) == (response.status, body["error"]["code"], response.headers.get("retry-after"))
-    assert {"message", "type", "code", "param"} == set(body["error"])
+    assert {"message", "type", "code", "param", "help"} == set(body["error"])
     assert TYPES.get(status, "server_error") == body["error"]["type"]
     assert "application/json" == response.headers["content-type"]
     assert should_retry == response.headers["x-should-retry"]

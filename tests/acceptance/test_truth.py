@@ -379,7 +379,8 @@ async def test_what_is_told_of_a_run_names_it(seen):
     assert set(verdicts) == (set() if row.outcome == "completed" else set(CHAT | WIRES | RESPONSES))
     for surface, verdict in verdicts.items():
         run_id = seen.told[surface].run_id
-        assert {"outcome": row.outcome, "code": row.code or row.said, "run_id": run_id} == verdict
+        help = {"help": f"/docs/errors/{row.code}"} if row.outcome == "failed" else {}
+        assert {"outcome": row.outcome, "code": row.code or row.said, "run_id": run_id, **help} == verdict
 
 
 # What is kept.

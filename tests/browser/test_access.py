@@ -61,6 +61,7 @@ async def test_axe_finds_nothing_in_any_view(new_tab, up, api, scheme, size):
     await expect(tab.live).to_have_count(0)
     for name, path in {
         "settings": "/settings",
+        "status": "/status",
         "compare": "/compare",
         "run": f"/runs/{going_on}",
         "lost": "/x",
@@ -101,12 +102,12 @@ async def test_at_200_percent_nothing_hangs_over_the_edge(new_tab, up, api):
     tab = await new_tab(f"/s/{session}", viewport={"width": 640, "height": 400}, device_scale_factor=2)
     await tab.sees_ending("completed")
     widths = [await sideways(tab)]
-    for path in ("/", "/settings", "/compare"):
+    for path in ("/", "/settings", "/status", "/compare"):
         await tab.open(path)
         await expect(tab.page.locator("main :is(h1, h2)").first).to_be_visible()
         widths.append(await sideways(tab))
 
-    assert [0, 0, 0, 0] == widths
+    assert [0, 0, 0, 0, 0] == widths
 
 
 @requirement("ui.browser-access")

@@ -22,16 +22,22 @@ from tests.support.served import NO_HOME, Served, protocol
 from tests.support.waiting import LONG
 from tests.wires import WIRES, Wire
 
+HELP = {"help": "/docs/errors/store_unavailable"}
 WENT_WRONG = {
     "chat completions": {
-        "error": {"message": "gone", "type": "server_error", "code": "store_unavailable", "param": None}
+        "error": {"message": "gone", "type": "server_error", "code": "store_unavailable", "param": None, **HELP}
     },
     "responses": {"type": "error", "code": "store_unavailable", "message": "gone", "param": None},
     "Anthropic's messages": {
         "type": "error",
-        "error": {"type": "overloaded_error", "message": "gone", "code": "store_unavailable", "param": None},
+        "error": {"type": "overloaded_error", "message": "gone", "code": "store_unavailable", "param": None, **HELP},
     },
-    "AG-UI": {"type": "RUN_ERROR", "message": "gone", "code": "store_unavailable"},
+    "AG-UI": {
+        "type": "RUN_ERROR",
+        "message": "gone",
+        "code": "store_unavailable",
+        "metadata": {"holdfast": HELP},
+    },
     "the AI SDK": {"type": "error", "errorText": "gone"},
 }
 """What each wire says of it; our own is cut off, so that its clients come back with their cursor."""

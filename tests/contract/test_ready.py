@@ -5,8 +5,8 @@ import asyncio
 from holdfast.errors import StoreUnavailable
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import Settings
-from holdfast.store import NodeDetails, NodeRecord
 from holdfast.store.memory import MemoryStore
+from holdfast.store.records import NodeDetails, NodeRecord
 from tests.requirements import requirement
 from tests.support.served import NO_HOME, Served, protocol
 from tests.support.waiting import LONG

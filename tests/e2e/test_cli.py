@@ -821,7 +821,9 @@ async def test_a_port_that_is_taken_is_one_clear_line(alone):
         shown = await alone("serve", "--port", str(port))
 
     assert (1, "") == (shown.code, shown.out)
-    assert re.fullmatch(rf"Error: Cannot listen on 127\.0\.0\.1:{port}: .*--port\.\n", shown.err)
+    assert re.fullmatch(
+        rf"Error: Cannot listen on 127\.0\.0\.1:{port}: .*--port\. \(holdfast explain \w+\)\n", shown.err
+    )
 
 
 # doctor, config, db

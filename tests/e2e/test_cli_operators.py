@@ -241,12 +241,14 @@ async def test_errors_of_the_command_line_say_what_to_do(alone, tmp_path):
         ("models", "--url", "nonsense"): "Not a URL: 'nonsense'. It must begin with http:// or https://.",
         ("models", "--url", nowhere): f"Could not connect to {nowhere}: connection refused. Is the server running?",
         ("run",): 'No prompt given. Try: holdfast run "Why is the sky blue?"',
-        ("run", "hello", "-m", "nope"): "Unknown model 'nope'. See `holdfast models`.",
-        ("runs", "show", "run_nowhere"): "No run 'run_nowhere'. See `holdfast runs ls`.",
+        ("run", "hello", "-m", "nope"): "Unknown model 'nope'. See `holdfast models`. "
+        "(holdfast explain model_not_found)",
+        ("runs", "show", "run_nowhere"): "No run 'run_nowhere'. See `holdfast runs ls`. "
+        "(holdfast explain run_not_found)",
         ("key", "revoke", "nobody"): "No key 'nobody'. See `holdfast key ls`.",
         ("db", "check", "--data", "none"): f"No database at {tmp_path / 'none' / 'holdfast.db'}. `holdfast serve` "
         "creates it.",
-        ("models", "--config", "none.toml"): "Settings file not found: none.toml",
+        ("models", "--config", "none.toml"): "Settings file not found: none.toml (holdfast explain bad_settings)",
     }
     for command, words in told.items():
         shown = await alone(*command)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import termios
+from contextlib import AsyncExitStack
 
 import pytest
 import pytest_asyncio
@@ -11,6 +12,7 @@ from tests.e2e.test_cli import Shell, Terminal
 from tests.requirements import requirement
 from tests.support.ports import free_port
 from tests.support.server import Server
+from tests.support.waiting import LONG
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -84,3 +86,35 @@ async def test_an_interrupt_leaves_the_terminal_as_it_was(shell, server):
 
     assert 0 == code
     assert terminal.screen.rstrip().endswith("\x1b[?1049l")
+
+
+@requirement("ops.top")
+async def test_it_lists_every_server_of_the_store_even_if_it_was_given_one(shell, postgres, tmp_path):
+    """A server that is not asked, or cannot be reached from here, has told the others how it fares."""
+    env = {"HOLDFAST_STORE": postgres.url(await postgres.new_database()), "HOLDFAST_CLUSTER_KEY": "k" * 32}
+    addresses = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+    async with AsyncExitStack() as stack:
+        one, two = [
+            await stack.enter_async_context(
+                Server(tmp_path / address, config="metrics = true\n", env=env | {"HOLDFAST_NODE_ADDRESS": address})
+            )
+            for address in addresses
+        ]
+        async with two.client() as client:
+            assert 200 == (await client.post("/v1/chat/completions", HI)).status
+            async with asyncio.timeout(LONG):  # the next renewal of the lease tells it to the other
+                while "1" not in {row[5] for row in await listed(shell, one)}:
+                    pass
+        rows = await listed(shell, one)
+
+    assert {"alive"} == {row[1] for row in rows}
+    assert {*addresses} == {row[-1] for row in rows}
+
+
+async def listed(shell, server):
+    """The rows of the nodes of the store."""
+    shown = await shell("top", "--interval", "0.2", "--url", server.url)
+    assert (0, "") == (shown.code, shown.err)
+    lines = [line.split() for line in shown.out.splitlines()]
+    first = next(at for at, line in enumerate(lines) if line[:2] == ["OF", "STORE"])
+    return lines[first + 1 : lines.index([], first)]

@@ -68,11 +68,11 @@ def of(*languages: str) -> list[Block]:
 
 
 NOT_RUN = {
-    "README.md-6": "it kills the server; tests/faults/test_kill9.py does the same",
     "docs/agents.md-5": "it needs a run that waits; tests/acceptance/test_approvals.py has one",
     "docs/agents.md-6": "it needs an agent at work; tests/acceptance/test_steer.py has one",
     "docs/cluster.md-1": "it needs PostgreSQL and several machines; tests/e2e/test_nodes.py starts them on one",
     "docs/cluster.md-4": "it needs Docker",
+    "docs/cluster.md-6": "it needs the folders of a PostgreSQL server; tests/faults/test_point_in_time.py does it",
     "docs/embedding.md-1": "it changes the environment of the tests",
     "docs/performance.md-1": "it takes minutes",
     "docs/postgres.md-1": "it needs a PostgreSQL server; tests/e2e/test_postgres_server.py starts one",
@@ -92,6 +92,13 @@ NOT_RUN = {
     "docs/service.md-8": "it needs the folders of the service; tests/e2e/test_cli_operators.py does the same",
     "docs/settings.md-3": "it needs an account with Groq",
     "docs/testing.md-3": "it takes minutes; tests/faults/test_simulation.py runs some of it",
+    "docs/traces.md-1": "it needs Docker",
+    "docs/traces.md-2": "it needs a collector; tests/acceptance/test_traces.py starts one",
+    "docs/tutorials/chat.md-5": "it kills the server; tests/faults/test_kill9.py does the same",
+    "docs/tutorials/cluster.md-4": "it needs the cluster; tests/e2e/test_serve_cluster.py starts it and kills a node",
+    "docs/tutorials/cluster.md-5": "it needs the cluster; tests/e2e/test_cli_top.py has one",
+    "docs/tutorials/embed.md-1": "it changes the environment of the tests",
+    "docs/tutorials/embed.md-4": "it needs the app on port 8000; tests/e2e/test_examples.py does the same",
 }
 """Blocks that cannot run here, with their reasons, as the documents have them."""
 
@@ -174,7 +181,7 @@ grep -q "^$target:" "{root}/Makefile"
 """
 
 
-AGENT = '[[agents]]\nname = "helper"\nmodel = "scripted/steps"\n'
+AGENT = '[[agents]]\nname = "helper"\nmodel = "scripted/steps"\ntools = ["files"]\n'
 CURL = """\
 curl() {
   local code=0

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import subprocess
 import sys
 
@@ -10,7 +11,7 @@ import pytest
 from tests.requirements import requirement
 from tests.support.native import Native
 from tests.support.ports import free_port
-from tests.support.server import Server, clean_environment, provider
+from tests.support.server import Server, StartFailed, clean_environment, provider
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.upstream import TEXT, Delta, Done, Gate, Headers, Role, Upstream, answer
 from tests.support.waiting import LONG
@@ -18,7 +19,7 @@ from tests.support.waiting import LONG
 PASSWORD = "pw-that-nobody-sees"
 
 
-def holdfast(*arguments: str, folder, store: str = "") -> subprocess.CompletedProcess[str]:
+def holdfast(*arguments: str, folder, store: str = "", input: str = "") -> subprocess.CompletedProcess[str]:
     """Run a command with the settings of a folder."""
     env = clean_environment() | {"HOLDFAST_DATA": str(folder), "HOME": str(folder)}
     return subprocess.run(
@@ -28,6 +29,7 @@ def holdfast(*arguments: str, folder, store: str = "") -> subprocess.CompletedPr
         text=True,
         check=False,
         cwd=folder,
+        input=input,
     )
 
 
@@ -182,3 +184,24 @@ def test_without_the_driver_the_error_names_what_to_install(tmp_path):
 
     assert "pip install 'holdfast[postgres]'" in served.stderr
     assert "Traceback" not in served.stderr
+
+
+@requirement("nodes.port-taken")
+async def test_a_port_for_other_servers_that_is_taken_is_one_line(postgres, tmp_path):
+    """As with the port for clients: what, why, and what to do, instead of a traceback."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        env = {
+            "HOLDFAST_STORE": postgres.url(await postgres.new_database()),
+            "HOLDFAST_CLUSTER_KEY": "k" * 32,
+            "HOLDFAST_NODE_ADDRESS": f"127.0.0.1:{port}",
+        }
+        with pytest.raises(StartFailed, match="ended with 1;") as refused:
+            async with Server(tmp_path, [provider("http://127.0.0.1:1/v1")], env=env):
+                pass
+
+    assert f"Error: Cannot listen on 127.0.0.1:{port} for the other servers: Address already in use. " in str(
+        refused.value
+    )
+    assert "Set node_address" in str(refused.value)
+    assert "Traceback" not in str(refused.value)

@@ -20,6 +20,7 @@ from holdfast.store.sqlite.file import migrations
 from tests.e2e.test_postgres_server import holdfast
 from tests.requirements import requirement
 from tests.support.native import Native
+from tests.support.people import PASSWORD, browser, sign_in
 from tests.support.server import ROOT, Server
 
 FIRST = ROOT / "tests" / "data" / "first_schema"
@@ -77,6 +78,24 @@ async def test_everything_of_the_first_schema_is_served_by_this_version(folder):
     assert "completed" == queued["outcome"]
     assert ("assistant", "Then this") == answers(sessions["killed"])[-1]
     assert MADE["completed"] in {session["id"] for session in found["sessions"]}
+
+
+@requirement("store.upgrade", "people.first-admin")
+async def test_whoever_had_a_key_gets_an_account_with_all_that_the_key_had(folder):
+    """Owners keep what is theirs: the account takes over the owner, and the key of the first version works on."""
+    made = await asyncio.to_thread(
+        lambda: holdfast("user", "new", "Ada.L", "--owner", "ada", "--password-stdin", folder=folder, input=PASSWORD)
+    )
+    async with Server(folder, [SCRIPTED]) as server:
+        cookie = await sign_in(server, "ada.l")
+        async with browser(server, cookie) as page, server.client(authorization=f"Bearer {MADE['key']}") as program:
+            shown = await Native(page).session(MADE["completed"])
+            with_key = await Native(program).session(MADE["completed"])
+            me = await Native(page).get("/api/me")
+
+    assert 0 == made.returncode, made.stderr
+    assert "Résumé of 東京" == shown["title"] == with_key["title"]
+    assert ("Ada.L", "ada", "admin") == (me["name"], me["owner"], me["role"])
 
 
 @requirement("store.upgrade")

@@ -12,8 +12,9 @@ from holdfast.history import Message, Session
 from holdfast.ids import new_id
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import Settings
-from holdfast.store import Append, LogEnd, NodeDetails, NodeRecord, RunRecord
+from holdfast.store import Append, LogEnd, RunRecord
 from holdfast.store.memory import MemoryStore
+from holdfast.store.records import NodeDetails, NodeRecord
 from tests.requirements import requirement
 from tests.support.served import NO_HOME, Served
 from tests.support.waiting import LONG

@@ -76,5 +76,5 @@ def _passing_on(name: str) -> Callable[..., Any]:
     return call
 
 
-for _name in (name for name in vars(Store) if not name.startswith("_") and name != "listen"):
+for _name in (name for name in dir(Store) if not name.startswith("_") and name != "listen"):
     setattr(Connection, _name, _passing_on(_name))

@@ -41,6 +41,12 @@ async def wait(ctx: Context) -> str:
 
 
 @server.tool()
+async def trace(ctx: Context) -> str:
+    """Return the trace that the caller has sent with the call."""
+    return str((ctx.request_context.meta or {}).get("traceparent"))
+
+
+@server.tool()
 async def die() -> str:
     """End the server in the middle of the call."""
     note("die")

@@ -11,6 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import asyncpg
+
 from tests.support.ports import free_port
 from tests.support.waiting import LONG
 
@@ -29,15 +31,19 @@ class Standby(NamedTuple):
 class Postgres:
     """A server in a folder with a short path. It is ended by its process id."""
 
-    def __init__(self, *, is_durable: bool = False) -> None:
+    def __init__(self, *, is_durable: bool = False, is_archived: bool = False) -> None:
         self.port = free_port()
         self._is_durable = is_durable
+        self._is_archived = is_archived
         self._folder = Path(tempfile.mkdtemp(prefix="hfpg", dir="/tmp"))
         self._data = self._folder / "data"
+        self._archive = self._folder / "archive"
         self._process: subprocess.Popen[bytes] | None = None
         self._names = itertools.count(1)
         if os.getuid() == 0:
             os.chown(self._folder, NOBODY, NOBODY)
+        self._archive.mkdir()
+        self._archive.chmod(0o777)
         create = ["--username=holdfast", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]
         self._do("initdb", f"--pgdata={self._data}", *create).check_returncode()
         self.start()
@@ -56,6 +62,8 @@ class Postgres:
             "max_connections": 200,
             "shared_buffers": "32MB",
         }
+        if self._is_archived:
+            options |= {"archive_mode": "on", "archive_command": f"cp %p {self._archive}/%f"}
         flags = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
         with open(self._folder / "log", "ab") as log:
             process: subprocess.Popen[bytes] = subprocess.Popen(
@@ -88,6 +96,37 @@ class Postgres:
         self._do("pg_ctl", "promote", "-D", str(standby.data), "-t", str(int(LONG))).check_returncode()
         shutil.rmtree(self._data)
         self._data, self.port, self._process = standby
+
+    def base_backup(self) -> Path:
+        """Copy all files of the server while it runs, as a backup to begin a recovery with."""
+        backup = self._folder / f"backup{next(self._names)}"
+        where = [f"--pgdata={backup}", "--host=127.0.0.1", f"--port={self.port}", "--username=holdfast"]
+        self._do("pg_basebackup", *where, "--checkpoint=fast", "--no-sync").check_returncode()
+        return backup
+
+    def now(self) -> str:
+        """Return the time of the server, as `recovery_target_time` takes it."""
+        return "T".join(self._ask("SELECT to_char(clock_timestamp(), 'YYYY-MM-DD HH24:MI:SS.USOF')"))
+
+    def archive_everything(self) -> None:
+        """Wait until the archive has every commit up to now."""
+        (last,) = self._ask("SELECT pg_walfile_name(pg_switch_wal())")
+        while not (self._archive / last).exists():
+            assert self._process is not None
+            assert self._process.poll() is None, (self._folder / "log").read_text()
+
+    def recover(self, backup: Path, until: str) -> None:
+        """Put the state of a moment in the place of this server: a backup, and the archive from there on."""
+        self.kill()
+        shutil.rmtree(self._data)
+        self._data = backup
+        with (backup / "postgresql.auto.conf").open("a") as file:
+            file.write(f"restore_command = 'cp {self._archive}/%f %p'\nrecovery_target_time = '{until}'\n")
+            file.write("recovery_target_action = 'promote'\n")
+        (backup / "recovery.signal").touch()
+        self.start()
+        while self._ask("SELECT pg_is_in_recovery()") != ["f"]:
+            pass  # it answers before it is promoted
 
     def _ask(self, *statements: str) -> list[str]:
         commands = [part for statement in statements for part in ("-c", statement)]
@@ -176,3 +215,15 @@ def _program(name: str) -> str:
 
 def _as_nobody() -> dict[str, Any]:
     return {"user": NOBODY, "group": NOBODY} if os.getuid() == 0 else {}
+
+
+async def rows_of(url: str) -> dict[str, list[tuple[Any, ...]]]:
+    """Return all rows of all tables of a database, in an order of their own; those of nodes' leases left out."""
+    connection = await asyncpg.connect(url)
+    try:
+        tables = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+        names = sorted(row["tablename"] for row in tables if row["tablename"] != "keepers")
+        found = {name: await connection.fetch(f"SELECT * FROM {name}") for name in names}
+    finally:
+        await connection.close()
+    return {name: sorted((tuple(row) for row in rows), key=repr) for name, rows in found.items()}

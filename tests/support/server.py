@@ -5,9 +5,12 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +18,7 @@ from typing import Any, NamedTuple, Self
 
 from tests.support.http import Client
 from tests.support.ports import free_port
-from tests.support.postgres import shared_postgres
+from tests.support.postgres import rows_of, shared_postgres
 from tests.support.waiting import LONG
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,6 +30,9 @@ NODES = int(os.environ.get("HOLDFAST_TEST_NODES", "1"))
 
 READY = re.compile(r"\bready\b.*?(https?)://(\[[0-9a-f:]+\]|[\w.-]+):(\d+)", re.IGNORECASE)
 POLL = 0.02
+
+STORES: dict[Path, str] = {}
+"""The PostgreSQL of the servers that have one instead of the database in their data folder."""
 
 DIE_WITH_PARENT = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execvp(sys.argv[1], sys.argv[1:])"
 """PR_SET_PDEATHSIG, then the command itself: the kernel kills it when the test process dies, even by SIGKILL.
@@ -203,6 +209,7 @@ class Server(Process):
         self._peers: list[Server] = []
         if nodes > 1 and "HOLDFAST_STORE" not in own:
             own |= {"HOLDFAST_STORE": shared_postgres().new_url(), "HOLDFAST_CLUSTER_KEY": "k" * 32}
+            STORES[data] = own["HOLDFAST_STORE"]
             like_this = partial(Server, data, providers, config=config, args=args, timeout=timeout, program=program)
             self._peers = [like_this(env=own | _own_address(), log=f"node{n}.log") for n in range(2, nodes + 1)]
             own |= _own_address()
@@ -221,16 +228,29 @@ class Server(Process):
         if error is not None:
             error.add_note(f"--- the server's log, its last lines ---\n{self.log_text()[-4000:]}")
 
-    async def restart(self) -> None:
-        """Start again with the same data, on the same port. One that still runs gets SIGTERM first."""
+    async def restart(self, env: Mapping[str, str] | None = None) -> None:
+        """Start again with the same data, on the same port. One that still runs gets SIGTERM first.
+
+        `env` are variables that it has from now on.
+        """
         if self.alive:
             await self.terminate()
+        self._env |= env or {}
         await self._serve()
 
     def client(self, *, timeout: float = LONG, **headers: str) -> Client:
         """A client of this server; `x_session_id="…"` becomes the header `x-session-id`."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return Client(self.url, named, timeout=timeout, ports=[self.port, *(peer.port for peer in self._peers)])
+
+    def stored(self) -> dict[str, list[tuple[Any, ...]]]:
+        """All rows of all tables, but for the nodes' leases, which are renewed now and then."""
+        if url := self.environment.get("HOLDFAST_STORE"):
+            with ThreadPoolExecutor(1) as thread:  # a loop may be running in this one
+                return thread.submit(asyncio.run, rows_of(url)).result()
+        with closing(sqlite3.connect(f"file:{self.data / 'holdfast.db'}?mode=ro", uri=True)) as db:
+            tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            return {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in tables if name != "keepers"}
 
     def log_text(self) -> str:
         """All that it has printed, to stdout and stderr, since the first start."""

@@ -15,11 +15,12 @@ import pytest
 
 import holdfast
 from holdfast.engine.run import Limits
+from holdfast.error_help import ERRORS
 from holdfast.errors import BadRequest, HoldfastError
 from holdfast.events import Event
 from holdfast.server.app import ENDPOINTS
 from holdfast.server.config.settings import AgentSettings, KeySettings, ProviderSettings, WebhookSettings
-from scripts import docs_settings
+from scripts import docs_reference, docs_settings
 from tests.requirements import LATER, REQUIREMENTS
 from tests.support.waiting import LONG
 
@@ -161,6 +162,23 @@ def test_every_error_code_is_in_the_protocol_and_every_code_of_the_protocol_exis
     assert error_codes() == set(listed)
 
 
+def test_every_error_code_has_help_and_every_help_a_code():
+    """Whoever gets an error looks up its code, and must find the cause and what to do."""
+    assert error_codes() == set(ERRORS)
+
+
+def test_the_help_for_errors_names_commands_and_documents_that_exist():
+    """Advice that cannot be followed is worse than none."""
+    advice = " ".join(f"{entry.cause} {entry.remedy}" for entry in ERRORS.values())
+    commands = {re.sub(r" [A-Z-].*", "", command) for command in re.findall(r"`holdfast ([^`]+)`", advice)}
+    documents = set(re.findall(r"docs/[\w./-]+\.md", advice))
+    listed = text_of("docs/reference/commands.md")
+
+    assert len(commands) > 8
+    assert [] == [command for command in commands if f"`holdfast {command}`" not in listed]
+    assert [] == [document for document in documents if not (ROOT / document).exists()]
+
+
 def test_the_protocol_gives_every_code_the_status_that_its_error_has():
     """Clients decide by the status whether to try again."""
     listed = {code: status for code, status, *_ in tables(section("PROTOCOL.md", "3. Errors"), "code")}
@@ -250,14 +268,15 @@ def test_every_clause_that_is_referred_to_exists():
     assert set() == set(referred) - clauses
 
 
+# what is written from the code
+
+
+def test_every_page_and_table_that_is_written_from_the_code_is_current():
+    """Settings, commands, errors, events, fields, metrics: run `make reference` after a change."""
+    assert [] == [name_of(path) for path in docs_reference.outdated()]
+
+
 # settings, limits, modules, versions
-
-
-def test_the_table_of_settings_is_the_one_that_the_settings_give():
-    """Written by scripts/docs_settings.py: run it after a change."""
-    page = text_of("docs/settings.md")
-
-    assert docs_settings.with_table(page) == page
 
 
 def test_every_setting_says_what_it_is():

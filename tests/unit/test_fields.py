@@ -180,5 +180,5 @@ def test_a_field_without_a_rule_is_found_at_any_depth():
 
 @requirement("wire.no-silent-drop")
 def test_the_page_of_fields_is_what_the_tables_say():
-    """Written by scripts/docs_fields.py: run it after a change."""
+    """Run `make reference` after a change."""
     assert docs_fields.page() == docs_fields.PAGE.read_text(encoding="utf-8")

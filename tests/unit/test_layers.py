@@ -34,6 +34,7 @@ LAYERS: dict[str, int] = {
     "agents": 3,
     "store.records": 2,
     "store": 2,
+    "store.nodes": 2,  # a part of the Protocol
     "upstreams": 2,
     "wires": 2,
     "history": 2,
@@ -51,7 +52,9 @@ LAYERS: dict[str, int] = {
     "ids": 0,
     "logged_run": 0,
     "redaction": 0,
+    "tracing": 0,
     "fields": 0,
+    "error_help": 0,
     "markup": 0,
     "http_client": 0,
     "compare.ratings": 0,
@@ -59,6 +62,7 @@ LAYERS: dict[str, int] = {
 
 # Beyond "down only": who may look sideways, and who may not look down.
 SIDEWAYS = {
+    ("error_help", "markup"),  # a page about an error is HTML
     ("errors", "events"),  # an error carries what its event says
     ("fields", "errors"),  # a field that cannot be honoured is an error
     ("access", "concurrency.watchers"),
@@ -100,6 +104,12 @@ THIRD_PARTY: dict[str, set[str]] = {
     "server.secrets.sealer": {"cryptography"},
     "server.metrics.values": {"prometheus_client"},
     "server.metrics.prometheus": {"prometheus_client"},
+    "server.traces.attributes": {"msgspec", "opentelemetry"},
+    "server.traces.calls": {"opentelemetry"},
+    "server.traces.exporting": {"opentelemetry"},
+    "server.traces.otel": {"opentelemetry"},
+    "server.traces.requests": {"opentelemetry", "starlette"},
+    "server.traces.traced_store": {"msgspec", "opentelemetry"},
     "server.http.compression": {"starlette", "backports", "compression"},  # zstd: of the standard library from 3.14 on
     "agents.mcp.connection": {"msgspec", "mcp", "httpx2", "jsonschema"},
     "agents.mcp.limit": {"httpx2"},

@@ -105,7 +105,7 @@ async def test_a_server_has_the_metrics_of_the_list_and_those_of_the_process():
 
 
 def test_the_table_of_metrics_is_the_one_that_the_metrics_give():
-    """Written by scripts/docs_metrics.py: run it after a change."""
+    """Run `make reference` after a change."""
     page = PAGE.read_text(encoding="utf-8")
 
     assert docs_metrics.with_metrics(page) == page

@@ -16,8 +16,9 @@ from holdfast.errors import CannotSteer, HoldfastError, OwnerSilent, RunLimitRea
 from holdfast.events import LEFT_TO_OTHERS, Completed, Failed, Finish, Interrupted, Stopped, Text
 from holdfast.history import Message, Session
 from holdfast.ids import new_id
-from holdfast.store import Append, NodeDetails, RunRecord
+from holdfast.store import Append, RunRecord
 from holdfast.store.memory import MemoryStore
+from holdfast.store.records import NodeDetails
 from tests.requirements import requirement
 from tests.support.waiting import LONG
 
@@ -359,7 +360,7 @@ async def test_a_node_tells_of_itself():
         (node,) = await store.nodes()
 
     assert (engine.keeper, "10.0.0.1:8788", "1") == (node.id, node.address, node.version)
-    assert {"runs": 1, "draining": 0} == node.counts
+    assert {"runs": 1, "draining": 0, "unstored": 0} == node.counts
     assert [] == await store.nodes()
     assert ["fenced"] == await store.append(engine.keeper, [Append("run", 1, 1, ())])
 

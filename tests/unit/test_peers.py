@@ -1,6 +1,7 @@
 """A reader on another node follows the log at its owner, over a socket of the nodes' own."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -15,8 +16,8 @@ from holdfast.engine.run import RemoteLog, Run
 from holdfast.errors import RunNotFound
 from holdfast.events import Completed, Event, Settled, Stopped
 from holdfast.peers import MOST_UNPROVEN, Peers, PeerServer
-from holdfast.store import NodeDetails
 from holdfast.store.memory import MemoryStore
+from holdfast.store.records import NodeDetails
 from tests.requirements import requirement
 from tests.support.ports import free_port
 from tests.support.waiting import LONG
@@ -59,7 +60,7 @@ async def two_nodes(
         for engine in (owner, other):
             await stack.enter_async_context(engine)
         server = PeerServer(owner, KEY, seconds_to_ask=LONG)
-        await server.start("127.0.0.1", port)
+        await server.start(socket.create_server(("127.0.0.1", port)))
         stack.push_async_callback(server.close)
         await other.look()
         yield owner, other, server

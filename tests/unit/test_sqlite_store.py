@@ -27,10 +27,11 @@ from holdfast import Engine
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.events import Completed, Stopped, Text, encode_settlement
 from holdfast.history import Message, Session
-from holdfast.store import HEAD, Append, Document, Idempotency, NodeDetails, RunRecord
+from holdfast.store import HEAD, Append, Document, Idempotency, RunRecord
 from holdfast.store.files import with_pictures
 from holdfast.store.memory import MemoryStore
 from holdfast.store.opening import open_store
+from holdfast.store.records import NodeDetails
 from holdfast.store.rows.migrations import Migration
 from holdfast.store.rows.queries import queries
 from holdfast.store.sqlite import SqliteStore, StoreDamaged, StoreInUse, StoreReadOnly, StoreTooNew

@@ -8,7 +8,8 @@ import pytest
 
 from holdfast.concurrency.tasks import OwnedTasks
 from holdfast.concurrency.watchers import Watchers
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import ShuttingDown, StoreUnavailable
+from tests.requirements import requirement
 from tests.support.waiting import LONG
 
 
@@ -144,3 +145,15 @@ def test_a_watcher_may_add_and_remove_others():
 
     watchers.notify()
     assert ["first", "new"] == called
+
+
+@requirement("nodes.drain")
+async def test_who_waits_for_work_that_the_end_cuts_short_is_told_so():
+    """A request to delete a session got 500 if its server ended first: 503 says that it can be repeated elsewhere."""
+    tasks = OwnedTasks("the engine")
+    waiting = asyncio.create_task(tasks.run(asyncio.sleep(3600)))
+    await asyncio.sleep(0)
+    await tasks.cancel()
+
+    with pytest.raises(ShuttingDown):
+        await waiting

@@ -54,7 +54,7 @@ def test_a_quantile_is_interpolated_as_prometheus_does_it(buckets, share, found)
 def test_no_line_is_longer_than_the_terminal_and_none_is_below_it():
     """A line that wraps moves all others."""
     nodes = {"http://a:8787": Interval(reading(1.0, 0), reading(2.0, 5)), "http://b:8787": "Could not connect. " * 20}
-    shown = lines(nodes, 60, 4)
+    shown = lines(nodes, [], 60, 4)
 
     assert 4 == len(shown)
     assert all(len(line) <= 60 for line in shown)
@@ -66,7 +66,7 @@ def test_a_name_of_a_model_does_not_command_the_terminal():
     """It comes from the list of an upstream."""
     evil = r"one\nholdfast_runs_total 7 \x1b[2J" + "\x1b]0;owned\x07"
     text = f'holdfast_runs_total{{outcome="completed",kind="chat",provider="up",model="{evil}"}} 1\n'
-    shown = lines({"here": Interval(Moment(text, 1.0), Moment(text, 2.0))}, 500)
+    shown = lines({"here": Interval(Moment(text, 1.0), Moment(text, 2.0))}, [], 500)
 
     assert "\n".join(shown).replace("\n", "").isprintable()
     assert any("up/one holdfast_runs_total 7" in line for line in shown)

@@ -93,7 +93,7 @@ export function authorization(): Record<string, string> {
 }
 
 function unexplained(response: Response): ErrorInfo {
-  return { message: t().serverError(response.status), type: "server_error", code: "unknown", param: null };
+  return { message: t().serverError(response.status), type: "server_error", code: "unknown", param: null, help: null };
 }
 
 /** Try until the server has answered: with an idempotency key a start that was heard twice happens once. */

@@ -20,6 +20,7 @@ const LAZY: Partial<Record<View, Lazy>> = {
   compare: () => import("./views/compare"),
   runs: () => import("./views/runs"),
   settings: () => import("./views/settings"),
+  status: () => import("./views/status"),
 };
 
 export function App() {

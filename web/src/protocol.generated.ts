@@ -9,6 +9,7 @@ export type Content = string | Part[];
 
 export interface ErrorInfo {
   code: string;
+  help: string | null;
   message: string;
   param: string | null;
   type: string;

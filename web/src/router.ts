@@ -36,7 +36,7 @@ export function followLinks(event: MouseEvent): void {
   navigate(link.pathname + link.hash);
 }
 
-export type View = "chat" | "compare" | "runs" | "settings" | "unknown";
+export type View = "chat" | "compare" | "runs" | "settings" | "status" | "unknown";
 
 export interface Place {
   view: View;
@@ -46,6 +46,6 @@ export interface Place {
 export const place = computed<Place>(() => {
   const [, first = "", id = null] = path.value.split("/");
   if (first === "" || first === "s") return { view: "chat", id };
-  if (first === "compare" || first === "runs" || first === "settings") return { view: first, id };
+  if (first === "compare" || first === "runs" || first === "settings" || first === "status") return { view: first, id };
   return { view: "unknown", id: null };
 });

@@ -16,6 +16,7 @@ from ..errors import RunSettled
 from ..events import ApprovalRequested, Outlet, ToolCall, ToolProgress, ToolResult, put
 from ..log.steps import Answered, cut
 from ..log.storable import storable
+from ..tracing import TRACER
 from .approvals import Desk, Grants, Place
 from .processes import ProcessTable
 from .tools import Approval, Previewing, Tool, ToolContext, ToolError, ToolOutput, misfit
@@ -117,7 +118,7 @@ class Calls:
         must_ask = asked is not None or (approval == "ask" and not await self._grants.allows(tool.name))
         refusal = await self._asked(call, asked, tool, arguments) if must_ask else None
         watch.begin(has_waited=must_ask)
-        return refusal if refusal is not None else await self._call(tool, arguments, call)
+        return refusal if refusal is not None else await self._traced(tool, arguments, call)
 
     async def _asked(
         self, call: ToolCall, asked: ApprovalRequested | None, tool: Tool, arguments: dict[str, Any]
@@ -131,6 +132,16 @@ class Calls:
         if said.decision == "deny":
             return ToolOutput(f"The person denied this call, and it did not run.{note}", is_error=True)
         return None
+
+    async def _traced(self, tool: Tool, arguments: dict[str, Any], call: ToolCall) -> ToolOutput:
+        """Call a tool, within a span if traces are on."""
+        tracer = TRACER.get()
+        if tracer is None:
+            return await self._call(tool, arguments, call)
+        with tracer.tool_call(tool.name, call.id, call.arguments) as span:
+            output = await self._call(tool, arguments, call)
+            span.returned(output.text, is_error=output.is_error)
+            return output
 
     async def _call(self, tool: Tool, arguments: dict[str, Any], call: ToolCall) -> ToolOutput:
         loop = asyncio.get_running_loop()

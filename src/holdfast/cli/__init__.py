@@ -21,6 +21,7 @@ COMMANDS = {
         "doctor:doctor",
         "Check settings, data folder, database, keys, port, providers, agents and MCP servers.",
     ),
+    "explain": ("explain:explain", "Explain an error code: cause, and what to do."),
     "top": ("top:top", "Show runs, rates, latencies and errors of running servers, live."),
     "lab": (
         "lab:lab",
@@ -62,6 +63,7 @@ def main(context: click.Context) -> None:
       holdfast runs ls                     list runs: what failed, and why
       holdfast runs tail RUN               follow a run of another client
       holdfast doctor                      check the installation
+      holdfast explain upstream_auth       what an error code means
       holdfast top                         watch a running server
       holdfast backup holdfast.tar.gz      back up a running server
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from ..error_help import ERRORS
 from ..errors import HoldfastError
 from ..server.config.settings_file import Choice, choose
 
@@ -21,7 +22,9 @@ def telling(command: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         try:
             return command(*args, **kwargs)
-        except (HoldfastError, sqlite3.Error) as error:
+        except HoldfastError as error:
+            raise click.ClickException(f"{error}{more_about(error.code)}") from None
+        except sqlite3.Error as error:
             raise click.ClickException(str(error)) from None
         except BrokenPipeError:
             raise  # click handles it
@@ -31,6 +34,11 @@ def telling(command: Callable[..., Any]) -> Callable[..., Any]:
             ) from None
 
     return wrapped
+
+
+def more_about(code: str) -> str:
+    """Return where the help for an error code is; nothing for a code without help."""
+    return f" (holdfast explain {code})" if code in ERRORS else ""
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from ..agents.published import CannotPublish, load_agents
 from ..server.app import check_access, create_app
+from ..server.cluster import peers_socket
 from ..server.config.reload import NotReloaded, ReadSettings, Reloading
 from ..server.config.settings import (
     Settings,
@@ -134,7 +135,7 @@ def _serve_one(
     store = open_store(store_url(settings))
     app = create_app(settings, store, os.environ, sources=sources, agents=published)
     parts: Parts = app.state.parts
-    parts.metrics_socket = metrics_socket(settings)
+    parts.metrics_socket, parts.peers_socket = metrics_socket(settings), peers_socket(settings)
     start.log.node = lambda: parts.engine.keeper
     parts.reloading = _reloading(parts, start)
     if link is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -55,7 +56,7 @@ from .model import (
     swapped,
     voted,
 )
-from .runs import Change, Round
+from .runs import Change, ComparisonHalfMade, Round
 
 _shuffled = random.SystemRandom().shuffle  # so that the order does not show which model is in which pane
 
@@ -115,9 +116,13 @@ async def create_comparison(parts: Parts, request: Request) -> ASGIApp:
         return await _begin(parts, request, wanted)
     key_id = IdempotencyKeys.id_of(key)
     async with parts.rounds.lock(key_id):  # two at once are one
-        if (known := await parts.rounds.made_with(key)) is not None:
-            return await _answering(parts, request, Audience(parts.rounds, known))
-        return await _begin(parts, request, wanted, key_id, key)
+        if (known := await parts.rounds.made_with(key)) is None:
+            with contextlib.suppress(ComparisonHalfMade):
+                return await _begin(parts, request, wanted, key_id, key)
+            known = await parts.rounds.made_with(key)
+        if known is None:
+            raise ComparisonHalfMade
+        return await _answering(parts, request, Audience(parts.rounds, known))
 
 
 async def _begin(
@@ -148,7 +153,7 @@ async def _begin(
     )
     await parts.budgets.require(comparison.payer)
     comparison = noted_if_blind(comparison)
-    with _take_starts(parts, comparison, len(models)) as places:
+    with await _take_starts(parts, comparison, len(models)) as places:
         async with parts.rounds.held(comparison.id):
             if key is not None:
                 await parts.rounds.keep_key(key, comparison)
@@ -181,11 +186,11 @@ def _pane(number: int, model: str) -> Pane:
     return Pane(pane=number, model=model, session_id=new_id("ses"), run_id=new_id("run"))
 
 
-def _take_starts(parts: Parts, comparison: Comparison, runs: int) -> Places:
+async def _take_starts(parts: Parts, comparison: Comparison, runs: int) -> Places:
     """Reserve the places of all panes, or refuse: either all start or none."""
-    places = parts.engine.reserve(comparison.owner, runs if comparison.order == "parallel" else 1)
+    places = await parts.engine.reserve(comparison.owner, runs if comparison.order == "parallel" else 1)
     try:
-        parts.starts.take(comparison.owner, runs)
+        await parts.starts.take(comparison.owner, runs)
     except HoldfastError:
         with places:
             raise
@@ -233,7 +238,7 @@ async def _next_round(
         then = change(await parts.rounds.read(kept.id, kept.owner))  # refused before it counts as a start
         await parts.budgets.require(parts.budgets.payer(request))
         _require_models(request, [then.panes[number] for number in panes])
-        with _take_starts(parts, kept, len(panes)) as places:
+        with await _take_starts(parts, kept, len(panes)) as places:
             async with parts.rounds.held(kept.id):
                 after = await parts.rounds.change(kept.id, kept.owner, change)
                 going_on = parts.rounds.begin(after, panes, places.handed_over())

@@ -26,7 +26,6 @@ from ..errors import (
     RunLimitReached,
     RunNotFound,
     ShuttingDown,
-    StaleDocument,
     StoreUnavailable,
 )
 from ..events import StoppedBy
@@ -267,6 +266,17 @@ def _asked(prompt: Content) -> Message:
     return Message(id=new_id("msg"), role="user", content=prompt)
 
 
+class ComparisonHalfMade(HoldfastError):
+    """Another server has taken a request with the same key, and has not stored its comparison yet."""
+
+    code = "comparison_half_made"
+    status = 503
+    retry_after = 2.0
+
+    def __init__(self) -> None:
+        super().__init__("Another server is storing the comparison with this key. Repeat the request.")
+
+
 class Rounds:
     """The stored comparisons, and the rounds in progress."""
 
@@ -289,6 +299,7 @@ class Rounds:
         self.documents = Documents(store, DOCUMENT, Comparison, now=engine.now)
         self._keys = IdempotencyKeys(store, KEYS, now=engine.now)
         self._going_on: dict[str, Round] = {}
+        self._beginning: set[str] = set()
         self._tasks = OwnedTasks("the comparisons")
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         engine.holds.add(DOCUMENT, self)
@@ -300,9 +311,11 @@ class Rounds:
         """Take a comparison for a round that begins within the block."""
         if not await self.engine.holds.take(DOCUMENT, comparison_id):
             raise ShuttingDown if self.engine.closing else ComparisonRunning
+        self._beginning.add(comparison_id)
         try:
             yield
         finally:
+            self._beginning.discard(comparison_id)
             if comparison_id not in self._going_on:
                 await self.let_go(comparison_id)
 
@@ -314,9 +327,14 @@ class Rounds:
     async def take_up(self, id: str) -> None:
         """Store the end of a round that a dead node has left."""
         stored = await self.retry(lambda: self.documents.get(id))
-        if stored is not None and stored.body.status == "running":
+        if stored is not None and stored.body.status == "running" and not self._is_ours(id):
             await self._settle_left_behind(stored.body)
-        await self.let_go(id)
+        if not self._is_ours(id):
+            await self.let_go(id)
+
+    def _is_ours(self, id: str) -> bool:
+        """Return whether this node has a round of a comparison in progress, or is about to."""
+        return id in self._going_on or id in self._beginning
 
     def heed(self, id: str) -> None:
         """Look at a comparison that another node has changed."""
@@ -388,7 +406,7 @@ class Rounds:
     async def keep_key(self, key: Idempotency, comparison: Comparison) -> None:
         """Store what a key stands for, before the comparison is made."""
         if await self._keys.claim(key, comparison.id) != comparison.id:
-            raise StaleDocument(KEYS, self._keys.id_of(key))  # another server has just taken the same request
+            raise ComparisonHalfMade
 
     async def told_of(self, record: RunRecord) -> Told:
         """Return the public data of a pane's run, which after the reveal is more than its record has."""
@@ -454,7 +472,7 @@ class Rounds:
     async def catch_up(self) -> None:
         """Store the ends of panes that a killed server did not store, so that no pane stays running."""
         async for stored in self.documents.all():
-            is_left = stored.body.status == "running" and stored.id not in self._going_on
+            is_left = stored.body.status == "running" and not self._is_ours(stored.id)
             if is_left and await self.engine.holds.take(DOCUMENT, stored.id):
                 await self.take_up(stored.id)
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from ..errors import HoldfastError
+from ..errors import HoldfastError, ShuttingDown
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -42,7 +42,7 @@ class OwnedTasks:
         """Run a coroutine to its end, and wait for it. A cancel of the caller does not reach it.
 
         `if_left` is called at the end of the work if the caller was cancelled before.
-        A `HoldfastError` is for the caller, and is never logged.
+        A `HoldfastError` is for the caller, and is never logged. `ShuttingDown` if the work is cut short by `cancel`.
         """
         task = asyncio.create_task(work)
         self._tasks[task] = None
@@ -50,6 +50,8 @@ class OwnedTasks:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
+            if task.cancelled():
+                raise ShuttingDown from None
             if if_left is not None:
                 task.add_done_callback(lambda _: if_left())
             raise

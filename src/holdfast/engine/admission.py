@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..errors import RunLimitReached, ShuttingDown
+from ..store.nodes import RunsElsewhere
 from .run import Limits
+
+_NONE = RunsElsewhere()
 
 
 class Places:
@@ -49,21 +52,18 @@ class Admission:
         """The places that are taken."""
         return self._taken
 
-    def reserve(self, owner: str, runs: int, elsewhere: int = 0) -> Places:
-        """Take the places of several runs that are about to start: all of them, or none if there is no room.
-
-        `elsewhere` are the owner's runs on other nodes.
-        """
+    def reserve(self, owner: str, runs: int, elsewhere: RunsElsewhere = _NONE) -> Places:
+        """Take the places of several runs that are about to start: all of them, or none if there is no room."""
         self.require(owner, runs, elsewhere)
         self.take(owner, runs)
         return Places(runs, lambda: self.give_back(owner))
 
-    def require(self, owner: str, runs: int = 1, elsewhere: int = 0) -> None:
-        """Raise if there is no room for so many runs of an owner."""
-        limits, taken = self._limits, self._of_owner.get(owner, 0) + elsewhere
+    def require(self, owner: str, runs: int = 1, elsewhere: RunsElsewhere = _NONE) -> None:
+        """Raise if there is no room for so many runs of an owner, besides those of other nodes."""
+        limits, taken = self._limits, self._of_owner.get(owner, 0) + elsewhere.of_owner
         if self.closed:
             raise ShuttingDown
-        if self._taken + runs > limits.runs:
+        if self._taken + elsewhere.runs + runs > limits.runs:
             raise RunLimitReached(limits.runs)
         if limits.runs_per_owner is not None and taken + runs > limits.runs_per_owner:
             raise RunLimitReached(limits.runs_per_owner)

@@ -21,13 +21,14 @@ from ..ids import NewId, new_id
 from ..log.intake import Intake
 from ..log.log import Log
 from ..log.settlement import StopIntent
-from ..store import HEAD, Idempotency, IfBusy, Lifetime, NodeDetails, RunRecord, Store, caller_key
+from ..store import HEAD, Idempotency, IfBusy, Lifetime, RunRecord, Store, caller_key
+from ..store.records import NodeDetails
 from .admission import Admission, Places
 from .changed_sessions import ChangedSessions
 from .committer import Committer
 from .intents import Intents, Serve, UnstoredRuns
 from .keeper import Keeper
-from .lease import Holds, Lease
+from .lease import LAST_STEPS, Counts, Holds, Lease, SharedPlaces
 from .pump import Clock, Pump, Shared
 from .recent import Recent
 from .recovery import Again, Elsewhere, Recovery
@@ -87,6 +88,7 @@ class Engine:
         observe: Observe | None = None,
         lease: float = 15.0,
         node: NodeDetails | None = None,
+        counts: Counts = dict,
         serve: Serve | None = None,
         follow: Follow | None = None,
         unstored: Unstored | None = None,
@@ -96,8 +98,7 @@ class Engine:
     ) -> None:
         self.store, self.limits = store, limits or Limits()
         self._classes = classes = classes or EngineClasses()
-        self._new_id = new_id
-        self._has_sources, self._follow, self._observe = sources is not None, follow, observe
+        self._new_id, self._has_sources, self._follow, self._observe = new_id, sources is not None, follow, observe
         self._closed = self._is_looking = self._stops_all = False
         self._shared = shared = Shared(
             store=store if store is not None else cast(Store, _NoStore()),
@@ -114,8 +115,8 @@ class Engine:
         self._recent = Recent(self.limits.recent)
         self._keyed: WeakValueDictionary[tuple[str, str], Run] = WeakValueDictionary()  # those that are not stored
         self._watchdog = classes.watchdog(shared.pumps)
-        self._lease = classes.lease(shared, lease, node or NodeDetails(), new_id, self._drop_all_of, self._hear)
-        self.holds = Holds(shared)  # what this node does besides runs
+        self._lease = classes.lease(shared, lease, node or NodeDetails(), new_id, self._drop_all_of, self._hear, counts)
+        self.holds, self._places = Holds(shared), SharedPlaces(shared, self._lease.renew)
         self._committer = classes.committer(shared, lambda pump: self._keeper.lose(pump), self._lease.renew)
         self._keeper = classes.keeper(shared, self._committer, self._recent, self._settled)
         self._intents = classes.intents(shared, new_id, serve)
@@ -208,8 +209,8 @@ class Engine:
         if idempotency is not None and (known := await self._repeated(pump, idempotency)) is not None:
             return known  # it needs no room
         if not keep and idempotency is None:
-            self._admission.require(owner)
-            return self._launch(pump)
+            with await self._places.reserve(owner, 1):
+                return self._launch(pump)
         create: Create = partial(self._create_unstored, run)
         if keep:
             create = partial(
@@ -220,15 +221,9 @@ class Engine:
                 if_busy=if_busy,
                 idempotency=idempotency,
             )
-        with self._admission.reserve(owner, 1, await self._running_elsewhere(owner) if keep else 0):
+        with await self._places.reserve(owner, 1):
             accepting = self._queue.accept(pump, create, if_busy=if_busy, idempotency=idempotency)
             return await self._work.run(accepting, if_left=lambda: self.stop_unheld(run))
-
-    async def _running_elsewhere(self, owner: str) -> int:
-        """Return how many stored runs of an owner other nodes have, if that counts."""
-        if self.limits.runs_per_owner is None or not self._shared.others:
-            return 0
-        return await self._shared.store.running_elsewhere(owner, self.keeper)
 
     def _make(
         self,
@@ -256,6 +251,7 @@ class Engine:
         self._admission.take(run.record.owner)
         pump.start()
         self._watchdog.watch(pump)
+        self._places.changed(run)
         if self._stops_all:
             pump.end(StopIntent("shutdown", self._shared.clock()))
         return run
@@ -287,6 +283,7 @@ class Engine:
         """Start the next run of the session, and report the settled one."""
         if run.record.session_id is not None:
             self._queue.free(run.record)
+        self._places.changed(run)
         if self._observe is not None:
             self._observe(run)
 
@@ -314,7 +311,7 @@ class Engine:
             self._intents.hinted()
         elif topic == "held":
             self.holds.hear(id)
-        elif topic == "left":
+        elif topic in ("left", "joined"):
             self._look_soon()
         else:
             self._queue.wake("")
@@ -346,9 +343,14 @@ class Engine:
         """Return whether a run that has not settled is worked on by another node, or by none."""
         return run.kept and run.settlement is None and run.id not in self._pumps
 
-    def reserve(self, owner: str, runs: int) -> Places:
+    async def reserve(self, owner: str, runs: int) -> Places:
         """Take the places of several runs that are about to start: all of them, or none if there is no room."""
-        return self._admission.reserve(owner, runs)
+        return await self._places.reserve(owner, runs)
+
+    @property
+    def is_alone(self) -> bool:
+        """No other node shares the store, as far as this one knows."""
+        return not self._shared.others
 
     # finding
 
@@ -406,10 +408,10 @@ class Engine:
 
     async def open(self, run_id: str) -> Run:
         """Return a run, queued, going on or ended. `RunNotFound` if there is none."""
-        if run := self._known(run_id):
+        if run := self.here(run_id):
             return run
         record = await self.store.get_run(run_id) if self.store is not None else None
-        if run := self._known(run_id):  # it started while we looked
+        if run := self.here(run_id):  # it started while we looked
             return run
         if record is None:
             raise RunNotFound(run_id)
@@ -452,9 +454,6 @@ class Engine:
 
     def here(self, run_id: str) -> Run | None:
         """Return a run that is worked on here, or has ended here and is not stored."""
-        return self._known(run_id)
-
-    def _known(self, run_id: str) -> Run | None:
         pump = self._pumps.get(run_id)
         return pump.run if pump is not None else self._recent.get(run_id)
 
@@ -468,7 +467,7 @@ class Engine:
 
     async def _find(self, key: Idempotency) -> Run | None:
         run = self._keyed.get((key.owner, key.key))
-        if run is not None and run.idempotency is not None and self._known(run.id) is run:
+        if run is not None and run.idempotency is not None and self.here(run.id) is run:
             if run.idempotency.digest != key.digest:
                 raise IdempotencyConflict
             return run
@@ -548,6 +547,8 @@ class Engine:
     def note_waiting(self, run: Run) -> None:
         """Tell those who watch a run's session that it began or ceased to wait for a person."""
         self.touch(run.record.session_id, run.record.owner)
+        if run.kept:
+            self._shared.tasks.start(self._queue.note_waiting(run))
 
     @property
     def changes(self) -> ChangedSessions:
@@ -565,16 +566,18 @@ class Engine:
         """
         if self._closed:
             return
+        now = asyncio.get_running_loop().time()
+        until = now + drain + within - min(LAST_STEPS, within / 2)
         if not self._admission.closed:
             self._admission.closed = True
             await self._recovery.briefly(self._lease.renew)  # it says that this node drains
         await self._recovery.leave_waiting()
-        await self._all_settled(drain)
+        await self._all_settled(now + drain)
         await self._recovery.leave_all_that_others_continue(self._find_others)
         self._stops_all = True
         for pump in self._pumps.running():
             pump.end(StopIntent("shutdown", self._shared.clock()))
-        await self._all_settled(within)
+        await self._all_settled(until)
         await self.holds.close()
         await self._end_tasks()
         self._watchdog.close()
@@ -583,10 +586,10 @@ class Engine:
             await self._lease.release()
         self._closed = True
 
-    async def _all_settled(self, within: float) -> None:
-        """Wait for what goes on, and for what is about to."""
+    async def _all_settled(self, until: float) -> None:
+        """Wait for what goes on, and for what is about to, until a time of the loop's clock."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(within):
+            async with asyncio.timeout_at(until):
                 while len(self._work) or self._pumps.running():
                     await self._work.wait()
                     for run in self.live():

@@ -18,7 +18,8 @@ from ..errors import HoldfastError, OwnerRefused, OwnerSilent, RunSettled, Store
 from ..events import AnySettlement, ErrorInfo, Interrupted, StoppedBy
 from ..ids import NewId
 from ..log.settlement import StopIntent
-from ..store import Intent, RunRecord
+from ..store import RunRecord
+from ..store.records import Intent
 from .pump import Pump, Shared
 from .run import LOOK_AGAIN, TRIES, Follow, Run, Unstored, UnstoredLog
 

@@ -5,18 +5,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
-from typing import Protocol
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
 
-from ..errors import StoreUnavailable
+from ..errors import RunLimitReached, StoreUnavailable
 from ..ids import NewId
-from ..store import NodeDetails
+from ..store.nodes import UNSTORED, RunsElsewhere
+from ..store.records import NodeDetails
+from .admission import Places
 from .pump import Shared
+from .run import Run
 
 logger = logging.getLogger(__name__)
 
+JOINED = 0.05
+"""Seconds in which changes of the runs that are not stored become one renewal of the lease."""
+PATIENCE = 1.0
+"""Seconds that a start waits for the number of runs at other nodes, and an end for the release of its lease."""
+LAST_STEPS = 3.0
+"""Seconds that the end of a node may take after the last settlement: other work, tasks, the release of its lease."""
 DRAINING = "draining"
 """The count of a node that is 1 while it ends: it starts nothing new."""
+
+Counts = Callable[[], dict[str, int]]
+"""Returns what this node tells the others of itself with each renewal, besides what the engine tells."""
 
 Hear = Callable[[str, str], None]
 """Called with the topic and the id of a hint. Both are empty if hints may have been lost."""
@@ -37,8 +50,10 @@ class Lease:
         new_id: NewId,
         drop: Callable[[str], None],
         hear: Hear,
+        counts: Counts = dict,
     ) -> None:
         self._shared = shared
+        self._counts = counts
         self._store = shared.store
         self.seconds = seconds
         self._details = details
@@ -56,6 +71,8 @@ class Lease:
     async def hold(self) -> None:
         """Take the lease, and renew it three times in its length."""
         await self._shared.retry(self.renew)
+        with contextlib.suppress(StoreUnavailable):
+            await self._store.hint("joined", [self._shared.node])  # limits of the others count its runs from now on
         every = self.seconds / 3
         self._shared.background.every(
             "lease", every, lambda: self._shared.retry(self.renew), first=every, longest_pause=every
@@ -73,7 +90,7 @@ class Lease:
             await self.renew()
 
     def _told(self) -> NodeDetails:
-        counts = {"runs": len(self._shared.pumps), DRAINING: int(self._shared.admission.closed)}
+        counts = {**self._counts(), **counts_of_node(self._shared)}
         return NodeDetails(address=self._details.address, version=self._details.version, counts=counts)
 
     def _begin_anew(self, node: str) -> None:
@@ -92,8 +109,9 @@ class Lease:
         """End the lease, so that others may take what is left at once. If that fails, it ends by itself."""
         self._end_listening()
         try:
-            await self._store.release(self._shared.node)
-            await self._store.hint("left", [self._shared.node])
+            async with asyncio.timeout(PATIENCE):
+                await self._store.release(self._shared.node)
+                await self._store.hint("left", [self._shared.node])
         except Exception as error:  # noqa: BLE001
             logger.warning("could not release the lease of this node: %s", error)
 
@@ -101,6 +119,70 @@ class Lease:
         if self._unlisten is not None:
             self._unlisten()
             self._unlisten = None
+
+
+def counts_of_node(shared: Shared) -> dict[str, int]:
+    """Return what a node tells of its runs. Those that are not stored are known to it alone."""
+    unstored = [pump.run.record.owner for pump in shared.pumps.running() if not pump.run.kept]
+    counts = {"runs": len(shared.pumps), DRAINING: int(shared.admission.closed), UNSTORED: len(unstored)}
+    if shared.limits.runs_per_owner is not None:
+        counts |= {f"{UNSTORED} {owner}": count for owner, count in Counter(unstored).items()}
+    return counts
+
+
+class SharedPlaces:
+    """The places of all nodes: limits count the runs of the others, too.
+
+    Stored runs are counted in the store when a run is about to start. A node tells of the others when it renews its
+    lease, and a moment after each start and end of one. Without other nodes nothing is asked.
+    """
+
+    def __init__(self, shared: Shared, renew: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._shared = shared
+        self._renew = renew
+        self._is_due = False
+
+    async def reserve(self, owner: str, runs: int) -> Places:
+        """Take the places of several runs that are about to start: all of them, or none if there is no room."""
+        admission, elsewhere = self._shared.admission, await self._elsewhere(owner, runs)
+        try:
+            return admission.reserve(owner, runs, elsewhere)
+        except RunLimitReached:
+            if not elsewhere.runs:
+                raise
+        await asyncio.sleep(2 * JOINED)  # its node may not have told yet that a run has ended
+        return admission.reserve(owner, runs, await self._elsewhere(owner, runs))
+
+    async def _elsewhere(self, owner: str, runs: int) -> RunsElsewhere:
+        """Return how many runs other nodes have, as far as it matters.
+
+        Each node may take its share of half of the limit without asking: together they stay below it.
+        """
+        shared, limits = self._shared, self._shared.limits
+        told = sum(node.counts.get("runs", 0) for node in shared.others)
+        limit = min(limits.runs, limits.runs if limits.runs_per_owner is None else limits.runs_per_owner)
+        share = limit / (2 * len(shared.others) + 2)
+        if not shared.others or shared.admission.taken + told + runs <= share:
+            return RunsElsewhere()
+        with contextlib.suppress(StoreUnavailable, TimeoutError):
+            if not shared.retry.waiting:
+                async with asyncio.timeout(PATIENCE):
+                    return await shared.store.running_elsewhere(owner, shared.node)
+        return RunsElsewhere(told)  # runs that are not stored start without the store, too
+
+    def changed(self, run: Run) -> None:
+        """A run has started or ended: if it is not stored, tell the others in a moment, once for all that changes."""
+        if self._shared.others and not run.kept and not self._is_due and not self._shared.admission.closed:
+            self._is_due = True
+            asyncio.get_running_loop().call_later(JOINED, self._tell)
+
+    def _tell(self) -> None:
+        self._is_due = False
+        self._shared.tasks.start(self._tell_now())
+
+    async def _tell_now(self) -> None:
+        with contextlib.suppress(StoreUnavailable):  # the next renewal tells it
+            await self._renew()
 
 
 class HeldWork(Protocol):
@@ -189,5 +271,4 @@ class Holds:
 
     async def close(self) -> None:
         """End all work in good order, while the lease is held."""
-        for work in self._kinds.values():
-            await work.close()
+        await asyncio.gather(*(work.close() for work in self._kinds.values()))

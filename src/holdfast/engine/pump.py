@@ -19,7 +19,8 @@ from ..log.log import Log
 from ..log.segment import NOTHING, Segment
 from ..log.settlement import StopIntent
 from ..redaction import redact, redacted_traceback
-from ..store import NodeRecord, RunRecord, Store
+from ..store import RunRecord, Store
+from ..store.records import NodeRecord
 from .admission import Admission
 from .run import Cost, Interrupt, Limits, Run
 

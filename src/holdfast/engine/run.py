@@ -340,7 +340,7 @@ class Run:
         self.live: Live | None = None
         # while its source is read, which may change these
         self.idle, self.deadline, self.grace = limits.idle, limits.deadline, limits.grace
-        self._waits = False
+        self._waits = record.waits
         self.quiet: Callable[[], bool] | None = None
         """True while the source has a good reason to be silent, such as a tool at work: the idle limit waits."""
         self.refused: list[str] = []

@@ -25,7 +25,7 @@ from .run import Run
 logger = logging.getLogger(__name__)
 
 _JOINED = 0.02  # seconds in which changes of sessions become one hint
-_INTERRUPTS = 3  # times that a message stops what another node has started meanwhile
+_INTERRUPTS = 3  # times that what another node has started meanwhile is stopped
 
 Create = Callable[[RunRecord], Awaitable[RunRecord]]
 """Adds a run to the store: it starts, waits in its session's queue, or is an earlier one with the same key."""
@@ -88,30 +88,19 @@ class SessionQueue:
                 await self._shared.sure()
                 if run.record.keeper != self._shared.node:  # this node has a new id: it was fenced
                     run.record = msgspec.structs.replace(run.record, keeper=self._shared.node)
-            accepted = await self._admit(pump, create, if_busy, idempotency)
+            async with self.lock(session_id or (idempotency.key if idempotency else run.id)):
+                accepted = await self._admit(pump, create, if_busy, idempotency)
         finally:
             del self._accepting[run.id]
             done.set()
             if run.id not in self._pumps:
                 pump.discard_source()
         self.touch(session_id, run.record.owner)
+        if session_id and accepted is run and run.status == "queued" and if_busy == "interrupt":
+            return await self._interrupt(pump, session_id)
         return accepted
 
     async def _admit(self, pump: Pump, create: Create, if_busy: IfBusy, idempotency: Idempotency | None) -> Run:
-        """Add a run to the store. If it is to interrupt, another node may start one in between, some times over."""
-        session_id = pump.run.record.session_id
-        for times_left in reversed(range(_INTERRUPTS)):
-            if session_id and if_busy == "interrupt":
-                await self.stop_elsewhere(session_id, "replaced")
-            try:
-                async with self.lock(session_id or (idempotency.key if idempotency else pump.run.id)):
-                    return await self._admit_now(pump, create, if_busy, idempotency)
-            except SessionBusy:
-                if if_busy != "interrupt" or not times_left:
-                    raise
-        raise AssertionError("the last time raises its error")
-
-    async def _admit_now(self, pump: Pump, create: Create, if_busy: IfBusy, idempotency: Idempotency | None) -> Run:
         run = pump.run
         if self._shared.admission.closed:
             raise ShuttingDown
@@ -124,6 +113,35 @@ class SessionQueue:
             return await self._open(made.id)
         self._take_on(pump, made)
         return run
+
+    async def _interrupt(self, pump: Pump, session_id: str) -> Run:
+        """Stop what other nodes run in a session, and start a run that waits ahead of its queue.
+
+        If the owner of the other run does not answer, this one does not wait for it: it has failed.
+        """
+        run = pump.run
+        try:
+            for _ in range(_INTERRUPTS):  # another one that interrupts may come before it
+                await self._replace_running(session_id, run)
+                await self.start_next(session_id)
+                if self._pumps.get(run.id) is not pump or run.status != "queued":
+                    break
+        except HoldfastError as error:
+            async with self.lock(session_id):
+                if await self._drop(pump, Failed(error=error.info())):
+                    raise
+        return run if run.id in self._pumps or run.settlement is not None else await self._open(run.id)
+
+    async def _replace_running(self, session_id: str, by: Run) -> None:
+        """Stop what is running in a session on any node, and wait until it has ended there."""
+        for record in await self._retry(lambda: self._store.list_runs(session_id=session_id, status="running")):
+            if record.id == by.id or self.is_accepting(record.id):
+                continue
+            if (pump := self._pumps.get(record.id)) is not None and pump.run.status == "running":
+                pump.end(StopIntent("replaced", self._shared.clock()))
+                await left_this_node(pump)
+            else:
+                await self._intents.stop(record.id, "replaced")
 
     def is_accepting(self, run_id: str) -> bool:
         """Return whether a run is being added to the store, or its creation is being undone."""
@@ -291,23 +309,26 @@ class SessionQueue:
         records = await self._retry(lambda: self._store.queued(session_id))
         queued = [self._pumps.get(record.id) or self._make(record) for record in records]
         for pump in queued:
-            await self._drop(pump, by)
+            await self._drop(pump, self._stopped(by))
         return [pump.run for pump in queued]
 
     async def stop_queued(self, record: RunRecord, by: StoppedBy) -> bool:
         """Settle a queued run. False if it has started in the meantime, or was dropped by another."""
         async with self.lock(record.session_id or record.id):
-            return await self._drop(self._pumps.get(record.id) or self._make(record), by)
+            return await self._drop(self._pumps.get(record.id) or self._make(record), self._stopped(by))
 
-    async def _drop(self, pump: Pump, by: StoppedBy) -> bool:
+    def _stopped(self, by: StoppedBy) -> Stopped:
+        now = self._shared.clock()
+        return Stopped(by=by, receipt=Receipt(now, now, now))
+
+    async def _drop(self, pump: Pump, settlement: Stopped | Failed) -> bool:
         run = pump.run
         if run.status != "queued" or pump.log.closed:
             return False
         self._pumps[run.id] = pump
         now = self._shared.clock()
-        stopped = Stopped(by=by, receipt=Receipt(now, now, now))
-        if await self._retry(lambda: self._store.drop_queued(run.id, stopped, now)) is not None:
-            self._keeper.show(pump, stopped, now)
+        if await self._retry(lambda: self._store.drop_queued(run.id, settlement, now)) is not None:
+            self._keeper.show(pump, settlement, now)
             return True
         await self.look_after(pump)
         return False
@@ -323,6 +344,14 @@ class SessionQueue:
     def watch(self, session_id: str, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` whenever something happened in a session, until the returned function is called."""
         return self._watchers.watch(session_id, wake)
+
+    async def note_waiting(self, run: Run) -> None:
+        """Store whether a run waits for a person, and then hint at it: the lists of all nodes show it."""
+        record, changed = run.record, f"{run.record.session_id}\n{run.record.owner}"
+        async with self.lock(record.session_id or record.id):  # the last value is stored last
+            await self._retry(lambda: self._store.note_waiting(record.id, record.epoch, waits=run.waits))
+        if record.session_id is not None and self._shared.others:
+            self._hint(changed)
 
     def touch(self, session_id: str | None, owner: str | None) -> None:
         """Wake those who watch a session, or all sessions of its owner, on every node: something happened in it.

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 
-from ..errors import DeadlineExceeded, SourceStalled
+from ..errors import DeadlineExceeded, HoldfastError, SourceStalled
 from .pump import Pump, Pumps
+
+logger = logging.getLogger(__name__)
 
 
 class Watchdog:
@@ -31,9 +34,9 @@ class Watchdog:
         if pump.is_far_behind or (run.quiet is not None and run.quiet()):
             pump.touched = now
         if run.deadline is not None and now >= pump.started + run.deadline:
-            pump.end(DeadlineExceeded(run.deadline))
+            _end(pump, DeadlineExceeded(run.deadline))
         elif run.idle is not None and now >= pump.touched + run.idle:
-            pump.end(SourceStalled(run.idle))
+            _end(pump, SourceStalled(run.idle))
 
     def close(self) -> None:
         """Cancel the timer."""
@@ -53,6 +56,14 @@ class Watchdog:
         for pump in running:
             self.check(pump, now)
         self._look_by(min(map(due, running), default=math.inf))
+
+
+def _end(pump: Pump, error: HoldfastError) -> None:
+    """End a run at a limit, and log it: nothing else says so on the server."""
+    record = pump.run.record
+    if pump.end(error):
+        model = record.model or "a source of its own"
+        logger.warning("%s run %s (%s): %s: %s", record.kind, record.id, model, error.code, error)
 
 
 def due(pump: Pump) -> float:

@@ -287,8 +287,8 @@ class _Progress:
             return await self._progress(work)
         stored = await self._parts.batches.documents.get(self._id)
         if stored is not None and stored.body.state == "running":
-            self._look_at(asyncio.get_running_loop().time() + OFTEN)  # its work is about to start
-            return b""
+            self._look_at(asyncio.get_running_loop().time() + OFTEN)  # another node has it, or it is about to start
+            return self._news(stored.body.progress)
         self.is_over = True
         if stored is None:
             return b""
@@ -304,16 +304,19 @@ class _Progress:
         return work
 
     async def _progress(self, work: BatchWork) -> bytes:
-        loop = asyncio.get_running_loop()
         await work.ready.wait()
-        told = {"total": work.batch.total, "done": work.done, "failed": work.failed, "running": work.running}
-        if told == self._told:
+        return self._news(work.progress)
+
+    def _news(self, progress: dict[str, int]) -> bytes:
+        """Return a frame, if the progress is known and has changed, and the last frame was some time ago."""
+        loop = asyncio.get_running_loop()
+        if not progress or progress == self._told:
             return b""
         if loop.time() < self._free_at:
             self._look_at(self._free_at)
             return b""
-        self._told, self._free_at = told, loop.time() + OFTEN
-        return self._frame(b"batch.progress", {"batch": self._id, "progress": told})
+        self._told, self._free_at = progress, loop.time() + OFTEN
+        return self._frame(b"batch.progress", {"batch": self._id, "progress": progress})
 
     def _look_at(self, moment: float) -> None:
         self._timer = self._timer or asyncio.get_running_loop().call_at(moment, self._look_again)

@@ -62,6 +62,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     failed: int | None = None
     """The counts of a stopped or finished batch; None if the cells have to be counted."""
     payer: Payer = Payer()
+    progress: dict[str, int] = {}
+    """The counts of a running batch for other nodes than the one that works on it, as it noted them last."""
 
     @property
     def total(self) -> int:

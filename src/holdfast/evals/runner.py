@@ -44,6 +44,8 @@ AGAIN = 0.5
 """Seconds between two tries to start a run while there is no room for it."""
 LOOK_EVERY = 1.0
 """Seconds between two looks at a batch that another node may have changed. A hint comes sooner."""
+TELL_EVERY = 0.25
+"""Seconds between two looks if there are other nodes, which show its progress."""
 PATIENCE, ASK_AGAIN = 8.0, 0.1
 """Seconds that a request waits for another node, and between two looks."""
 LAST_WORDS = 1.0
@@ -88,7 +90,7 @@ class BatchRunner:
         self,
         store: Store,
         engine: Engine,
-        admit: Callable[[str], None],
+        admit: Callable[[str], Awaitable[None]],
         prices: Mapping[str, Price] | None = None,
         submit: Callable[..., Awaitable[Run]] | None = None,
     ) -> None:
@@ -327,12 +329,13 @@ class BatchRunner:
         batch, work = stored.body, self.work(stored.id)
         if work is not None:
             await work.ready.wait()
-            return {"total": batch.total, "done": work.done, "failed": work.failed, "running": work.running}
+            return work.progress
         done, failed = batch.done, batch.failed
         if done is None or failed is None:
             outcomes = [cell.outcome async for cell in self.cells(stored.id)]
             done, failed = len(outcomes), sum(each in UNANSWERED for each in outcomes)
-        return {"total": batch.total, "done": done, "failed": failed, "running": 0}
+        running = batch.progress.get("running", 0) if batch.state == "running" else 0
+        return {"total": batch.total, "done": done, "failed": failed, "running": min(running, batch.total - done)}
 
     # changing
 
@@ -385,15 +388,23 @@ class BatchRunner:
             work.tell()
 
     async def _heed_requests(self, work: BatchWork) -> None:
-        """Stop the work on a batch that was stopped or deleted through another node."""
+        """Stop the work on a batch that was stopped or deleted through another node, and tell the others of it."""
         while not work.is_stopping:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_EVERY):
+                async with asyncio.timeout(LOOK_EVERY if self._engine.is_alone else TELL_EVERY):
                     await work.look.wait()
             work.look.clear()
             stored = await self._retry(lambda: self.documents.get(work.id))
             if stored is None or stored.body.state != "running":
                 self._tasks.start(work.stop())
+            elif not self._engine.is_alone and work.ready.is_set() and stored.body.progress != work.progress:
+                await self._retry(lambda: self._note_progress(work))
+
+    async def _note_progress(self, work: BatchWork) -> None:
+        async def noted(batch: Batch) -> Batch:
+            return msgspec.structs.replace(batch, progress=work.progress) if batch.state == "running" else batch
+
+        await self.documents.change(work.id, noted)
 
     async def _leave(self, work: BatchWork) -> None:
         """Let go of a batch that has ended. One that is still running is left to the next process."""
@@ -448,7 +459,7 @@ class BatchRunner:
                 payer=work.batch.payer,
             )
             try:
-                self._admit(work.owner)
+                await self._admit(work.owner)
                 return await self._submit(record, keep=False, deadline=work.batch.timeout)
             except HoldfastError as error:
                 if error.status != 429:

@@ -51,6 +51,7 @@ class BatchWork:
                 else:
                     self._mark(cell)
         self.ready.set()
+        self.look.set()
         self.tell()
 
     def next_open(self) -> tuple[int, int] | None:
@@ -70,6 +71,11 @@ class BatchWork:
         self._answered[cell.prompt * len(self.batch.models) + cell.model] = 1
         self.done += 1
         self.failed += cell.outcome in UNANSWERED
+
+    @property
+    def progress(self) -> dict[str, int]:
+        """The counts of its cells. Those before the start are in it once the work is `ready`."""
+        return {"total": self.batch.total, "done": self.done, "failed": self.failed, "running": self.running}
 
     @property
     def is_finished(self) -> bool:

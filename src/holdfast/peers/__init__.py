@@ -12,6 +12,7 @@ import hmac
 import logging
 import math
 import os
+import socket
 import struct
 import time
 from collections.abc import AsyncGenerator
@@ -130,9 +131,9 @@ class PeerServer:
         """Connections that have not proven yet that they have the cluster's key."""
         self._logged_at = -math.inf
 
-    async def start(self, host: str, port: int) -> None:
+    async def start(self, sock: socket.socket) -> None:
         """Listen for other nodes."""
-        self._server = await asyncio.start_server(self._connected, host, port)
+        self._server = await asyncio.start_server(self._connected, sock=sock)
 
     async def close(self) -> None:
         """End all connections, and listen no more."""

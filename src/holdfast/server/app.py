@@ -24,9 +24,8 @@ from ..engine.run import Limits, Run
 from ..errors import HoldfastError
 from ..evals import api as batches
 from ..events import Source
-from ..logged_run import LOGGED_RUN
 from ..peers import Peers
-from ..store import Store
+from ..store import RunRecord, Store
 from ..store.memory import MemoryStore
 from ..store.opening import open_store
 from . import openapi, web
@@ -59,8 +58,9 @@ from .dialects.responses import websocket as responses_websocket
 from .dialects.responses.conversation_turns import delete_unused
 from .errors import Json
 from .http.loopback import is_loopback
-from .metrics import Metrics, metrics_of
+from .metrics import Metrics
 from .metrics import port as metrics_calls
+from .metrics.observers import Observers, observers_of
 from .metrics.port import metrics_served
 from .routing import Endpoint, Router
 from .secrets.key_sources import SecretKeys
@@ -147,14 +147,14 @@ def create_app(
     if keys is None:
         file = None if folder is None else KeyFile(folder, keep=isinstance(store, MemoryStore))
         keys = Keys(settings, environ, store, file)
-    metrics = metrics_of(settings)
-    store = store if metrics is None else metrics.timed(store)
+    observers = observers_of(settings)
+    store = observers.store(store)
     sealer = Sealer(SecretKeys(settings, folder, cluster_key=_lasting_cluster_key(settings, sources)))
     saved = SavedDocument(store, sealer) if settings.store else SavedFile(folder, sealer)
     configured = Configured(
         settings, sources or {}, environ, saved, look_every=look_every, has_keys=lambda: keys.is_needed
     )
-    parts = _parts(settings, store, configured, keys, environ, _published(agents or {}, settings), metrics)
+    parts = _parts(settings, store, configured, keys, environ, _published(agents or {}, settings), observers)
     return _app(parts, _lifespan(parts))
 
 
@@ -165,22 +165,21 @@ def _parts(
     keys: Keys,
     environ: Mapping[str, str],
     publish: Mapping[str, Published],
-    metrics: Metrics | None,
+    observers: Observers,
 ) -> Parts:
     """Return the services of a server, each with those that it needs."""
     people = People(store, on_first=keys.need)
     owners = Owners(keys, people.callers)
-    chats = ChatSources(
-        store, configured.providers, settings.retry_patience, lambda: configured.fallbacks, owners.may_ask
-    )
+    providers, fallbacks = configured.providers, lambda: configured.fallbacks
+    chats = ChatSources(store, providers, settings.retry_patience, fallbacks, observers.traces, owners.may_ask)
     users = agent_users_of(settings, publish, owners.access)
-    agent_sources = AgentSources(agents_of(settings, environ), chats, store, configured.providers, publish, users=users)
+    agent_sources = AgentSources(agents_of(settings, environ), chats, store, providers, publish, users=users)
     spending = Spending(store, owners, settings.budget, prices_of(settings), settings.currency)
-    engine = agent_sources.engine = _engine(store, settings, chats, agent_sources, spending, metrics)
+    engine = agent_sources.engine = _engine(store, settings, chats, agent_sources, spending, observers)
     budgets = Budgets(store, engine, owners, spending)
-    panes = PaneSources(chats, spending.metered_pane)
+    panes = PaneSources(chats, observers.enter, spending.metered_pane)
     rounds = Rounds(engine, store, panes, settings.prices, budgets.submit)
-    return Parts(settings, store, configured, engine, rounds, agent_sources, keys, environ, people, budgets, metrics)
+    return Parts(settings, store, configured, engine, rounds, agent_sources, keys, environ, observers, people, budgets)
 
 
 def _engine(
@@ -189,23 +188,26 @@ def _engine(
     chats: ChatSources,
     agents: AgentSources,
     spending: Spending,
-    metrics: Metrics | None,
+    observers: Observers,
 ) -> Engine:
     peers = Peers(settings.cluster_key) if settings.cluster_key else None
-    return Engine(
+    engine = Engine(
         store,
-        sources=sources_of({AGENT: agents}, chats, spending.metered),
-        again=spending.metered_again(agents.again_or(chats.again)),
+        sources=sources_of({AGENT: agents}, chats, observers.enter, spending.metered),
+        again=observers.again(spending.metered_again(agents.again_or(chats.again))),
         elsewhere=chats.elsewhere,
         limits=limits_of(settings),
         lease=lease_of(settings),
         node=details_of(settings),
         serve=agents.serve,
         cost=costs_of(settings),
-        observe=_observing(spending, metrics),
+        observe=_observing(spending, observers),
+        counts=observers.activity.counts,
         follow=None if peers is None else peers.follow,
         unstored=peers,
     )
+    observers.watch(engine)
+    return engine
 
 
 def _opened(store: Store | str | None, folder: Path | None) -> Store:
@@ -236,7 +238,7 @@ async def check_access(parts: Parts, *, can_wait: bool = False) -> None:
 
 def _app(parts: Parts, lifespan: Any) -> Starlette:
     app = Starlette(lifespan=lifespan)
-    router = Router(parts, [*ENDPOINTS, _description(), *web.ENDPOINTS], other=app.router)
+    router = Router(parts, _endpoints(parts), other=app.router)
     open_paths = (endpoint.path for endpoint in router.endpoints if endpoint.who is ANYONE)
     if parts.metrics is not None:
         _watch(parts, parts.metrics)
@@ -245,6 +247,17 @@ def _app(parts: Parts, lifespan: Any) -> Starlette:
     app.state.router = router
     app.state.parts = parts
     return app
+
+
+def _endpoints(parts: Parts) -> list[Endpoint]:
+    """Return every endpoint. With traces on, those that need a key make spans: probes and the page do not."""
+    endpoints, traces = [*ENDPOINTS, _description(), *web.ENDPOINTS], parts.traces
+    if traces is None:
+        return endpoints
+    return [
+        each if each.who is ANYONE else each.with_handler(traces.handler(each.method, each.path, each.handler))
+        for each in endpoints
+    ]
 
 
 def _watch(parts: Parts, metrics: Metrics) -> None:
@@ -272,25 +285,24 @@ def _published(agents: Mapping[str, Any], settings: Settings) -> dict[str, Publi
         raise SettingsError(str(error)) from None
 
 
-def _observing(spending: Spending, metrics: Metrics | None) -> Callable[[Run], None]:
-    if metrics is None:
-        return spending.settled
-    count = metrics.settled
-
+def _observing(spending: Spending, observers: Observers) -> Callable[[Run], None]:
     def settled(run: Run) -> None:
         spending.settled(run)
-        count(run)
+        observers.settled(run)
 
     return settled
 
 
 def sources_of(
-    kinds: Mapping[str, Callable[[Run], Source]], chats: ChatSources, metered: Callable[[Run, Source], Source]
+    kinds: Mapping[str, Callable[[Run], Source]],
+    chats: ChatSources,
+    enter: Callable[[RunRecord], None],
+    metered: Callable[[Run, Source], Source],
 ) -> Callable[[Run], Source]:
     """Return the function that makes the source of a run of any kind."""
 
     def source(run: Run) -> Source:
-        LOGGED_RUN.set((run.id, run.record.session_id))  # the task is the run's own
+        enter(run.record)
         return metered(run, kinds.get(run.record.kind, chats)(run))
 
     return source
@@ -305,7 +317,7 @@ def _lifespan(parts: Parts):  # type: ignore[no-untyped-def]
         await parts.configured.look()  # before the engine starts, which may resume runs of discovered providers
         await parts.agents.clear_up()
         measured = metrics_served(parts.metrics, parts.settings, parts.metrics_socket)
-        async with parts.engine, peers_served(parts.engine, parts.settings), measured:
+        async with parts.engine, peers_served(parts.engine, parts.settings, parts.peers_socket), measured:
             _begin_background(parts)
             yield
             await end(parts, parts.settings.drain)
@@ -317,6 +329,8 @@ def _lifespan(parts: Parts):  # type: ignore[no-untyped-def]
         await parts.agents.close()
         await parts.configured.providers.close()
         await parts.store.close()
+        if parts.traces is not None:
+            await parts.traces.close()
 
     return lifespan
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from .. import __version__
 from ..engine.engine import Engine
 from ..peers import PeerServer
-from ..store import NodeDetails
-from .config.settings import Settings, node_address
+from ..store.records import NodeDetails
+from .config.settings import Settings, SettingsError, node_address
 
 ALONE, SHARED = 15.0, 9.0  # seconds
 
@@ -24,14 +26,33 @@ def lease_of(settings: Settings) -> float:
     return SHARED if settings.store else ALONE
 
 
-@asynccontextmanager
-async def peers_served(engine: Engine, settings: Settings) -> AsyncGenerator[None]:
-    """Listen for the other nodes, which follow the logs of this one. Without a cluster key they read the store."""
+def peers_socket(settings: Settings) -> socket.socket | None:
+    """Return a socket that listens on the port for other nodes; None if they read the store alone."""
     if not (settings.store and settings.cluster_key):
+        return None
+    host, port = settings.host, int(node_address(settings).rpartition(":")[2])
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise SettingsError(
+            f"Cannot listen on {host}:{port} for the other servers: {reason}. "
+            "Set node_address to a host and a port that are free."
+        ) from error
+
+
+@asynccontextmanager
+async def peers_served(engine: Engine, settings: Settings, sock: socket.socket | None = None) -> AsyncGenerator[None]:
+    """Listen for the other nodes, which follow the logs of this one. Without a cluster key they read the store.
+
+    `sock` listens already.
+    """
+    sock = sock or peers_socket(settings)
+    if sock is None:
         yield
         return
     server = PeerServer(engine, settings.cluster_key)
-    await server.start(settings.host, int(node_address(settings).rpartition(":")[2]))
+    await server.start(sock)
     try:
         yield
     finally:

@@ -23,6 +23,7 @@ from ..ids import new_id
 from ..wires import native
 from ..wires.anthropic import messages as anthropic_messages
 from ..wires.json_pieces import in_pieces, is_long
+from ..wires.ollama import ollama_refusal
 
 logger = logging.getLogger(__name__)
 RETRIED = (408, 429)
@@ -118,7 +119,7 @@ def in_words_of(path: str, info: ErrorInfo, *, by_anthropic: bool = False) -> di
     if path == "/v1/messages" or path.startswith("/v1/messages/") or (by_anthropic and path.startswith("/v1/")):
         return anthropic_messages.anthropic_error(info)
     if is_of_ollama(path):
-        return {"error": info.message, "holdfast": {"code": info.code, "param": info.param}}
+        return ollama_refusal(info)
     return {}
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import time
 
+from ..engine.engine import Engine
 from ..errors import HoldfastError
+from ..store import Store
+from ..store.semantics import starts_left
 
 
 class TooManyStarts(HoldfastError):
@@ -20,20 +23,32 @@ class TooManyStarts(HoldfastError):
 
 
 class StartRate:
-    """A token bucket for each owner, which fills evenly over the minute."""
+    """A token bucket for each owner, which fills evenly over the minute.
 
-    def __init__(self, per_minute: int) -> None:
+    It is in the memory of a server that is alone, and in the store if several share it.
+    """
+
+    def __init__(self, per_minute: int, engine: Engine, store: Store) -> None:
         self._per_minute = per_minute
+        self._engine = engine
+        self._store = store
         self._buckets: dict[str, tuple[float, float]] = {}
 
-    def take(self, owner: str, starts: int = 1) -> None:
+    async def take(self, owner: str, starts: int = 1) -> None:
         """Take one token or more, or refuse, with the time until there are enough."""
         if not self._per_minute:
             return
-        starts = min(starts, self._per_minute)  # a batch larger than the bucket takes a full one
-        now, per_second = time.monotonic(), self._per_minute / 60
-        left, at = self._buckets.get(owner, (float(self._per_minute), now))
-        left = min(float(self._per_minute), left + (now - at) * per_second)
-        if left < starts:
-            raise TooManyStarts(self._per_minute, (starts - left) / per_second)
-        self._buckets[owner] = (left - starts, now)
+        if self._engine.is_alone:
+            wait = self._take_here(owner, starts)
+        else:
+            wait = await self._store.take_starts(owner, starts, self._per_minute)
+        if wait:
+            raise TooManyStarts(self._per_minute, wait)
+
+    def _take_here(self, owner: str, starts: int) -> float:
+        now = time.monotonic()
+        rest, at = self._buckets.get(owner, (float(self._per_minute), now))
+        rest, wait = starts_left(rest, now - at, starts, self._per_minute)
+        if not wait:
+            self._buckets[owner] = rest, now
+        return wait

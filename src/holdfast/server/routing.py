@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from copy import copy
 from typing import TypeGuard
 
 import msgspec
@@ -49,6 +50,12 @@ class Endpoint:
         self.pictures = pictures
         self.ollama = ollama
         """True if the endpoint also answers in the format of Ollama's API: lines of JSON, and errors as text."""
+
+    def with_handler(self, handler: Handler) -> Endpoint:
+        """Return the same endpoint with another handler."""
+        changed = copy(self)
+        changed.handler = handler
+        return changed
 
 
 class _Node:

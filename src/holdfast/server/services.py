@@ -24,7 +24,7 @@ from .config.live_settings import Configured
 from .config.reload import CannotReload, Reloaded, Reloading
 from .config.settings import Settings
 from .http.offload import Offload
-from .metrics import Metrics
+from .metrics.observers import Observers
 from .rate_limit import StartRate
 from .sources.agents import AgentSources
 from .store_check import StoreCheck
@@ -44,9 +44,9 @@ class Parts:
         agents: AgentSources,
         keys: Keys,
         environ: Mapping[str, str],
+        observers: Observers,
         people: People,
         budgets: Budgets,
-        metrics: Metrics | None = None,
     ) -> None:
         self.settings = settings
         self.store = store
@@ -59,10 +59,10 @@ class Parts:
         self.first_admin = ""
         """The code for the first admin, if the server waits for one and refuses everything else."""
         self.environ = environ
-        self.metrics = metrics
-        """None if nothing is measured."""
+        self.activity, self.metrics, self.traces = observers.activity, observers.metrics, observers.traces
         self.metrics_socket: socket.socket | None = None
-        """Listens on the port for metrics, if it was opened before the start. Else the start opens it."""
+        self.peers_socket: socket.socket | None = None
+        """Listen on the ports for metrics and for other nodes, if they were opened before the start."""
         self.reloading: Reloading | None = None
         """Takes in the settings file again; None in a program that embeds the server."""
         self.on_reload: Callable[[], object] = lambda: None
@@ -80,7 +80,7 @@ class Parts:
         self.prices = prices_of(settings)
         """Prices by the model names of messages: an agent or an alias costs what its model does."""
         self.currency = settings.currency
-        self.starts = StartRate(settings.starts_per_minute)
+        self.starts = StartRate(settings.starts_per_minute, engine, store)
         self.webhooks = Webhooks(settings, environ, store, engine)
         self.batches = BatchRunner(store, engine, self.starts.take, settings.prices, budgets.submit)
 

@@ -1,4 +1,4 @@
-"""The browser UI: a few public files that load nothing from other sites.
+"""The browser UI, and the pages about error codes: a few public files that load nothing from other sites.
 
 All addresses return the same page, which asks for a key if the server needs one. File names are the same in every
 version, so browsers check each time whether a file has changed.
@@ -9,20 +9,26 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, partial
 from importlib.resources import files
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from ..access import ANYONE
+from ..error_help import ERROR_PAGES, ERRORS
+from ..error_help.page import HELP_POLICY, error_list_page, error_list_text, error_page, error_text
 from ..errors import NotFound
 from .http.compression import takes
 from .routing import Endpoint
 from .services import Parts
 
-PAGES = ("/", "/s/{id}", "/compare", "/compare/{id}", "/runs", "/runs/{id}", "/settings")
+PAGES = ("/", "/s/{id}", "/compare", "/compare/{id}", "/runs", "/runs/{id}", "/settings", "/status")
 """The addresses of the page itself."""
+
+HELP = (ERROR_PAGES, f"{ERROR_PAGES}/{{id}}")
+"""The addresses of the pages about error codes."""
 
 FILES = ("/manifest.webmanifest", "/icon.svg")
 
@@ -63,7 +69,7 @@ HEADERS = {
     "x-frame-options": "DENY",
 }
 
-_IS_PAGE = re.compile("|".join(re.sub(r"{id}", "[^/]+", page) for page in PAGES))
+_IS_PAGE = re.compile("|".join(re.sub(r"{id}", "[^/]+", page) for page in (*PAGES, *HELP)))
 
 
 class _File:
@@ -95,6 +101,27 @@ async def serve_file(parts: Parts, request: Request) -> Response:
     return _response(request, _READ.get(request.url.path.removeprefix("/")))
 
 
+async def serve_error_list(parts: Parts, request: Request) -> Response:
+    """Return the list of error codes."""
+    return _help(request, error_list_page, error_list_text)
+
+
+async def serve_error_page(parts: Parts, request: Request) -> Response:
+    """Return the page about an error code."""
+    code = request.path_params["id"]
+    if (entry := ERRORS.get(code)) is None:
+        raise NotFound(f"There is no page about {code!r}: it is no error code of Holdfast. {ERROR_PAGES} lists them.")
+    return _help(request, partial(error_page, entry), partial(error_text, entry))
+
+
+def _help(request: Request, page: Callable[[], str], text: Callable[[], str]) -> Response:
+    """Return a page to a browser, and text to a terminal."""
+    headers = {**HEADERS, "content-security-policy": HELP_POLICY, "vary": "accept"}
+    if "text/html" in request.headers.get("accept", ""):
+        return Response(page(), headers=headers, media_type="text/html")
+    return Response(text(), headers=headers, media_type="text/plain")
+
+
 def _response(request: Request, file: _File | None) -> Response:
     if file is None:
         raise NotFound(f"{request.url.path} does not exist.")
@@ -119,6 +146,11 @@ _READ = _files()  # read once at import: no request waits for the disk
 # Not part of the API and its description.
 ENDPOINTS = [
     *(Endpoint(method, address, serve_page, who=ANYONE) for address in PAGES for method in ("GET", "HEAD")),
+    *(
+        Endpoint(method, address, handler, who=ANYONE)
+        for address, handler in zip(HELP, (serve_error_list, serve_error_page), strict=True)
+        for method in ("GET", "HEAD")
+    ),
     *(
         Endpoint(method, address, serve_file, who=ANYONE)
         for address in (*FILES, "/assets/{name}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from ..access import Payer as Payer
 from ..events import AnySettlement, Event
 from ..history import Message, Session
+from .nodes import NodeStore
 from .records import Cap as Cap
 from .records import CapKind as CapKind
 from .records import Charge as Charge
@@ -30,8 +31,6 @@ HEAD = "head"
 """Stands for the last message of the branch that a session shows."""
 PAGE_BYTES = 8 * 1024 * 1024
 """Bytes of stored runs or documents that one page holds, besides its first entry."""
-CLAIMED_AT_ONCE = 200
-"""Runs of dead nodes that one call of `claim` takes at most: others take their share."""
 LONGEST_KEY = 256
 """Characters of a key under which a program starts a run."""
 
@@ -55,6 +54,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The number of the owner: a writer with a lower one is refused."""
     request: dict[str, Any] = {}
     queue_number: int | None = None
+    ahead: bool = False
+    """It was queued to interrupt, and starts before those that were not."""
     input: tuple[Message, ...] = ()
     """The messages of a queued run: they enter the session when it starts."""
     seq: int = 0
@@ -64,6 +65,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     settled_at: float | None = None
     settlement: AnySettlement | None = None
     payer: Payer = Payer()
+    waits: bool = False
+    """It waits for a person."""
 
 
 class Idempotency(msgspec.Struct, frozen=True):
@@ -153,7 +156,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     body: dict[str, Any] = {}
 
 
-class Store(Protocol):
+class Store(NodeStore, Protocol):
     """Keeps runs, their logs, sessions, the documents of features, and the server's API keys.
 
     Every method is one transaction: all of it happens or nothing. A method that fails to reach its medium raises
@@ -180,7 +183,9 @@ class Store(Protocol):
         there. `expect_head` other than HEAD must be the head's id, otherwise `StaleView`. If another run is
         running or queued in the session: `SessionBusy` with the running (or else the first queued) run's id; with
         `if_busy="queue"` the record is kept as `queued` with its input and the next `queue_number` (1, 2, ... for
-        each session, never used twice); with `"interrupt"` only a running one counts as busy.
+        each session, never used twice). With `"interrupt"` it passes the queued runs: only a running run and one that
+        is queued `ahead` count as busy, and then it is queued `ahead`: after those that are, before all others. It
+        keeps its owner, which starts it.
         A known idempotency key returns the record it made the first time (`IdempotencyConflict` for another digest),
         and so does the id of a run that exists already. `SessionNotFound` if there is no such session.
         A session without a title gets one from the first user message.
@@ -195,7 +200,8 @@ class Store(Protocol):
     async def start_queued(self, session_id: str, *, keeper: str, now: float) -> RunRecord | None:
         """Make the first queued run of a session the running one, and return it; its input enters the session.
 
-        None if nothing is queued, if another run is running, or if the session is gone.
+        None if nothing is queued, if another run is running, if the session is gone, or if the first one interrupts
+        and its own node lives.
         Feed: as for a run that starts at once.
         """
         ...
@@ -228,6 +234,10 @@ class Store(Protocol):
         Feed: `message.added` (or `message.changed`) if there is one, then `run.settled`.
         What the run has used becomes its charge, in the same transaction.
         """
+        ...
+
+    async def note_waiting(self, run_id: str, epoch: int, *, waits: bool) -> None:
+        """Note that a running run waits for a person, or no longer. Another epoch changes nothing."""
         ...
 
     async def get_run(self, run_id: str) -> RunRecord | None:
@@ -299,6 +309,10 @@ class Store(Protocol):
         Returns the record as it then stands; None if it is not queued (any more). Its log holds one event, the
         settlement. Feed: `run.settled`.
         """
+        ...
+
+    async def waiting_sessions(self) -> list[str]:
+        """Return the sessions in which a run is queued and none is running."""
         ...
 
     # sessions
@@ -464,124 +478,6 @@ class Store(Protocol):
 
     async def stored_bytes(self, owner: str) -> int:
         """Return the size of an owner's messages and pictures."""
-        ...
-
-    # nodes
-
-    async def renew(self, keeper: str, seconds: float, details: NodeDetails | None = None) -> NodeRecord | None:
-        """Renew the lease of a node, which covers every run that it owns, for some seconds by the store's clock.
-
-        Returns its record, and makes one for a new id. None if the node is fenced: its runs belong to others, and it
-        needs a new id. `since` starts anew if more than half of the lease had passed before it was renewed.
-        """
-        ...
-
-    async def release(self, keeper: str) -> None:
-        """Fence a node that ends in good order: others may take what it leaves at once."""
-        ...
-
-    async def give_up(self, keeper: str, run_ids: Sequence[str]) -> None:
-        """Leave running runs of a node to the others: whichever claims next takes them."""
-        ...
-
-    async def nodes(self) -> list[NodeRecord]:
-        """Return the nodes that are not fenced, in the order of their numbers. The lease of some may have ended."""
-        ...
-
-    async def running_elsewhere(self, owner: str, keeper: str) -> int:
-        """Return how many runs of an owner are running on other nodes than this one."""
-        ...
-
-    async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
-        """Take over runs of dead nodes, and return the epoch of each running run that this node then owns, by id.
-
-        Other nodes whose lease has ended are fenced, but only if this node has renewed its own in time for `unbroken`
-        seconds: after an outage of the store, the living can renew theirs first. Half a lease is the limit because an
-        outage of that length ends before the lease of any living node does.
-        Each running run of a node that is fenced, or that the store does not know, gets this owner and the next epoch;
-        at most `CLAIMED_AT_ONCE` in one call. A node without a lease in force takes nothing.
-        """
-        ...
-
-    async def hold(self, kind: str, id: str, keeper: str) -> bool:
-        """Take a piece of work for a node: a batch, a webhook, a chore. True if this node has it now.
-
-        A node that is fenced, or that the store does not know, holds nothing: its work can be taken.
-        """
-        ...
-
-    async def holder(self, kind: str, id: str) -> str:
-        """Return the node that has a piece of work; empty if none has, or if it is fenced."""
-        ...
-
-    async def left_over(self, kind: str, limit: int = 100) -> list[str]:
-        """Return the pieces of work of a kind that fenced nodes have left, for others to take."""
-        ...
-
-    async def let_go(self, kind: str, id: str, keeper: str) -> None:
-        """Give back a piece of work, if this node has it."""
-        ...
-
-    # requests to the owner of a run
-
-    async def ask_owner(self, intent: Intent) -> Intent | None:
-        """Keep a request to the node that owns a run, and hint at it. None if there is no such run that is running.
-
-        The store sets `asked_at`. A known id changes nothing: the intent is returned as it is stored.
-        """
-        ...
-
-    async def get_intent(self, id: str) -> Intent | None:
-        """Return a request to the owner of a run."""
-        ...
-
-    async def open_intents(self, keeper: str) -> list[Intent]:
-        """Return the requests to a node, oldest first: of its running runs, unanswered, not taken in this epoch.
-
-        What a dead owner had taken and not answered is open again for its successor.
-        """
-        ...
-
-    async def take_intent(self, id: str, epoch: int) -> bool:
-        """Take a request for the owner of this epoch: compare-and-set. Repeating it returns the same.
-
-        False if it was withdrawn or answered, or if the run has settled or has another epoch.
-        """
-        ...
-
-    async def answer_intent(self, id: str, answer: dict[str, Any]) -> None:
-        """Answer a request, unless it was answered or withdrawn, and hint at the answer."""
-        ...
-
-    async def withdraw_intent(self, id: str) -> Intent | None:
-        """Remove a request, and return it as it was; None if there was none.
-
-        If it was not taken, it never takes effect.
-        """
-        ...
-
-    async def forget_intents(self, seconds: float) -> None:
-        """Remove requests that are older: their callers wait no more. One that no owner has taken yet stays."""
-        ...
-
-    # hints
-
-    async def hint(self, topic: str, ids: Sequence[str], to: str = "") -> None:
-        """Wake a node, or all nodes: something has changed. It may be lost, and so carries no fact.
-
-        Topics of the store's own are `intent` and `answer`, each with the id of a run or an intent.
-        """
-        ...
-
-    def listen(self, keeper: str, hear: Callable[[str, str], None]) -> Callable[[], None]:
-        """Call `hear` with topic and id of each hint for a node, until the returned function is called.
-
-        Both are empty if hints may have been lost, because a connection had broken: then everything is looked at.
-        """
-        ...
-
-    async def waiting_sessions(self) -> list[str]:
-        """Return the sessions in which a run is queued and none is running."""
         ...
 
     async def close(self) -> None:

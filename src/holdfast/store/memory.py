@@ -29,9 +29,8 @@ from . import (
 )
 from . import semantics as rules
 from .files import refuse_unknown, take_out
-from .memory_keys import MemoryKeys
+from .memory_keys import MemoryKeys, MemorySpending
 from .memory_nodes import MemoryNodes, StoredRun
-from .memory_spending import MemorySpending
 
 
 class _Session:
@@ -52,7 +51,7 @@ class _Session:
 
     def queued(self) -> list[StoredRun]:
         waiting = [run for run in self.unsettled.values() if run.record.status == "queued"]
-        return sorted(waiting, key=lambda run: run.record.queue_number or 0)
+        return sorted(waiting, key=lambda run: (not run.record.ahead, run.record.queue_number or 0))
 
     def require(self, message_id: str | None) -> None:
         if message_id is not None and message_id not in self.messages:
@@ -111,10 +110,10 @@ class MemoryStore(MemoryNodes, MemoryKeys, MemorySpending):
         self._check(session, run, input, parent, expect_head)
         refuse_unknown(input, session.files.keys() | files.keys())
         busy = self._busy(session, if_busy)
-        if busy is not None and if_busy != "queue":
+        if busy is not None and if_busy == "reject":
             raise SessionBusy(busy.record.id)
         session.files |= files
-        made = StoredRun(run, parent, idempotency)
+        made = StoredRun(run if busy is None else rules.waiting(run, if_busy), parent, idempotency)
         self._add(made, session)
         session.touch(run.created_at)
         if busy is not None:
@@ -137,9 +136,9 @@ class MemoryStore(MemoryNodes, MemoryKeys, MemorySpending):
 
     def _busy(self, session: _Session, if_busy: IfBusy) -> StoredRun | None:
         running = session.running()
-        if running is not None or if_busy == "interrupt":
+        if running is not None:
             return running
-        return next(iter(session.queued()), None)
+        return next((run for run in session.queued() if run.record.ahead or if_busy != "interrupt"), None)
 
     def _add(self, run: StoredRun, session: _Session | None = None) -> RunRecord:
         self._runs[run.record.id] = run
@@ -151,14 +150,7 @@ class MemoryStore(MemoryNodes, MemoryKeys, MemorySpending):
 
     def _enqueue(self, session: _Session, run: StoredRun, input: Sequence[Message]) -> RunRecord:
         session.last_queue_number += 1
-        run.record = replace(
-            run.record,
-            status="queued",
-            keeper="",
-            started_at=None,
-            queue_number=session.last_queue_number,
-            input=tuple(input),
-        )
+        run.record = replace(run.record, queue_number=session.last_queue_number, input=tuple(input))
         session.tell(rules.queued_entry(run.record))
         return run.record
 
@@ -195,6 +187,8 @@ class MemoryStore(MemoryNodes, MemoryKeys, MemorySpending):
         """Make the first queued run of a session the running one."""
         session = self._sessions.get(session_id)
         if session is None or session.running() is not None or not (queued := session.queued()):
+            return None
+        if queued[0].record.keeper not in ("", keeper) and self._is_standing(queued[0].record.keeper):
             return None
         session.touch(now)
         return self._begin(session, queued[0], queued[0].record.input, keeper=keeper, at=now)
@@ -266,9 +260,14 @@ class MemoryStore(MemoryNodes, MemoryKeys, MemorySpending):
 
     def _end(self, run: StoredRun, settlement: AnySettlement, now: float) -> None:
         self._extend(run, [Settled(settlement)])
-        run.record = replace(run.record, status="settled", settlement=settlement, settled_at=now)
+        run.record = replace(run.record, status="settled", settlement=settlement, settled_at=now, waits=False)
         if run.record.session_id is not None:
             self._sessions[run.record.session_id].unsettled.pop(run.record.id, None)
+
+    async def note_waiting(self, run_id: str, epoch: int, *, waits: bool) -> None:
+        """Note whether a running run waits for a person."""
+        if (run := self._writable(run_id, epoch)) is not None:
+            run.record = replace(run.record, waits=waits)
 
     async def get_run(self, run_id: str) -> RunRecord | None:
         """Return a run."""

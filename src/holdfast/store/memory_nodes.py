@@ -8,8 +8,11 @@ from typing import Any
 from msgspec.structs import asdict, replace
 
 from ..events import Event
-from . import CLAIMED_AT_ONCE, Idempotency, Intent, NodeDetails, NodeRecord, RunRecord
+from . import Idempotency, RunRecord
+from . import semantics as rules
 from .hints import Hints
+from .nodes import CLAIMED_AT_ONCE, RunsElsewhere, unstored_elsewhere
+from .records import Intent, NodeDetails, NodeRecord
 
 
 class StoredRun:
@@ -32,6 +35,7 @@ class MemoryNodes:
         self._runs: dict[str, StoredRun] = {}
         self._nodes: dict[str, NodeRecord] = {}
         self._holds: dict[tuple[str, str], str] = {}
+        self._start_rates: dict[str, tuple[float, float]] = {}
         self._hints = Hints()
 
     # leases
@@ -68,10 +72,21 @@ class MemoryNodes:
         now = self._clock()
         return [replace(node, lease_left=node.until - now) for node in self._nodes.values() if not node.fenced]
 
-    async def running_elsewhere(self, owner: str, keeper: str) -> int:
-        """Return how many runs of an owner are running on other nodes."""
-        running = (run.record for run in self._runs.values() if run.record.status == "running")
-        return sum(record.owner == owner and record.keeper != keeper for record in running)
+    async def running_elsewhere(self, owner: str, keeper: str) -> RunsElsewhere:
+        """Return how many runs other nodes have."""
+        running = [run.record for run in self._runs.values() if run.record.status == "running"]
+        owners = [record.owner for record in running if record.keeper != keeper]
+        unstored = unstored_elsewhere(await self.nodes(), owner, keeper)
+        return RunsElsewhere(len(owners) + unstored.runs, owners.count(owner) + unstored.of_owner)
+
+    async def take_starts(self, owner: str, starts: int, per_minute: int) -> float:
+        """Take starts from the bucket of an owner, or return the seconds until there are enough."""
+        now = self._clock()
+        rest, at = self._start_rates.get(owner, (float(per_minute), now))
+        rest, wait = rules.starts_left(rest, now - at, starts, per_minute)
+        if not wait:
+            self._start_rates[owner] = rest, now
+        return wait
 
     async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
         """Take over runs of dead nodes, and return what this node then owns."""
@@ -92,7 +107,7 @@ class MemoryNodes:
         running = [run for run in self._runs.values() if run.record.status == "running"]
         orphans = [run for run in running if not self._is_standing(run.record.keeper)]
         for run in orphans[:CLAIMED_AT_ONCE]:
-            run.record = replace(run.record, keeper=keeper, epoch=run.record.epoch + 1)
+            run.record = replace(run.record, keeper=keeper, epoch=run.record.epoch + 1, waits=False)
 
     def _is_standing(self, keeper: str) -> bool:
         """Return whether a node is known and not fenced, though its lease may have ended."""

@@ -13,7 +13,21 @@ from msgspec.structs import replace
 from ..errors import Conflict, LogBehind, StaleDocument
 from ..events import AnySettlement
 from ..history import Message, Session, text_of, title_from
-from . import HEAD, Append, Cap, CapKind, Charge, Document, Draw, DrawResult, RunRecord, SearchHit, Spent, UsageRow
+from . import (
+    HEAD,
+    Append,
+    Cap,
+    CapKind,
+    Charge,
+    Document,
+    Draw,
+    DrawResult,
+    IfBusy,
+    RunRecord,
+    SearchHit,
+    Spent,
+    UsageRow,
+)
 
 CHANGEABLE = frozenset({"title", "model", "system", "params", "pinned", "head_id"})
 _MOST_WORDS = 16  # words of a query that are used
@@ -270,6 +284,28 @@ def _sentence(text: str, mark: _Mark) -> _Sentence:
     is_cut_after = end < len(text)
     end = max(text.rfind(" ", mark.end, end), mark.end) if is_cut_after else end
     return _Sentence(start, end, "…" if is_cut else "", "…" if is_cut_after else "")
+
+
+def waiting(run: RunRecord, if_busy: IfBusy) -> RunRecord:
+    """Return a run that has to wait. One that interrupts is started by its own node, which stops what is running."""
+    ahead = if_busy == "interrupt"
+    return msgspec.structs.replace(
+        run, status="queued", keeper=run.keeper if ahead else "", started_at=None, ahead=ahead
+    )
+
+
+# rates
+
+
+def starts_left(rest: float, age: float, starts: int, per_minute: int) -> tuple[float, float]:
+    """Take starts from a bucket that had `rest` of them `age` seconds ago, and fills evenly over a minute.
+
+    Returns how many are left, and 0.0; or how many there are, and the seconds until there are enough. A batch larger
+    than the bucket takes a full one.
+    """
+    starts = min(starts, per_minute)
+    rest = min(float(per_minute), rest + max(age, 0.0) * per_minute / 60)
+    return (rest - starts, 0.0) if rest >= starts else (rest, (starts - rest) * 60 / per_minute)
 
 
 # what runs use

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from ..error_help import help_at
 from ..events import (
     AnySettlement,
     ApprovalDecided,
@@ -105,7 +106,8 @@ class AgUiEvents:
 
     def broken(self, info: ErrorInfo) -> bytes:
         """Return the frame that ends the stream, not its run, with the reason."""
-        return sse.data(_encode({"type": "RUN_ERROR", "message": info.message, "code": info.code}))
+        more = {"metadata": {"holdfast": {"help": help_at(info.code)}}}
+        return sse.data(_encode({"type": "RUN_ERROR", "message": info.message, "code": info.code, **more}))
 
     def _payloads(self, event: Event) -> Iterator[dict[str, Any]]:
         if isinstance(event, RunStarted):

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from ..error_help import help_at
 from ..events import (
     AnySettlement,
     ApprovalDecided,
@@ -65,6 +66,7 @@ def run_metadata(settled: Settlement, run: str) -> Part:
     }
     if isinstance(settled, (Failed, Interrupted)):
         told["code"] = settled.error.code
+        told["help"] = help_at(settled.error.code)
     elif isinstance(settled, Stopped):
         told["code"] = f"stopped_by_{settled.by}"
     if settled.answered_by:

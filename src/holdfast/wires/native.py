@@ -9,6 +9,7 @@ from typing import Any, Literal, cast, overload
 import msgspec
 
 from ..compare.model import Price, cost
+from ..error_help import help_at
 from ..events import (
     Completed,
     ErrorInfo,
@@ -70,7 +71,13 @@ def moment(seconds: float | None) -> str | None:
 
 def error(info: ErrorInfo) -> ErrorInfoJson:
     """Return an error in the shape of every response."""
-    return {"message": info.message, "type": info.type, "code": info.code, "param": info.param}
+    return {
+        "message": info.message,
+        "type": info.type,
+        "code": info.code,
+        "param": info.param,
+        "help": help_at(info.code),
+    }
 
 
 def usage(used: Usage) -> UsageJson:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ..error_help import help_at
 from ..errors import BadRequest
 from ..events import (
     AnySettlement,
@@ -223,7 +224,7 @@ class OllamaLines:
 
     def broken(self, info: ErrorInfo) -> bytes:
         """Return the line that says that the stream, not its run, ends here, and why."""
-        return _encode({"error": info.message}) + b"\n"
+        return _encode(ollama_refusal(info)) + b"\n"
 
     def _lines(self, event: Event) -> Iterator[dict[str, Any]]:
         if isinstance(event, Text) and event.choice == 0:
@@ -290,3 +291,8 @@ def ollama_error(settled: Stopped | Failed | Interrupted, run: str) -> dict[str,
     if isinstance(settled, Stopped):
         return {"error": f"The run was stopped: {settled.by}.", "holdfast": told}
     return {"error": settled.error.message, "holdfast": told}
+
+
+def ollama_refusal(info: ErrorInfo) -> dict[str, Any]:
+    """Return an error of a request: its clients read `error` as a text, and leave the rest alone."""
+    return {"error": info.message, "holdfast": {"code": info.code, "param": info.param, "help": help_at(info.code)}}

@@ -18,9 +18,15 @@ class ErrorInfoJson(TypedDict):
     """Why a request or a run failed."""
 
     message: str
+    """What happened, for people. It may change."""
     type: str
+    """The kind of error, as OpenAI's API has it."""
     code: str
+    """The code. It never changes."""
     param: str | None
+    """The field of the request that is wrong."""
+    help: str | None
+    """The path, on this server, of a page with the cause and what to do."""
 
 
 class UsageJson(TypedDict):
@@ -42,6 +48,7 @@ class ReceiptJson(TypedDict):
     upstream_closed_at: str | None
     settled_at: str
     refused: NotRequired[list[str]]
+    """What did not end when it was asked to, as text."""
 
 
 class SettlementJson(TypedDict):
@@ -49,13 +56,20 @@ class SettlementJson(TypedDict):
 
     outcome: OutcomeJson
     by: StoppedBy | None
+    """Who or what stopped the run, if it was stopped."""
     finish_reason: str | None
+    """The reason that the upstream gave."""
     partial: bool
+    """Whether there is text, and it is not a complete answer."""
     text: str
+    """All of the visible text."""
     error: ErrorInfoJson | None
+    """Why the run failed or was interrupted."""
     usage: UsageJson
     receipt: ReceiptJson | None
+    """The times of a stop."""
     answered_by: str | None
+    """The model that answered, if it was not the requested one."""
 
 
 class RunJson(TypedDict):

@@ -16,6 +16,7 @@ import { OtherModel } from "./other-model";
 import { tellOutcome } from "./outcome";
 import { joinedText } from "./responses";
 import { joined, Segments, segmentsOf } from "./segments";
+import { WhatToDo } from "./what-to-do";
 
 /** What is being said, or else what was said. */
 type Said = { live: LiveRun; message: null } | { live: null; message: Message };
@@ -184,7 +185,7 @@ function OutcomeLine({ message, ending, isLast }: { message: Message; ending: En
     <div class={`outcome ${told.kind}`} role="note">
       {told.kind !== "plain" && <Icon node={TriangleAlert} size={16} />}
       <span>
-        <strong>{told.label}.</strong> {told.detail}
+        <strong>{told.label}.</strong> {told.detail} <WhatToDo told={told} />
       </span>
       {isLast && (
         <span class="ways-on">
@@ -212,7 +213,7 @@ export function NoAnswer({ ending, message, isLast }: { ending: Ending; message:
       <div class={`outcome ${told.kind}`} role="note">
         {told.kind !== "plain" && <Icon node={TriangleAlert} size={16} />}
         <span>
-          <strong>{told.label}.</strong> {told.detail || t().noOutput}
+          <strong>{told.label}.</strong> {told.detail || t().noOutput} <WhatToDo told={told} />
         </span>
         {isLast && (
           <span class="ways-on">

@@ -6,6 +6,8 @@ export interface Told {
   label: string;
   detail: string;
   kind: "plain" | "warning" | "bad";
+  /** The page about the error, on this server. */
+  help?: string | null;
 }
 
 const STOPPED = {
@@ -23,7 +25,12 @@ export function tellOutcome(outcome: Outcome | null, settlement: Settlement | nu
     case "truncated":
       return { ...truncatedBy(settlement?.finish_reason ?? ""), kind: "warning" };
     case "failed":
-      return { label: t().failed, detail: settlement?.error?.message ?? "", kind: "bad" };
+      return {
+        label: t().failed,
+        detail: settlement?.error?.message ?? "",
+        kind: "bad",
+        help: settlement?.error?.help,
+      };
     case "interrupted":
       return { label: t().interrupted, detail: t().serverCrashed, kind: "warning" };
     default:

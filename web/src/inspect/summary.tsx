@@ -1,5 +1,6 @@
 /** A run in a few figures, how it ended and why, and the receipt of its stop. */
 import { tellOutcome } from "../chat/outcome";
+import { WhatToDo } from "../chat/what-to-do";
 import type { Run, Settlement } from "../types";
 import { t } from "../words";
 import { clock, moment, number } from "../words/count";
@@ -20,7 +21,7 @@ export function Summary({ run, log }: { run: Run; log: RunLog }) {
       {told && told.label !== t().stopped && (
         <div class={`outcome ${told.kind}`} role="note">
           <span>
-            <strong>{told.label}.</strong> {told.detail}
+            <strong>{told.label}.</strong> {told.detail} <WhatToDo told={told} />
           </span>
         </div>
       )}

@@ -59,6 +59,11 @@ function OfTheServer({ isAdding }: { isAdding: boolean }) {
   return (
     <>
       {!set.editable && <p class="note">{t().onlyAdmin}</p>}
+      {set.editable && (
+        <p>
+          <a href="/status">{t().status}</a>
+        </p>
+      )}
       <Providers settings={set} isAdding={isAdding} />
       <DefaultModel settings={set} />
       <Fallbacks settings={set} />

@@ -179,6 +179,7 @@ export const ar: Words = {
   stopped: "متوقف",
   truncated: "مقتطع",
   failed: "فشل",
+  whatToDo: "ما العمل؟",
   interrupted: "منقطع",
   keyRevoked: "أُوقف لأن مفتاح الوصول أُلغي",
   pageClosed: "أُوقف لأن الصفحة أُغلقت",
@@ -444,6 +445,24 @@ export const ar: Words = {
   eventsAndCharacters: (events, characters) =>
     `${count(events, { one: "حدث واحد", two: "حدثان", few: "# أحداث", many: "# حدثًا", other: "# حدث" })}، ` +
     count(characters, { one: "حرف واحد", two: "حرفان", few: "# أحرف", many: "# حرفًا", other: "# حرف" }),
+
+  // status of the servers
+  status: "حالة الخادم",
+  pauseUpdates: "إيقاف التحديث مؤقتًا",
+  server: (n) => `الخادم ${number(n)}`,
+  answersYou: "يعرض هذه الصفحة",
+  aliveServer: "يعمل",
+  draining: "قيد الإيقاف",
+  leaseEnded: "لا يستجيب",
+  upSince: (when) => `منذ ${when}`,
+  lastMinute: "الدقيقة الأخيرة",
+  runningNow: "التشغيلات الجارية",
+  runsSettled: "تشغيلات انتهت",
+  runsFailedCount: "تشغيلات فشلت",
+  outputTokens: "رموز الإخراج",
+  firstTokenTimes: "أول رمز (50٪ / 95٪)",
+  stopTime: "الإيقاف (95٪)",
+  errorsLastMinute: "أخطاء الدقيقة الأخيرة",
 
   // settings
   settings: "الإعدادات",

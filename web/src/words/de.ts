@@ -173,6 +173,7 @@ export const de: Words = {
   stopped: "Gestoppt",
   truncated: "Abgeschnitten",
   failed: "Fehlgeschlagen",
+  whatToDo: "Was tun?",
   interrupted: "Unterbrochen",
   keyRevoked: "Gestoppt, weil der Zugangsschlüssel widerrufen wurde",
   pageClosed: "Gestoppt, weil die Seite geschlossen wurde",
@@ -408,6 +409,24 @@ export const de: Words = {
   eventsAndCharacters: (events, characters) =>
     `${count(events, { one: "# Ereignis", other: "# Ereignisse" })}, ` +
     count(characters, { one: "# Zeichen", other: "# Zeichen" }),
+
+  // status of the servers
+  status: "Serverstatus",
+  pauseUpdates: "Aktualisierung anhalten",
+  server: (n) => `Server ${number(n)}`,
+  answersYou: "liefert diese Seite",
+  aliveServer: "läuft",
+  draining: "fährt herunter",
+  leaseEnded: "antwortet nicht",
+  upSince: (when) => `seit ${when}`,
+  lastMinute: "Letzte Minute",
+  runningNow: "Laufende Ausführungen",
+  runsSettled: "Beendet",
+  runsFailedCount: "Fehlgeschlagen",
+  outputTokens: "Ausgabe-Token",
+  firstTokenTimes: "Erstes Token (50 % / 95 %)",
+  stopTime: "Stoppen (95 %)",
+  errorsLastMinute: "Fehler in der letzten Minute",
 
   // settings
   settings: "Einstellungen",

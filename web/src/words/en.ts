@@ -171,6 +171,7 @@ export const en = {
   stopped: "Stopped",
   truncated: "Truncated",
   failed: "Failed",
+  whatToDo: "What to do",
   interrupted: "Interrupted",
   keyRevoked: "Stopped because the access key was revoked",
   pageClosed: "Stopped because the page was closed",
@@ -402,6 +403,24 @@ export const en = {
   eventsAndCharacters: (events: number, characters: number) =>
     `${count(events, { one: "# event", other: "# events" })}, ` +
     count(characters, { one: "# character", other: "# characters" }),
+
+  // status of the servers
+  status: "Server status",
+  pauseUpdates: "Pause updates",
+  server: (n: number) => `Server ${number(n)}`,
+  answersYou: "answers this page",
+  aliveServer: "running",
+  draining: "shutting down",
+  leaseEnded: "does not answer",
+  upSince: (when: string) => `since ${when}`,
+  lastMinute: "Last minute",
+  runningNow: "Runs now",
+  runsSettled: "Runs finished",
+  runsFailedCount: "Runs failed",
+  outputTokens: "Output tokens",
+  firstTokenTimes: "First token (50% / 95%)",
+  stopTime: "Stop (95%)",
+  errorsLastMinute: "Errors in the last minute",
 
   // settings
   settings: "Settings",

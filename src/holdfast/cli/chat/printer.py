@@ -8,6 +8,7 @@ from rich.markup import escape
 
 from .. import show
 from ..client import Object
+from ..commands import more_about
 
 WIDEST = 100
 """Maximum length of a call's arguments, or of its error, on the screen, in characters."""
@@ -135,4 +136,5 @@ def _reason(settled: Object) -> str:
     """Return the reason of a run's end, and whether a partial answer was saved."""
     reason = "" if settled.get("by") == "user" else show.why({"settlement": settled})
     ending = f": {reason.rstrip('.')}." if reason else "."
-    return f"{ending} The partial answer was saved." if settled["partial"] else ending
+    saved = " The partial answer was saved." if settled["partial"] else ""
+    return f"{ending}{saved}{more_about(settled['error']['code']) if settled.get('error') else ''}"

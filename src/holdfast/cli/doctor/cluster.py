@@ -9,10 +9,10 @@ from ... import __version__
 from ...errors import HoldfastError
 from ...peers import Peers
 from ...server.config.settings import Settings
-from ...store import NodeRecord
 from ...store.place import without_password
 from ...store.postgres import CONNECTIONS_OF_A_NODE
 from ...store.postgres.inspection import Inspection, ServerSettings, inspect_postgres
+from ...store.records import NodeRecord
 from ..show import plural
 from .check import Check
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 import sys
 import time
@@ -11,7 +12,7 @@ from contextlib import AsyncExitStack
 
 import click
 
-from ..client import Api, CallFailed, connect
+from ..client import Api, CallFailed, Object, connect
 from ..commands import telling
 from .samples import Interval, Moment
 from .terminal import LiveView
@@ -49,7 +50,7 @@ async def _top(urls: tuple[str, ...], data: str | None, config: str | None, inte
         await asyncio.sleep(interval)
         await nodes.read()
         width = shutil.get_terminal_size((200, 24)).columns if sys.stdout.isatty() else 10_000
-        click.echo("\n".join(lines(nodes.shown, width)))
+        click.echo("\n".join(lines(nodes.shown, nodes.listed, width)))
 
 
 class Nodes:
@@ -60,6 +61,8 @@ class Nodes:
         self._last: dict[str, Moment] = {}
         self.shown: dict[str, Interval | str] = {}
         """The last interval of each server, or why it has none."""
+        self.listed: list[Object] = []
+        """The nodes of the store, as the first server that answers lists them."""
 
     async def read(self, *, must_answer: bool = False) -> None:
         """Read the metrics of all servers. One that does not answer is shown with its error."""
@@ -73,6 +76,15 @@ class Nodes:
             else:
                 self.shown[name] = Interval(self._last.get(name, moment), moment)
                 self._last[name] = moment
+        self.listed = await self._listed()
+
+    async def _listed(self) -> list[Object]:
+        for name, api in self._servers.items():
+            if not isinstance(self.shown[name], str):
+                with contextlib.suppress(CallFailed):  # the figures of the servers say more
+                    listed: list[Object] = (await api.call("GET", "/api/nodes"))["nodes"]
+                    return listed
+        return []
 
     async def _moment(self, api: Api) -> Moment | CallFailed:
         try:
@@ -86,7 +98,7 @@ async def _watch(nodes: Nodes, interval: float) -> None:
 
     def draw(width: int, height: int) -> list[str]:
         title = f"holdfast top  {time.strftime('%H:%M:%S')}  every {interval:g} s  q: quit"
-        return [title, "", *lines(nodes.shown, width, height - 2)]
+        return [title, "", *lines(nodes.shown, nodes.listed, width, height - 2)]
 
     view = LiveView(draw)
     with view.shown():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..chat.screen import flat
+from ..client import Object
 from .samples import Interval
 
 MOST_MODELS = 20
@@ -13,15 +14,19 @@ _FAILED = ("failed", "interrupted")
 Row = list[str]
 
 
-def lines(nodes: Mapping[str, Interval | str], width: int, height: int | None = None) -> list[str]:
+def lines(
+    nodes: Mapping[str, Interval | str], listed: Sequence[Object], width: int, height: int | None = None
+) -> list[str]:
     """Return the view, no line longer than the width and no more of them than the height.
 
-    A node that does not answer has its error in place of figures.
+    A server that does not answer has its error in place of figures. `listed` are the nodes of the store, if there are
+    several: others than those that were asked, too.
     """
     alive = [interval for interval in nodes.values() if isinstance(interval, Interval)]
     shown = [
         *_table(["NODE", *_NODE_COLUMNS], [_node_row(name, node) for name, node in nodes.items()]),
         "",
+        *([*_table(_LISTED_COLUMNS, [*map(_listed_row, listed)]), ""] if len(listed) > 1 else []),
         *_table(["MODEL", "RUN/S", "FAIL/S", "TOK/S", "TTFT 50%", "TTFT 95%"], _model_rows(alive)),
         "",
         *_table(["ERROR", "PROVIDER", "NOW", "IN ALL"], _error_rows(alive)),
@@ -56,6 +61,26 @@ def _node_row(name: str, node: Interval | str) -> Row:
         f"{node.rate('process_cpu_seconds_total'):.0%}",
         f"{now.total('process_resident_memory_bytes') / 1e6:.0f} MB",
         _rate(node.rate("holdfast_requests_refused_total")),
+    ]
+
+
+_LISTED_COLUMNS = ("OF STORE", "STATE", "RUNS", "LEASE", "RUN/MIN", "FAIL/MIN", "TTFT 95%", "VERSION", "ADDRESS")
+
+
+def _listed_row(node: Object) -> Row:
+    """Return a node of the store, by what it has told the others."""
+    told = node.get("last_minute") or {}
+    state = "draining" if node["draining"] else "alive" if node["alive"] else "lease ended"
+    first = told.get("ttft_p95_ms")
+    return [
+        str(node["number"]),
+        state,
+        _count(node["runs"]),
+        f"{max(node['lease_left'], 0):.0f} s",
+        *(_count(told[name]) if name in told else "-" for name in ("runs", "failed")),
+        _time(None if first is None else first / 1000),
+        flat(node["version"]),
+        flat(node["address"] or "-"),
     ]
 
 

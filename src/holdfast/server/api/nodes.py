@@ -9,30 +9,34 @@ from starlette.types import ASGIApp
 
 from ...access import ADMIN
 from ...engine.lease import DRAINING
-from ...store import NodeRecord
+from ...store.records import NodeRecord
 from ...wires import native
 from ..errors import Json
+from ..metrics.activity import last_minute
 from ..routing import Endpoint
 from ..services import Parts
 
 
 async def list_nodes(parts: Parts, request: Request) -> ASGIApp:
     """List the nodes that share the store, in the order of their first start."""
-    return Json({"nodes": [_shown(node, parts.engine.keeper) for node in await parts.store.nodes()]})
+    return Json({"nodes": [_shown(node, parts) for node in await parts.store.nodes()]})
 
 
-def _shown(node: NodeRecord, own: str) -> dict[str, Any]:
+def _shown(node: NodeRecord, parts: Parts) -> dict[str, Any]:
+    """Return a node as it has told of itself; this one as it is now."""
+    is_this = node.id == parts.engine.keeper
     return {
         "id": node.id,
         "number": node.number,
-        "this": node.id == own,
+        "this": is_this,
         "alive": node.lease_left > 0,
         "draining": bool(node.counts.get(DRAINING)),
         "since": native.moment(node.since),
         "version": node.version,
         "address": node.address or None,
-        "runs": node.counts.get("runs", 0),
+        "runs": parts.engine.held.get("runs", 0) if is_this else node.counts.get("runs", 0),
         "lease_left": round(node.lease_left, 1),
+        "last_minute": last_minute(parts.activity.counts() if is_this else node.counts),
     }
 
 

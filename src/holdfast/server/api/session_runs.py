@@ -85,7 +85,7 @@ class _Ask(Generic[Wanted]):
     ) -> Run:
         """Start the run, or queue it."""
         _check_busy(self.wanted, parent)
-        self.parts.starts.take(self.session.owner)
+        await self.parts.starts.take(self.session.owner)
         record = self._record(await self.model(), continues, notice)
         # The partial answer of an interrupted run moves the head, which the caller has not seen.
         is_fixed = continues is not None or (parent != HEAD and self.wanted.if_busy == "reject")

@@ -11,7 +11,8 @@ import asyncio
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -239,13 +240,9 @@ class Configured:
         async with self._changing:
             await self._take_news()
             saved = self._changed(wanted)
-            made = self._made(saved)
-            try:
+            async with self._made_for(self.provider_settings(saved)) as made:
                 await self._check(saved, Providers([provider for _, provider in made]))
                 await self._file.save(saved)
-            except BaseException:
-                await self._forget(provider for _, provider in made)
-                raise
             self._use(saved, made)
 
     async def seal(self) -> None:
@@ -278,9 +275,9 @@ class Configured:
             self._given, self._sources = settings, sources
             self._names_none = sources.get("providers") == DISCOVERED
             try:
-                made = self._provided.made(self.provider_settings())
-                check_fallbacks(settings.fallbacks, self._names())
-                check_aliases(settings.aliases)
+                async with self._made_for(self.provider_settings()) as made:
+                    check_fallbacks(settings.fallbacks, self._names())
+                    check_aliases(settings.aliases)
             except BaseException:
                 self._given, self._sources, self._names_none = before
                 raise
@@ -350,8 +347,19 @@ class Configured:
             )
         return replace(described, api_key=before.api_key)
 
-    def _made(self, saved: Saved) -> list[tuple[ProviderSettings, Provider]]:
-        return self._made_of(self.provider_settings(saved))
+    @asynccontextmanager
+    async def _made_for(
+        self, described: Sequence[ProviderSettings]
+    ) -> AsyncGenerator[list[tuple[ProviderSettings, Provider]]]:
+        """Make the providers of a change that is checked within the block. If it fails, the new ones are closed."""
+        made: list[tuple[ProviderSettings, Provider]] = []
+        try:
+            for each in described:
+                made += self._made_of((each,))
+            yield made
+        except BaseException:
+            await self._forget(provider for _, provider in made)
+            raise
 
     def _made_of(self, described: Sequence[ProviderSettings]) -> list[tuple[ProviderSettings, Provider]]:
         try:

@@ -308,6 +308,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The address of `metrics_port`. Let only Prometheus reach it."""
     budget: Budget = NO_BUDGET
     """What every owner may use who has no budget of their own."""
+    traces: bool = False
+    """Send traces to an OpenTelemetry collector, as the standard variables `OTEL_*` say."""
+    traces_content: bool = False
+    """Also send prompts, answers, and the arguments and results of tools, which may be private."""
     currency: Annotated[str, msgspec.Meta(pattern="^[A-Z]{3}$")] = "USD"
     """Currency of all `prices`, as its ISO 4217 code. The page and reports show costs in it."""
     providers: tuple[ProviderSettings, ...] = ()

@@ -86,7 +86,7 @@ async def _ask(parts: Parts, request: Request, body: UIChat, raw: bytes) -> Run:
     record = await _record(parts, request, body, None)
     system = [{"role": "system", "content": body.system}] if body.system else []
     record.request["messages"] = system + messages
-    parts.starts.take(record.owner)
+    await parts.starts.take(record.owner)
     return await parts.budgets.submit(record, idempotency=idempotency(request, raw))
 
 
@@ -109,7 +109,7 @@ async def _send(parts: Parts, request: Request, body: UIChat, chat_id: str, raw:
     if body.if_busy == "queue" and turn.parent != HEAD:
         raise BadRequest("An edit or a new answer cannot be queued: wait, or interrupt.", param="if_busy")
     await check_references(parts.store, session.id, turn.input)
-    parts.starts.take(record.owner)
+    await parts.starts.take(record.owner)
     await parts.store.create_session(session)
     return await parts.budgets.submit(
         record,

@@ -57,7 +57,7 @@ async def complete_prompt(parts: Parts, request: Request) -> ASGIApp:
         raise BadRequest("n is a number from 1 to 128.", param="n")
     record = await _record(parts, request, body, decoded)
     await parts.agents.check(record)
-    parts.starts.take(record.owner)
+    await parts.starts.take(record.owner)
     key = idempotency(request, raw)
     run = await parts.budgets.submit(record, keep=key is not None, idempotency=key)
     if record.request[STREAM]:

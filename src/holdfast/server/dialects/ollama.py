@@ -25,6 +25,7 @@ from ...wires.ollama import (
     OllamaLines,
     chat_of,
     ollama_error,
+    ollama_refusal,
 )
 from ..caller import model_of, providers_of
 from ..errors import Json, json_of, retry_headers
@@ -57,8 +58,7 @@ def in_ollamas_words(handler: Handler) -> Handler:
             return await handler(parts, request)
         except HoldfastError as error:
             info = error.info()
-            body = {"error": info.message, "holdfast": {"code": info.code, "param": info.param}}
-            return Json(body, info.status, headers=retry_headers(info))
+            return Json(ollama_refusal(info), info.status, headers=retry_headers(info))
 
     return told
 

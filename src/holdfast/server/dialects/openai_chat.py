@@ -112,7 +112,7 @@ async def start_chat(
     name = header(request, b"x-session-id") if body.session_id is None else body.session_id
     if name is None:
         _check_all_results(body.messages)
-    parts.starts.take(owner_of(request))
+    await parts.starts.take(owner_of(request))
     conversation = conversations.named_in(request)
     record = RunRecord(
         id=new_id("run"),

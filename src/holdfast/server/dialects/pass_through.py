@@ -86,7 +86,7 @@ async def _forward(parts: Parts, request: Request, path: str, content_type: str,
     if not isinstance(provider, Forwarding):
         words = f"The provider {provider.name} can only chat. Name a model of a provider that has this call."
         raise BadRequest(words, param="model", code="unsupported")
-    parts.starts.take(owner_of(request))
+    await parts.starts.take(owner_of(request))
     charge = await parts.budgets.begin_request(parts.budgets.payer(request), f"{provider.name}/{model}")
     sent = body.with_model(model)
     return _Handed(parts, provider, path, sent, content_type, charge)

@@ -115,6 +115,7 @@ FAMILIES = (
     Family("holdfast_store_errors_total", "counter", "Calls to the store that have failed.", ("operation",)),
     Family("holdfast_events_saved_total", "counter", "Events of runs that were written to the store."),
     Family("holdfast_unsaved_events", "gauge", "Events of runs in progress that are not in the store yet."),
+    Family("holdfast_store_wal_bytes", "gauge", "Size of SQLite's write-ahead log; 0 with another store."),
     Family("holdfast_store_available", "gauge", "1, or 0 while a write waits for the store to come back."),
     Family("holdfast_nodes", "gauge", "Nodes with a lease on the store, this one included, as last read."),
     Family("holdfast_takeovers_total", "counter", "Runs of dead nodes that this node has taken over."),

@@ -43,6 +43,7 @@ class PrometheusMetrics:
         self._currency = settings.currency
         self._of_runs: dict[tuple[str, str, ModelLabel], _RunValues] = {}
         self._codes: set[str] = set()
+        self._wal_bytes: Callable[[], int] = lambda: 0  # of a store that has such a log
         ProcessCollector(registry=self._registry)
         table["holdfast_build_info"].of(__version__).set(1)
         table["holdfast_runs_limit"].of().set(settings.max_runs)
@@ -51,6 +52,7 @@ class PrometheusMetrics:
 
     def timed(self, store: Store) -> Store:
         """Return the store with a measured duration of every call."""
+        self._wal_bytes = getattr(store, "wal_bytes", self._wal_bytes)
         return timed_store(store, self._table)
 
     def settled(self, run: Run) -> None:
@@ -120,7 +122,12 @@ class PrometheusMetrics:
         for name, value in self._gauges.items():
             self._table[name].of().set(value())
         encode, content_type = choose_encoder(accept)
-        return await asyncio.to_thread(encode, self._registry), content_type
+        return await asyncio.to_thread(self._encoded, encode), content_type
+
+    def _encoded(self, encode: Callable[[CollectorRegistry], bytes]) -> bytes:
+        """Return the text, with what is read from the disk."""
+        self._table["holdfast_store_wal_bytes"].of().set(self._wal_bytes())
+        return encode(self._registry)
 
 
 class _RunValues:

@@ -8,10 +8,11 @@ from time import perf_counter
 from typing import Any, cast
 
 from ...errors import HoldfastError, StoreUnavailable
-from ...store import Append, LogEnd, NodeRecord, Store
+from ...store import Append, LogEnd, Store
+from ...store.records import NodeRecord
 from .values import MetricTable, MetricValue
 
-OPERATIONS = frozenset(name for name, method in vars(Store).items() if inspect.iscoroutinefunction(method))
+OPERATIONS = frozenset(name for name, _ in inspect.getmembers(Store, inspect.iscoroutinefunction))
 """Methods of every store: the values of the label `operation`."""
 
 

@@ -17,6 +17,7 @@ from ...store import RunRecord, Store
 from ...store.files import with_pictures
 from ...upstreams import Attaching, ChatRequest, Provider, Providers
 from ..dialects.responses.response_chains import RESPONSE, conversation
+from ..traces import Ask, Traces
 
 AS_SENT = "as_sent"
 """The field of a run's request with the conversation in the client's dialect, by the dialect's name."""
@@ -34,6 +35,7 @@ class ChatSources:
         providers: Providers,
         patience: float,
         fallbacks: Callable[[], Mapping[str, str]] = dict,
+        traces: Traces | None = None,
         may_ask: MayAsk | None = None,
     ) -> None:
         self._store = store
@@ -41,6 +43,7 @@ class ChatSources:
         self._patience = patience
         self._fallbacks = fallbacks
         self._may_ask = may_ask
+        self._traces = traces
 
     def __call__(self, run: Run) -> Source:
         """Return the source of a run."""
@@ -99,7 +102,7 @@ class ChatSources:
                 if not provider.think or request.goes_on or len(asked) > 1:  # else it is set already
                     out.emit([AnswerBegins(think=provider.think)])
                 if alone or asked[-1] not in self._fallbacks():
-                    await provider.answer(request, out)
+                    await self._asking(provider)(request, out)
                     return
                 why = await self._tried(provider, request, out, owner, asked)
                 if why is None:
@@ -113,13 +116,18 @@ class ChatSources:
         finally:
             self._providers.let_go(used)
 
+    def _asking(self, provider: Provider) -> Ask:
+        """Return how a provider is asked: within the span of an upstream call, if traces are on."""
+        traces = self._traces
+        return provider.answer if traces is None else partial(traces.answer, provider.answer, provider.name)
+
     async def _tried(
         self, provider: Provider, request: ChatRequest, out: Outlet, owner: str, asked: Sequence[str]
     ) -> tuple[Provider, str, str] | None:
         """Let a provider answer. If it fails before its first output, return the fallback and the error."""
         attempt = _Attempt(out, has_spoken=request.goes_on)
         try:
-            await provider.answer(request, attempt)
+            await self._asking(provider)(request, attempt)
         except ProviderError as error:
             is_final = attempt.has_spoken or _blames_the_request(error)
             stand_in = None if is_final else await self._stand_in(owner, asked)
@@ -167,9 +175,18 @@ class ChatSources:
         used = self._providers.use(provider)
         try:
             out.emit([AnswerBegins(think=False)])  # the stored reasoning is split already
-            await provider.attach(record.id, out, text=log.text, reasoning=log.reasoning)
+            await self._attaching(provider, record, log)(out)
         finally:
             self._providers.let_go(used)
+
+    def _attaching(self, provider: Attaching, record: RunRecord, log: Log) -> Callable[[Outlet], Awaitable[None]]:
+        """Return how a provider sends the rest of an answer: within the span of an upstream call, if traces are on."""
+        attach = partial(provider.attach, record.id, text=log.text, reasoning=log.reasoning)
+        if self._traces is None:
+            return attach
+        name, _, model = (log.answered_by or record.model).rpartition("/")
+        request = ChatRequest(model=model, messages=[])
+        return partial(self._traces.answer, lambda _, out: attach(out), name, request)
 
     async def messages(self, record: RunRecord) -> list[dict[str, Any]]:
         """Return the messages for the model: those of the request, or the session up to the run's turn."""

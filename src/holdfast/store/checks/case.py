@@ -12,7 +12,8 @@ from ...events import (
 )
 from ...history import Message, Session
 from ...ids import new_id
-from .. import Append, FeedEntry, Idempotency, KeyRecord, LogEnd, NodeRecord, RunRecord, Store
+from .. import Append, FeedEntry, Idempotency, KeyRecord, LogEnd, RunRecord, Store
+from ..records import NodeRecord
 
 OpenStore = Callable[[], Awaitable[Store]]
 """Opens a store on one medium, used for nothing else. Called again after `close`, it opens the same medium."""

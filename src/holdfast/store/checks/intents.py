@@ -8,7 +8,8 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from .. import Intent, RunRecord
+from .. import RunRecord
+from ..records import Intent
 from .case import Case, Checks
 
 CHECKS = Checks()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from msgspec.structs import replace
 
 from ...events import Interrupted, Settled, Text
-from .. import CLAIMED_AT_ONCE, NodeDetails
+from ..nodes import CLAIMED_AT_ONCE, UNSTORED
+from ..records import NodeDetails
 from .case import LONG, Case, Checks
 
 CHECKS = Checks()
@@ -175,16 +178,75 @@ async def a_run_that_was_given_up_goes_to_the_next_node_that_claims(case: Case) 
 
 
 @CHECKS.add
-async def running_runs_of_an_owner_on_other_nodes_are_counted(case: Case) -> None:
-    """Neither those of this node, nor of another owner, nor those that have settled."""
+async def running_runs_on_other_nodes_are_counted(case: Case) -> None:
+    """In all, and of an owner; neither those of this node, nor those that have settled."""
     mine, theirs = await case.start("r1", session=None), await case.start("r2", session=None)
     await case.store.create_run(replace(case.record("r3", None), owner=case.id("other")))
     await case.settle(await case.start("r4", session=None))
-
-    assert 0 == await case.store.running_elsewhere(case.owner, mine.keeper)
-    assert 2 == await case.store.running_elsewhere(case.owner, case.id("k2"))
+    here, there = mine.keeper, case.id("k2")
+    before, same = await case.store.running_elsewhere(case.owner, there), await case.store.running_elsewhere("", here)
     await case.settle(theirs)
-    assert 1 == await case.store.running_elsewhere(case.owner, case.id("k2"))
+    after = await case.store.running_elsewhere(case.owner, there)
+
+    assert 0 == (await case.store.running_elsewhere(case.owner, here)).of_owner
+    assert (2, 1) == (before.of_owner, after.of_owner)
+    assert before.runs == after.runs + 1 == same.runs + 3
+
+
+@CHECKS.add
+async def runs_that_are_not_stored_count_as_their_node_has_told(case: Case) -> None:
+    """Only the node itself knows of them. A fenced node has none."""
+    one, two = await case.alive("k1"), await case.alive("k2")
+    counts = {UNSTORED: 5, f"{UNSTORED} {case.owner}": 3}
+    before = await case.store.running_elsewhere(case.owner, two.id)
+    await case.store.renew(one.id, LONG, NodeDetails(counts=counts))
+    told, own = [await case.store.running_elsewhere(case.owner, id) for id in (two.id, one.id)]
+    await case.store.release(one.id)
+
+    assert (before.runs + 5, before.of_owner + 3) == told
+    assert before == own
+    assert before == await case.store.running_elsewhere(case.owner, two.id)
+
+
+@CHECKS.add
+async def starts_are_taken_from_one_bucket_for_each_owner(case: Case) -> None:
+    """It fills evenly over a minute. A refusal takes nothing; a batch larger than the bucket takes a full one."""
+    owner, other = case.owner, case.id("other")
+    taken = [await case.store.take_starts(owner, 1, 2) for _ in range(2)]
+    await case.reopen()
+    waits = [await case.store.take_starts(owner, starts, 2) for starts in (1, 2, 1)]
+
+    assert [0.0, 0.0] == taken
+    assert 0 < waits[2] <= waits[0] <= 30 < waits[1] <= 60
+    assert 0.0 == await case.store.take_starts(other, 9, 2)
+    assert 0 < await case.store.take_starts(other, 1, 2) <= 30
+
+
+@CHECKS.add
+async def of_many_starts_at_once_as_many_are_taken_as_there_are(case: Case) -> None:
+    """Two nodes never take the same start."""
+    waits = await asyncio.gather(*(case.store.take_starts(case.owner, 1, 5) for _ in range(12)))
+
+    assert 5 == waits.count(0.0)
+
+
+@CHECKS.add
+async def whether_a_run_waits_for_a_person_is_known_to_every_node(case: Case) -> None:
+    """For as long as its owner is the same: the next one notes it anew."""
+    run = await case.start("r1", session=None)
+    await case.store.note_waiting(run.id, run.epoch + 1, waits=True)
+    stale = await case.store.get_run(run.id)
+    await case.store.note_waiting(run.id, run.epoch, waits=True)
+    noted = await case.store.list_runs(owner=case.owner, status="running")
+    await case.store.release(run.keeper)
+    await case.alive("k2")
+    await case.claimed("k2")
+    taken = await case.store.get_run(run.id)
+
+    assert run == stale
+    assert [replace(run, waits=True)] == noted
+    assert taken is not None
+    assert (2, False) == (taken.epoch, taken.waits)
 
 
 @CHECKS.add

@@ -63,18 +63,56 @@ async def a_run_that_may_queue_starts_at_once_where_nothing_is_busy(case: Case) 
 
 
 @CHECKS.add
-async def a_run_that_interrupts_passes_the_queue_but_not_a_running_run(case: Case) -> None:
-    """The engine stops the running one first; the queue goes on after the one that interrupted."""
+async def a_run_that_interrupts_passes_the_queue(case: Case) -> None:
+    """The engine has stopped the running one; the queue goes on after the one that interrupted."""
     await case.session()
     running = await case.start("r1", case.user("a"))
     await case.start("r2", case.user("b"), if_busy="queue")
-
-    error = await raised(SessionBusy, case.start("r3", case.user("c"), if_busy="interrupt"))
-    assert running.id == error.run_id
     await case.settle(running)
     passed = await case.start("r3", case.user("c"), if_busy="interrupt")
-    assert "running" == passed.status
+
+    assert ("running", False) == (passed.status, passed.ahead)
     assert [case.id("r2")] == [run.id for run in await case.store.queued(case.id("s"))]
+
+
+@CHECKS.add
+async def a_run_that_interrupts_waits_for_a_running_one_ahead_of_the_queue(case: Case) -> None:
+    """Another node has the running one, and starts the next. Those that interrupt keep their order."""
+    await case.session()
+    running = await case.start("r0", case.user("m0"))
+    await case.start("r1", case.user("m1"), if_busy="queue")
+    for n in (2, 3):
+        await case.start(f"r{n}", case.user(f"m{n}"), if_busy="interrupt")
+    await case.settle(running)
+    late = await case.start("r4", case.user("m4"), if_busy="interrupt")
+    waiting = await case.store.queued(case.id("s"))
+    opened = await case.store.open_session(case.id("s"))
+    other = await case.store.start_queued(case.id("s"), keeper=case.id("k2"), now=7.0)
+    first = await case.store.start_queued(case.id("s"), keeper=running.keeper, now=7.0)
+
+    assert ("queued", 4, True, running.keeper) == (late.status, late.queue_number, late.ahead, late.keeper)
+    assert other is None
+    expected = [case.id(f"r{n}") for n in (2, 3, 4, 1)]
+    assert expected == [run.id for run in waiting]
+    assert opened is not None
+    assert expected == [run.id for run in opened.queued]
+    assert [True, True, True, False] == [run.ahead for run in waiting]
+    assert first is not None
+    assert case.id("r2") == first.id
+
+
+@CHECKS.add
+async def a_run_that_interrupts_is_started_by_another_node_if_its_own_has_ended(case: Case) -> None:
+    """Otherwise the session would wait for a dead node."""
+    await case.session()
+    running = await case.start("r0", case.user("m0"))
+    await case.start("r1", case.user("m1"), if_busy="interrupt")
+    await case.settle(running)
+    await case.store.release(running.keeper)
+    started = await case.store.start_queued(case.id("s"), keeper=case.id("k2"), now=7.0)
+
+    assert started is not None
+    assert (case.id("r1"), case.id("k2")) == (started.id, started.keeper)
 
 
 @CHECKS.add

@@ -123,6 +123,22 @@ async def a_copied_session_has_its_messages(case: Case) -> None:
 
 
 @CHECKS.add
+async def a_long_session_is_copied_and_answered(case: Case) -> None:
+    """Thousands of messages at once, as an import has them, and as a request can bring them."""
+    messages = [case.user(f"m{n}", f"It speaks of thing{n}.") for n in range(6000)]
+    await case.store.copy_session(Session(id=case.id("s"), owner=case.owner), messages)
+    await case.start("r", *(case.user(f"q{n}", f"And of word{n}.") for n in range(3000)))
+    found = [
+        [session.id for session in await case.store.list_sessions(case.owner, query=word)]
+        for word in ("thing5999", "word2999")
+    ]
+
+    ids = [message.id for message in await case.store.messages(case.id("s"))]
+    assert [*(message.id for message in messages), *(case.id(f"q{n}") for n in range(3000))] == ids
+    assert [[case.id("s")], [case.id("s")]] == found
+
+
+@CHECKS.add
 async def sessions_can_share_message_ids(case: Case) -> None:
     """A fork may keep the ids of what it copied."""
     await case.session()

@@ -10,9 +10,10 @@ from typing import TypeVar
 from asyncpg import Connection, UniqueViolationError
 
 from ...errors import StoreUnavailable
-from .. import Append, LogEnd, NodeDetails, NodeRecord
+from .. import Append, LogEnd
 from ..hints import Hear
 from ..place import without_password
+from ..records import NodeDetails, NodeRecord
 from ..rows import Steps
 from ..rows.nodes import NodesReading
 from ..rows.queries import queries

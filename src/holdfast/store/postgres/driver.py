@@ -33,6 +33,7 @@ WRITING = Writing(DIALECT)
 _VALUE = re.compile(r"(?<!:):([a-z_]\w*)|\?")
 _CLOCK = "date_part('epoch', statement_timestamp())"  # the time of the database: the same for every node
 _WRITE = re.compile(r"(INSERT INTO|UPDATE|DELETE FROM) (\w+)")
+_MOST_TOGETHER = 60  # writes in one statement: planning thousands takes seconds, and one has at most 32,767 values
 _NUL, _MARK = "\x00", "\ufdd0"  # PostgreSQL has no NUL in texts; the mark is no character, and stands for one
 
 
@@ -79,7 +80,7 @@ async def drive_async(connection: Connection, steps: Steps[T]) -> T:
             asked = statement(query)
             if isinstance(values, list):
                 await writes.send()
-                await connection.executemany(asked.text, values)
+                await connection.executemany(asked.text, [_in_order(asked, each) for each in values])
             elif asked.verb:
                 await writes.add(query, asked, values)
             elif asked.text:
@@ -90,6 +91,11 @@ async def drive_async(connection: Connection, steps: Steps[T]) -> T:
         await writes.send()
         result: T = end.value
         return result
+
+
+def _in_order(asked: _Statement, values: tuple[Any, ...] | dict[str, Any]) -> tuple[Any, ...]:
+    """Return the values of one of many equal writes."""
+    return values if isinstance(values, tuple) else tuple(sendable(values[name]) for name in asked.names)
 
 
 async def queried(connection: Connection, asked: _Statement, values: dict[str, Any]) -> list[Row]:
@@ -112,7 +118,9 @@ class _Writes:
         self._verbs: dict[str, str] = {}
 
     async def add(self, query: Query, asked: _Statement, values: dict[str, Any]) -> None:
-        if asked.reads or self._verbs.get(asked.table, "INSERT INTO") != "INSERT INTO" or self._would_change(asked):
+        is_full = len(self._queries) == _MOST_TOGETHER
+        changes = self._verbs.get(asked.table, "INSERT INTO") != "INSERT INTO" or self._would_change(asked)
+        if asked.reads or changes or is_full:
             await self.send()
         self._queries.append(query)
         self._values.append(values)

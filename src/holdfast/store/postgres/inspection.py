@@ -7,7 +7,7 @@ import time
 import msgspec
 from asyncpg import Connection
 
-from .. import NodeRecord
+from ..records import NodeRecord
 from .connections import DRIVER_ERRORS, connect_to_postgres, unreachable
 from .driver import READING, drive_async
 from .schema import postgres_steps

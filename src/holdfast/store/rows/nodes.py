@@ -11,7 +11,9 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from .. import CLAIMED_AT_ONCE, Intent, NodeDetails, NodeRecord
+from .. import semantics as rules
+from ..nodes import CLAIMED_AT_ONCE, RunsElsewhere, unstored_elsewhere
+from ..records import Intent, NodeDetails, NodeRecord
 from . import Row, Steps, first
 from .spending import SpendingReading
 from .structs import decode, encode, values_for
@@ -38,10 +40,11 @@ class NodesReading(SpendingReading):
         """Return the pieces of work of a kind that fenced nodes have left."""
         return [row["id"] for row in (yield "left_over", {"kind": kind, "limit": limit})]
 
-    def running_elsewhere(self, owner: str, keeper: str) -> Steps[int]:
-        """Return how many runs of an owner are running on other nodes."""
-        row = first((yield "running_elsewhere", {"owner": owner, "keeper": keeper}))
-        return 0 if row is None else int(row["runs"])
+    def running_elsewhere(self, owner: str, keeper: str) -> Steps[RunsElsewhere]:
+        """Return how many runs other nodes have."""
+        (stored,) = yield "running_elsewhere", {"owner": owner, "keeper": keeper}
+        unstored = unstored_elsewhere((yield from self.nodes()), owner, keeper)
+        return RunsElsewhere(int(stored["runs"]) + unstored.runs, int(stored["of_owner"]) + unstored.of_owner)
 
     def open_intents(self, keeper: str) -> Steps[list[Intent]]:
         """Return the open requests to a node."""
@@ -62,6 +65,15 @@ class NodesWriting(NodesReading):
         yield "renew", {"id": keeper, "seconds": seconds, "clock": time.time(), **values}
         row = first((yield "keeper", {"id": keeper, "clock": time.time()}))
         return None if row is None or row["fenced"] else _as_node(row)
+
+    def take_starts(self, owner: str, starts: int, per_minute: int) -> Steps[float]:
+        """Take starts from the bucket of an owner, or return the seconds until there are enough."""
+        yield "add_start_rate", {"owner": owner, "rest": float(per_minute), "clock": time.time()}
+        (row,) = yield "start_rate", {"owner": owner, "clock": time.time()}
+        rest, wait = rules.starts_left(row["rest"], row["age"], starts, per_minute)
+        if not wait:
+            yield "change_start_rate", {"owner": owner, "rest": rest, "clock": time.time()}
+        return wait
 
     def release(self, keeper: str) -> Steps[None]:
         """Fence a node that ends in good order."""

@@ -21,6 +21,8 @@ from .structs import (
     session_values,
 )
 
+_FEW = 8
+
 
 class OpenSession:
     """A session's row while a transaction changes it."""
@@ -94,8 +96,7 @@ class SessionWriting(Reading):
         if entry := self._entry(it, 0, indexed(rules.words(session.title))):
             yield "index", entry
         yield from self._keep_files(it, parted)
-        for message in messages:
-            yield from self._insert_message(it, message)
+        yield from self._insert_messages(it, messages)
         yield "save_session", it.values()
         return session
 
@@ -165,17 +166,23 @@ class SessionWriting(Reading):
         if message_id is not None and not (yield from self._has_message(it, message_id)):
             raise MessageNotFound(message_id)
 
-    def _add(self, it: OpenSession, message: Message) -> Steps[None]:
-        yield from self._insert_message(it, message)
-        yield "tell", it.entry("message.added", None, it.message_n)
+    def _add(self, it: OpenSession, *messages: Message) -> Steps[None]:
+        before = it.message_n
+        yield from self._insert_messages(it, messages)
+        yield from _each("tell", [it.entry("message.added", None, n) for n in range(before + 1, it.message_n + 1)])
 
-    def _insert_message(self, it: OpenSession, message: Message) -> Steps[None]:
+    def _insert_messages(self, it: OpenSession, messages: Sequence[Message]) -> Steps[None]:
         if it.lacks_words:
             yield from self._read_words(it)
-        it.message_n += 1
-        yield "insert_message", {"session": it.n, "n": it.message_n, "id": message.id, "body": encode(message)}
-        if entry := self._entry(it, it.message_n, it.new_words(message)):
-            yield "index", entry
+        rows: list[dict[str, Any]] = []
+        entries: list[dict[str, Any]] = []
+        for message in messages:
+            it.message_n += 1
+            rows.append({"session": it.n, "n": it.message_n, "id": message.id, "body": encode(message)})
+            if entry := self._entry(it, it.message_n, it.new_words(message)):
+                entries.append(entry)
+        yield from _each("insert_message", rows)
+        yield from _each("index", entries)
 
     def _change(self, it: OpenSession, message: Message) -> Steps[None]:
         yield from self._read_words(it)
@@ -198,3 +205,15 @@ class SessionWriting(Reading):
         if it.session.kind != "chat" or number >= MOST_INDEXED or not words:
             return None
         return {"session": it.n, "n": number, "words": self._dialect.entry(words)}
+
+
+def _each(query: str, rows: list[dict[str, Any]]) -> Steps[None]:
+    """Run a query for each of several rows. Few are sent together with other writes, many in a statement of their own.
+
+    A statement that joined thousands of writes would take seconds to plan.
+    """
+    if len(rows) > _FEW:
+        yield query, rows
+    else:
+        for values in rows:
+            yield query, values

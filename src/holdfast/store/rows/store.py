@@ -18,12 +18,9 @@ from .. import (
     FeedEntry,
     Idempotency,
     IfBusy,
-    Intent,
     KeyDetails,
     KeyRecord,
     LogEnd,
-    NodeDetails,
-    NodeRecord,
     OpenedSession,
     RunRecord,
     SearchHit,
@@ -32,6 +29,8 @@ from .. import (
     UsageRow,
 )
 from ..files import parted, take_out
+from ..nodes import RunsElsewhere
+from ..records import Intent, NodeDetails, NodeRecord
 from . import Steps
 from .nodes import NodesReading
 from .transactions import Writing
@@ -101,6 +100,10 @@ class RowStore(ABC):
     ) -> AnySettlement | None:
         """Record how a run ended: compare-and-set."""
         return await self._write(lambda rows: rows.settle(run_id, epoch, seq, settlement, message, now))
+
+    async def note_waiting(self, run_id: str, epoch: int, *, waits: bool) -> None:
+        """Note whether a running run waits for a person."""
+        await self._write(lambda rows: rows.note_waiting(run_id, epoch, waits), durable=False)
 
     async def get_run(self, run_id: str) -> RunRecord | None:
         """Return a run."""
@@ -279,9 +282,13 @@ class RowStore(ABC):
         """Return the nodes that are not fenced."""
         return await self._read(lambda rows: rows.nodes())
 
-    async def running_elsewhere(self, owner: str, keeper: str) -> int:
-        """Return how many runs of an owner are running on other nodes."""
+    async def running_elsewhere(self, owner: str, keeper: str) -> RunsElsewhere:
+        """Return how many runs other nodes have."""
         return await self._read(lambda rows: rows.running_elsewhere(owner, keeper))
+
+    async def take_starts(self, owner: str, starts: int, per_minute: int) -> float:
+        """Take starts from the bucket of an owner, or return the seconds until there are enough."""
+        return await self._write(lambda rows: rows.take_starts(owner, starts, per_minute), durable=False)
 
     async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
         """Take over runs of dead nodes, and return what this node then owns."""

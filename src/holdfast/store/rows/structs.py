@@ -34,6 +34,7 @@ def as_run(row: Row) -> RunRecord:
     values["request"] = decode(values["request"])
     values["input"] = decode_messages(values["input"])
     values["payer"] = msgspec.convert(decode(values["payer"]), Payer)
+    values["ahead"], values["waits"] = bool(values["ahead"]), bool(values["waits"])
     if values["settlement"] is not None:
         values["settlement"] = decode_settlement(values["settlement"])
     return RunRecord(**values)

@@ -39,7 +39,7 @@ TABLES = (
     _table(
         "runs",
         "n id owner session message_id parent_id model kind lifetime status keeper epoch request queue_number input "
-        "follows seq oldest created_at started_at settled_at settlement payer",
+        "follows seq oldest created_at started_at settled_at settlement ahead waits payer",
         page=100,
     ),
     _table("events", "run first count body at", 2, page=1000),

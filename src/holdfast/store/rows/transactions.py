@@ -17,7 +17,7 @@ from ...history import Message
 from .. import HEAD, Append, Document, Idempotency, IfBusy, KeyDetails, KeyRecord, LogEnd, RunRecord
 from .. import semantics as rules
 from ..files import Parted
-from . import Steps, first
+from . import Row, Steps, first
 from .nodes import NodesWriting
 from .session_writing import OpenSession, SessionWriting
 from .spending import SpendingWriting
@@ -55,14 +55,16 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting):
         if (known := (yield from self.repeated(idempotency))) is not None:
             return known  # another node has started it while this one waited for the session
         in_progress = yield from self._in_progress(it)
-        yield from self._check(it, run, input, parent, expect_head, has_queue="queued" in in_progress.values())
+        has_queue = any(each["status"] == "queued" for each in in_progress)
+        yield from self._check(it, run, input, parent, expect_head, has_queue=has_queue)
         yield from self._refuse_unknown_files(it, parted)
         busy = _busy(in_progress, if_busy)
-        if busy is not None and if_busy != "queue":
+        if busy is not None and if_busy == "reject":
             raise SessionBusy(busy)
         yield from self._keep_files(it, parted)
         it.touch(run.created_at)
         if busy is not None:
+            run = rules.waiting(run, if_busy)
             return (yield from self._enqueue(it, run, input, parent, idempotency))
         yield from self._read_words(it)
         messages, started = _started(it, run, input, parent, run.keeper, run.started_at)
@@ -90,16 +92,16 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting):
         self, it: OpenSession, run: RunRecord, input: Sequence[Message], *, has_queue: bool
     ) -> Steps[None]:
         taken: set[str] = set()
-        for message in input:
-            if (yield from self._has_message(it, message.id)):
-                taken.add(message.id)
+        if input:
+            asked = {"session": it.n, "ids": self._dialect.many([message.id for message in input])}
+            taken = {row["id"] for row in (yield "known_messages", asked)}
         queued = (yield from self.queued(it.session.id)) if has_queue else []
         waiting = (message.id for other in queued if other.id != run.id for message in other.input)
         rules.refuse_known(input, taken.union(waiting))
 
-    def _in_progress(self, it: OpenSession) -> Steps[dict[str, str]]:
-        """Return the status of each run that has not settled, by id: the running one, then the queued ones in order."""
-        return {row["id"]: row["status"] for row in (yield "unsettled", {"session": it.n})}
+    def _in_progress(self, it: OpenSession) -> Steps[list[Row]]:
+        """Return id, status and `ahead` of each run that has not settled: the running one, then the queued in order."""
+        return list((yield "unsettled", {"session": it.n}))
 
     def _insert_run(
         self, run: RunRecord, it: OpenSession | None, follows: str | None, idempotency: Idempotency | None
@@ -110,6 +112,7 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting):
             "input": encode(run.input),
             "follows": follows,
             "payer": encode(run.payer),
+            "ahead": int(run.ahead),
         }
         yield "insert_run", values
         if idempotency is not None:
@@ -125,8 +128,7 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting):
         idempotency: Idempotency | None,
     ) -> Steps[RunRecord]:
         it.queue_n += 1
-        waiting = {"status": "queued", "keeper": "", "started_at": None, "queue_number": it.queue_n}
-        run = replace(run, **waiting, input=tuple(input))
+        run = replace(run, queue_number=it.queue_n, input=tuple(input))
         yield from self._insert_run(run, it, parent, idempotency)
         yield "tell", it.entry(*rules.queued_entry(run))
         yield "save_session", it.values()
@@ -134,8 +136,7 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting):
 
     def _begin(self, it: OpenSession, run: RunRecord, messages: Sequence[Message]) -> Steps[None]:
         """Let what a run answers enter the session, and move the head there."""
-        for message in messages:
-            yield from self._add(it, message)
+        yield from self._add(it, *messages)
         yield from self._set_title(it, rules.title_for(it.session.title, messages))
         it.change(head_id=run.parent_id)
         yield "tell", it.entry(*rules.started(run))
@@ -144,11 +145,13 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting):
     def start_queued(self, session_id: str, keeper: str, now: float) -> Steps[RunRecord | None]:
         """Make the first queued run of a session the running one."""
         it = yield from self._open(session_id)
-        if it is None or _busy((yield from self._in_progress(it)), "interrupt") is not None:
+        if it is None or any(each["status"] == "running" for each in (yield from self._in_progress(it))):
             return None
         if not (waiting := (yield from self.queued(session_id))):
             return None
         run = waiting[0]
+        if run.keeper not in ("", keeper) and (yield from self.is_standing(run.keeper)):
+            return None
         (row,) = yield "follows", {"id": run.id}
         yield from self._read_words(it)
         it.touch(now)
@@ -179,6 +182,10 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting):
         yield "tell", it.entry(*rules.settled_entry(run_id, settlement, message))
         yield "save_session", it.values()
         return settlement
+
+    def note_waiting(self, run_id: str, epoch: int, waits: bool) -> Steps[None]:
+        """Note whether a running run waits for a person."""
+        yield "note_waiting", {"id": run_id, "epoch": epoch, "waits": int(waits)}
 
     def _run_to_change(self, run_id: str) -> Steps[RunRecord | None]:
         """Return a run, which no other transaction changes from here on, nor its session.
@@ -334,11 +341,11 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting):
             yield "api_key_used", {"id": id, "now": now}
 
 
-def _busy(in_progress: dict[str, str], if_busy: IfBusy) -> str | None:
+def _busy(in_progress: Sequence[Row], if_busy: IfBusy) -> str | None:
     """Return the run that makes a session busy: the running one, or else the first queued."""
-    for run_id, status in in_progress.items():
-        if status == "running" or if_busy != "interrupt":
-            return run_id
+    for run in in_progress:
+        if run["status"] == "running" or run["ahead"] or if_busy != "interrupt":
+            return str(run["id"])
     return None
 
 

@@ -14,7 +14,7 @@ SELECT runs.n, runs.id, runs.owner, sessions.id AS session_id, message_id, paren
         WHEN 'settled' THEN seq
         ELSE coalesce((SELECT first + count - 1 FROM events WHERE run = runs.n ORDER BY first DESC LIMIT 1), 0)
     END AS seq,
-    oldest, runs.created_at, started_at, settled_at, settlement, payer
+    oldest, runs.created_at, started_at, settled_at, settlement, ahead, waits, payer
 FROM runs LEFT JOIN sessions ON sessions.n = runs.session WHERE runs.id = :id FOR NO KEY UPDATE OF runs
 
 -- name: runs_of_prefix
@@ -102,6 +102,9 @@ SELECT id, n FROM sessions WHERE id = ANY (:ids)
 SELECT n FROM search
 WHERE session = :session AND n > 0 AND words @@ CAST(CAST(:word AS text) AS tsquery) ORDER BY n LIMIT :limit
 
+-- name: known_messages
+SELECT id FROM messages WHERE session = :session AND id = ANY (:ids)
+
 -- name: messages_by_number
 SELECT body FROM messages WHERE session = :session AND n = ANY (:numbers) ORDER BY n
 
@@ -165,8 +168,11 @@ UPDATE keepers SET fenced = TRUE WHERE number IN (
 -- name: release
 UPDATE keepers SET fenced = TRUE WHERE number IN (SELECT number FROM keepers WHERE id = :id FOR UPDATE)
 
+-- name: start_rate
+SELECT rest, :clock - at AS age FROM start_rates WHERE owner = :owner FOR UPDATE
+
 -- name: take_orphans
-UPDATE runs SET keeper = :keeper, epoch = epoch + 1
+UPDATE runs SET keeper = :keeper, epoch = epoch + 1, waits = 0
 WHERE n IN (
     SELECT n FROM runs
     WHERE status = 'running' AND status <> 'settled' AND keeper NOT IN (SELECT id FROM keepers WHERE NOT fenced)

@@ -12,16 +12,16 @@ SELECT * FROM records WHERE n = :n
 
 -- name: insert_run
 INSERT INTO runs (id, owner, session, message_id, parent_id, model, kind, lifetime, status, keeper, epoch, request,
-    queue_number, input, follows, created_at, started_at, payer)
+    queue_number, ahead, input, follows, created_at, started_at, payer)
 VALUES (:id, :owner, :session, :message_id, :parent_id, :model, :kind, :lifetime, :status, :keeper, :epoch, :request,
-    :queue_number, :input, :follows, :created_at, :started_at, :payer)
+    :queue_number, :ahead, :input, :follows, :created_at, :started_at, :payer)
 
 -- name: start_run
 UPDATE runs SET status = 'running', keeper = :keeper, parent_id = :parent_id, started_at = :at, input = :input
 WHERE id = :id
 
 -- name: settle_run
-UPDATE runs SET status = 'settled', seq = :seq, settlement = :settlement, settled_at = :now WHERE id = :id
+UPDATE runs SET status = 'settled', seq = :seq, settlement = :settlement, settled_at = :now, waits = 0 WHERE id = :id
 
 -- name: deletable_run
 SELECT n FROM runs WHERE id = :id AND session IS NULL AND status = 'settled'
@@ -32,6 +32,9 @@ SELECT n FROM runs WHERE session IS NULL AND status = 'settled' AND settled_at <
 -- name: delete_run
 DELETE FROM runs WHERE n = ?
 
+-- name: note_waiting
+UPDATE runs SET waits = :waits WHERE id = :id AND epoch = :epoch AND status = 'running'
+
 -- name: change_input
 UPDATE runs SET input = :input WHERE id = :id
 
@@ -39,16 +42,16 @@ UPDATE runs SET input = :input WHERE id = :id
 SELECT follows FROM runs WHERE id = :id
 
 -- name: unsettled
-SELECT id, status FROM runs
+SELECT id, status, ahead FROM runs
 WHERE status IN ('queued', 'running') AND status <> 'settled' AND session = :session
-ORDER BY status DESC, queue_number
+ORDER BY status DESC, ahead DESC, queue_number
 
 -- name: queued
 SELECT * FROM records WHERE n IN (
     SELECT runs.n FROM runs JOIN sessions ON sessions.n = runs.session
     WHERE sessions.id = :session_id AND status = 'queued' AND status <> 'settled'
 )
-ORDER BY queue_number
+ORDER BY ahead DESC, queue_number
 
 -- name: list_runs
 SELECT * FROM records WHERE n IN (
@@ -269,8 +272,14 @@ UPDATE keepers SET fenced = TRUE WHERE until <= :clock AND NOT fenced AND EXISTS
 SELECT id, epoch FROM runs WHERE status = 'running' AND status <> 'settled' AND keeper = :keeper ORDER BY n
 
 -- name: running_elsewhere
-SELECT count(*) AS runs FROM runs
-WHERE status = 'running' AND status <> 'settled' AND owner = :owner AND keeper <> :keeper
+SELECT count(*) AS runs, coalesce(sum(CASE WHEN owner = :owner THEN 1 ELSE 0 END), 0) AS of_owner FROM runs
+WHERE status = 'running' AND status <> 'settled' AND keeper <> :keeper
+
+-- name: add_start_rate
+INSERT INTO start_rates (owner, rest, at) VALUES (:owner, :rest, :clock) ON CONFLICT (owner) DO NOTHING
+
+-- name: change_start_rate
+UPDATE start_rates SET rest = :rest, at = :clock WHERE owner = :owner
 
 -- name: hold
 INSERT INTO holds (kind, id, keeper) SELECT :kind, :id, id FROM keepers WHERE id = :keeper AND NOT fenced

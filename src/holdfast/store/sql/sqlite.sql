@@ -48,6 +48,9 @@ SELECT rowid & ((1 << 20) - 1) AS n FROM search
 WHERE search MATCH :word AND rowid BETWEEN (:session << 20) + 1 AND (:session << 20) + (1 << 20) - 1
 ORDER BY rowid LIMIT :limit
 
+-- name: known_messages
+SELECT id FROM messages WHERE session = :session AND id IN (SELECT value FROM json_each(CAST(:ids AS TEXT)))
+
 -- name: messages_by_number
 SELECT body FROM messages WHERE session = :session AND n IN (SELECT value FROM json_each(CAST(:numbers AS TEXT)))
 ORDER BY n
@@ -94,8 +97,11 @@ SELECT * FROM documents WHERE kind = :kind AND id = :id
 -- name: standing
 SELECT fenced FROM keepers WHERE id = :id
 
+-- name: start_rate
+SELECT rest, :clock - at AS age FROM start_rates WHERE owner = :owner
+
 -- name: take_orphans
-UPDATE runs SET keeper = :keeper, epoch = epoch + 1
+UPDATE runs SET keeper = :keeper, epoch = epoch + 1, waits = 0
 WHERE n IN (
     SELECT n FROM runs
     WHERE status = 'running' AND status <> 'settled' AND keeper NOT IN (SELECT id FROM keepers WHERE NOT fenced)

@@ -50,6 +50,11 @@ class SqliteStore(RowStore):
         """How many transactions were committed so far: far fewer than writes, under load."""
         return self._writer.commits
 
+    def wal_bytes(self) -> int:
+        """Return the size of the write-ahead log. It reads the disk."""
+        wal = self.path.with_name(self.path.name + "-wal")
+        return wal.stat().st_size if wal.exists() else 0
+
     async def _write(self, work: Callable[[Writing], Steps[T]], *, durable: bool = True) -> T:
         self._refuse_if_closed()
         result: T = await self._writer.ask(Job(lambda db: drive(db, work(WRITING)), durable=durable))

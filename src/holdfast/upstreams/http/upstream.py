@@ -37,6 +37,7 @@ from ...http_client.pool import Connections
 from ...http_client.request import head_of, with_length
 from ...http_client.route import Route, route_to
 from ...redaction import redact
+from ...tracing import TRACER
 from .. import ChatRequest, Forwarded
 from ..decoding import error_message, loosely
 from .address import UpstreamAddress, origin_of, request_headers, secrets_of
@@ -204,6 +205,8 @@ class HTTPUpstream:
 
     def _head(self, method: Method, path: str, query: str, headers: Mapping[str, str] | None, length: int) -> bytes:
         """Return the first part of a request; what is the same for all requests there is put together once."""
+        if (tracer := TRACER.get()) is not None:
+            headers = {**tracer.headers(), **(headers or {})}
         if query or headers:
             return head_of(method, self._url.of(path, query), {**self._headers, **(headers or {})}, length)
         if (head := self._heads.get((method, path))) is None:

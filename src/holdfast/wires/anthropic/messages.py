@@ -32,6 +32,7 @@ from ...events import (
     Truncated,
     Usage,
 )
+from .. import native
 from ..openai import chat as openai_chat
 from ..tool_calls import CallPiece, ToolCalls
 
@@ -78,7 +79,7 @@ def run_id_of_message(message_id: str) -> str:
 def anthropic_error(info: ErrorInfo) -> dict[str, Any]:
     """Return an error in Anthropic's shape, with our own code beside its type."""
     kind = ERROR_TYPES.get(info.status, "invalid_request_error" if info.status < 500 else "api_error")
-    told: dict[str, Any] = {"type": kind, "message": info.message, "code": info.code, "param": info.param}
+    told: dict[str, Any] = {**native.error(info), "type": kind}
     if info.code in ERROR_CODES:
         told["details"] = {"error_code": info.code}
     return {"type": "error", "error": told}

@@ -64,15 +64,17 @@ def verdict(settled: Settlement, run: str) -> dict[str, Any]:
     if isinstance(settled, Completed):
         return {"holdfast": {"outcome": "completed", "run_id": run, **answered_by}} if answered_by else {}
     told: dict[str, Any] = {}
+    more: dict[str, Any] = answered_by
     code: str = settled.outcome
     if isinstance(settled, (Failed, Interrupted)):
         told["error"] = native.error(settled.error)
         code = settled.error.code
+        more = {"help": told["error"]["help"], **answered_by}
     elif isinstance(settled, Stopped):
         code = f"stopped_by_{settled.by}"
     elif settled.finish_reason:
         code = settled.finish_reason
-    return {**told, "holdfast": {"outcome": settled.outcome, "code": code, "run_id": run, **answered_by}}
+    return {**told, "holdfast": {"outcome": settled.outcome, "code": code, "run_id": run, **more}}
 
 
 def chat_usage(used: Usage) -> dict[str, Any]:

@@ -158,7 +158,7 @@ async def prepared(
 
 async def begun(parts: Parts, body: ResponseBody, record: RunRecord, key: Idempotency | None = None) -> Run:
     """Start the run of a request, within the owner's limits."""
-    parts.starts.take(record.owner)
+    await parts.starts.take(record.owner)
     if body.conversation_id is None:
         return await _start(parts, record, key, keep=body.is_stored)
     return await start_in_conversation(parts, record, partial(_start, parts, record, key, keep=True))
@@ -238,7 +238,7 @@ async def compact_response(parts: Parts, request: Request) -> ASGIApp:
     messages = [*await conversation(parts.store, record), {"role": "user", "content": COMPACT}]
     record = msgspec.structs.replace(record, request={"params": {}, "messages": alternating(messages)})
     await parts.agents.check(record)
-    parts.starts.take(record.owner)
+    await parts.starts.take(record.owner)
     run = await parts.budgets.submit(record, keep=False)
     return WholeAnswer(run, _compacted, attached=run.take_hold())
 

@@ -10,7 +10,7 @@ SELECT runs.n, runs.id, runs.owner, sessions.id AS session_id, message_id, paren
         WHEN 'settled' THEN seq
         ELSE coalesce((SELECT first + count - 1 FROM events WHERE run = runs.n ORDER BY first DESC LIMIT 1), 0)
     END AS seq,
-    oldest, runs.created_at, started_at, settled_at, settlement, payer
+    oldest, runs.created_at, started_at, settled_at, settlement, ahead, waits, payer
 FROM runs LEFT JOIN sessions ON sessions.n = runs.session;
 
 CREATE TABLE charges (

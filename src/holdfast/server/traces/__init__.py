@@ -1,0 +1,85 @@
+"""Traces for OpenTelemetry. Without the setting no span is made, and `opentelemetry` is not loaded."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ...engine.engine import Engine
+from ...engine.recovery import Again
+from ...engine.run import Run
+from ...errors import HoldfastError
+from ...events import Outlet
+from ...store import RunRecord, Store
+from ...tracing import Tracer
+from ...upstreams import ChatRequest
+from ..config.settings import Settings
+
+Handler = Callable[[Any, Request], Awaitable[ASGIApp]]
+"""Handles a request of an endpoint, as the router calls it."""
+Ask = Callable[[ChatRequest, Outlet], Awaitable[None]]
+"""Asks a provider, which emits the answer."""
+
+
+class TracesNotInstalled(HoldfastError):
+    """The packages that traces need are not installed."""
+
+    code = "traces_not_installed"
+    status = 503
+
+    def __init__(self) -> None:
+        super().__init__("Traces need OpenTelemetry's SDK. Install it: pip install 'holdfast[otel]'")
+
+
+class Traces(Tracer, Protocol):
+    """The only part that makes spans. Without it nothing is traced."""
+
+    def stored(self, store: Store) -> Store:
+        """Return the store with spans for what it commits."""
+        ...
+
+    def handler(self, method: str, path: str, handler: Handler) -> Handler:
+        """Return the handler of an endpoint, with a span for each request."""
+        ...
+
+    def begin(self, record: RunRecord) -> None:
+        """Begin the span of a run, in the task that reads its source."""
+        ...
+
+    def again(self, again: Again) -> Again:
+        """Return the function that resumes runs, with a span for each takeover."""
+        ...
+
+    async def answer(self, ask: Ask, provider: str, request: ChatRequest, out: Outlet) -> None:
+        """Ask a provider, within the span of an upstream call."""
+        ...
+
+    def settled(self, run: Run) -> None:
+        """End the span of a run that has settled."""
+        ...
+
+    def watch(self, engine: Engine) -> None:
+        """Learn from this engine which runs have left the node."""
+        ...
+
+    async def close(self) -> None:
+        """Send what was not sent yet, within a few seconds."""
+        ...
+
+
+def traces_of(settings: Settings) -> Traces | None:
+    """Return what makes spans; None if traces are off."""
+    if not settings.traces:
+        return None
+    try:
+        module: Any = importlib.import_module(".otel", __package__)  # only now: the SDK comes with an extra
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("opentelemetry"):
+            raise
+        raise TracesNotInstalled from error
+    made: Traces = module.OpenTelemetryTraces(settings)
+    return made

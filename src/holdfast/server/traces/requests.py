@@ -1,0 +1,100 @@
+"""The spans of requests. A caller's trace is continued."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opentelemetry.context import Context, attach, detach
+from opentelemetry.propagate import extract, get_global_textmap
+from opentelemetry.trace import Span, SpanKind, Tracer, set_span_in_context
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ...asgi.event_stream import info_of
+from ...tracing import TRACER
+from ...tracing import Tracer as TaskTracer
+from ..accounts.auth import HEADERS
+from ..errors import Json, LongJson
+from . import Handler
+from .attributes import Attributes, fail
+
+SERVER_ERROR = 500
+"""The first status that is an error of the server, and so of its span."""
+
+
+class RequestSpan:
+    """The span of one request, and of all that its task does until it ends."""
+
+    def __init__(
+        self, tracer: Tracer, task_tracer: TaskTracer, name: str, context: Context, attributes: Attributes
+    ) -> None:
+        self._span: Span = tracer.start_span(name, context, SpanKind.SERVER, attributes)
+        self._token = attach(set_span_in_context(self._span, context))
+        self._reset = TRACER.set(task_tracer)
+
+    def answered(self, status: int, code: str = "") -> None:
+        """Note the status of the response, and the code of the error if it is one."""
+        self._span.set_attribute("http.response.status_code", status)
+        if status >= SERVER_ERROR:
+            fail(self._span, code or str(status))
+
+    def end(self) -> None:
+        """End it, in the task that began it."""
+        TRACER.reset(self._reset)
+        detach(self._token)
+        self._span.end()
+
+
+class _UntilItsEnd:
+    """A response whose request ends with it: an event stream, for the most part."""
+
+    def __init__(self, response: ASGIApp, span: RequestSpan) -> None:
+        self._response, self._span = response, span
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._response(scope, receive, send)
+        finally:
+            self._span.end()
+
+
+def handler_traced(tracer: Tracer, task_tracer: TaskTracer, method: str, path: str, handler: Handler) -> Handler:
+    """Return the handler of an endpoint, with a span for each request."""
+    name = f"{method} {path}"
+
+    async def traced(parts: Any, request: Request) -> ASGIApp:
+        context = _incoming(request.scope[HEADERS])
+        span = RequestSpan(tracer, task_tracer, name, context, _attributes(method, path, request))
+        try:
+            response = await handler(parts, request)
+        except BaseException as error:
+            if isinstance(error, Exception):
+                info = info_of(error)
+                span.answered(info.status, info.code)
+            span.end()
+            raise
+        span.answered(getattr(response, "status_code", 200))
+        if isinstance(response, (Json, LongJson)):  # the router may compress it
+            span.end()
+            return response
+        return _UntilItsEnd(response, span)
+
+    return traced
+
+
+def _attributes(method: str, path: str, request: Request) -> Attributes:
+    """Return what is known of a request, without its query and its headers."""
+    scope = request.scope
+    return {
+        "http.request.method": method,
+        "http.route": path,
+        "url.path": scope["path"],
+        "url.scheme": scope["scheme"],
+    }
+
+
+def _incoming(headers: dict[bytes, bytes]) -> Context:
+    """Return the context of the caller. Only headers of the propagation are read."""
+    names = get_global_textmap().fields
+    carrier = {name: value.decode("latin-1") for name in names if (value := headers.get(name.encode())) is not None}
+    return extract(carrier, Context())

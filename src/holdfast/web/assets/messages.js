@@ -1,0 +1,1 @@
+var e=`list`;export{e as t};
