@@ -306,8 +306,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A separate port that answers `/metrics` without a key, and turns metrics on; 0 for none."""
     metrics_host: str = "127.0.0.1"
     """The address of `metrics_port`. Let only Prometheus reach it."""
-    budget: Budget = NO_BUDGET
-    """What every owner may use who has no budget of their own."""
+    budget: Budget = NO_BUDGET  # of every owner who has no other
     traces: bool = False
     """Send traces to an OpenTelemetry collector, as the standard variables `OTEL_*` say."""
     traces_content: bool = False
