@@ -797,7 +797,7 @@ async def test_a_key_works_until_it_is_revoked_and_the_lack_of_one_is_explained(
 
     assert (0, 1, 0) == (made.code, again.code, other)
     assert "The key 'laptop' already exists" in again.err
-    assert re.match(r"name\tcreated\trights\nlaptop\t2[\dT:-]+Z\t\n", listed.out)
+    assert re.match(r"name\towner\tcreated\texpires\trights\tid\nlaptop\tlaptop\t2[\dT:-]+Z\t\t\tkey_\w+\n", listed.out)
     assert key not in listed.out
     assert (1, "") == (without.code, without.out)
     assert "HOLDFAST_API_KEY" in without.err

@@ -59,7 +59,7 @@ async def test_a_backup_of_a_running_server_restores_chats_keys_settings_and_fil
     assert (0, 0) == (backed_up.code, restored.code), backed_up.err + restored.err
     assert 0o600 == stat.S_IMODE(archive.stat().st_mode)
     assert "remember me" in (await other("sessions", "export", session, "--format", "markdown")).out
-    assert re.search(r"^ada\t.*\tadmin$", (await other("key", "ls")).out, re.MULTILINE)
+    assert re.search(r"^ada\t.*\tadmin\tkey_\w+$", (await other("key", "ls")).out, re.MULTILINE)
     assert "default_model\tmine/m\tui\n" in (await other("config", "show", "--sources")).out
     assert "sk-mine" == (await asyncio.to_thread(SavedFile(data).read)).providers[0].api_key
     assert ["by the agent"] == [file.read_text() for file in (data / "agents").rglob("note.txt")]

@@ -21,7 +21,7 @@ COMMANDS = {
         "doctor:doctor",
         "Check settings, data folder, database, keys, port, providers, agents and MCP servers.",
     ),
-    "explain": ("explain:explain", "Explain an error code: cause, and what to do."),
+    "explain": ("explain:explain_command", "Explain an error code: cause, and what to do."),
     "top": ("top:top", "Show runs, rates, latencies and errors of running servers, live."),
     "lab": (
         "lab:lab",

@@ -10,9 +10,9 @@ from ..error_help import ERRORS
 from ..error_help.page import error_list_text, error_text
 
 
-@click.command()
+@click.command("explain")
 @click.argument("code", required=False)
-def explain(code: str | None) -> None:
+def explain_command(code: str | None) -> None:
     """Explain an error code: cause, and what to do.
 
     \b
