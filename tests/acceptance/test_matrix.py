@@ -336,6 +336,8 @@ async def test_whoever_a_rule_admits_is_let_in(world: World):
     assert [] == faults
 
 
+FOR_ADMINS = {"/api/admin/usage": "the names of models, which say a secret here"}
+"""Routes that show admins something of everyone, and what that is."""
 REFUSALS = ("admin_only", "guests_only_read", "scope_missing", "sign_in_needed")
 
 
@@ -358,7 +360,8 @@ async def walk(world: World, caller: Caller, route: Endpoint) -> list[str]:
                 faults.append(f"{where}, expected {wanted}")
         elif of_alice(route) and not (caller.is_alice and kind == "hers") and answer.status not in (400, 404, 405):
             faults.append(f"{where}, expected 404")
-        if not caller.is_alice and "secret" in without_ids(world, kind, answer)[2]:
+        is_for_admins = route.path in FOR_ADMINS and caller.is_admitted(route.who)
+        if not caller.is_alice and not is_for_admins and "secret" in without_ids(world, kind, answer)[2]:
             faults.append(f"{where}: it shows what is hers")
     if caller.is_admitted(route.who) and of_alice(route) and not caller.is_alice:
         faults += differences(route, caller, world, answers)
