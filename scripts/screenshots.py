@@ -14,6 +14,7 @@ from playwright.async_api import Browser, async_playwright, expect  # noqa: E402
 
 from tests.browser.tab import Tab  # noqa: E402
 from tests.support.native import Native  # noqa: E402
+from tests.support.people import add_person, first_admin  # noqa: E402
 from tests.support.programs import CHROMIUM  # noqa: E402
 from tests.support.server import Server, provider  # noqa: E402
 from tests.support.upstream import (  # noqa: E402
@@ -229,6 +230,23 @@ async def _story_of(browser: Browser, server: Server, up: Upstream, scheme: Any)
     return shots
 
 
+async def show_people(browser: Browser) -> None:
+    """Take the list of people, on a server with accounts."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with Server(Path(folder), env={"HOLDFAST_OFFLINE": "1"}) as server:
+            ada = await first_admin(server)
+            for name, role in (("grace", "member"), ("katherine", "member"), ("dorothy", "guest")):
+                await add_person(server, ada, name, role=role, email=f"{name}@example.org")
+            context = await browser.new_context(base_url=server.url, locale="en-GB", **SIZES[""])
+            name, _, value = ada.partition("=")
+            await context.add_cookies([{"name": name, "value": value, "url": server.url}])
+            tab = Tab(await context.new_page())
+            await tab.open("/admin")
+            await expect(tab.page.locator("[data-person]")).to_have_count(4)
+            await take(tab, "admin")
+            await context.close()
+
+
 async def main() -> None:
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -242,6 +260,7 @@ async def main() -> None:
                     browser = await playwright.chromium.launch(executable_path=path)
                     await take_all(browser, server.url, paths, up)
                     await tell_story(browser)
+                    await show_people(browser)
                     await browser.close()
 
 

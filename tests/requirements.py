@@ -693,6 +693,10 @@ REQUIREMENTS: dict[str, str] = {
         "every day is one press away."
     ),
     "ui.browser-language": "In a real browser: the page speaks the language that was chosen, in its own direction.",
+    "ui.browser-accounts": (
+        "In a real browser: people sign in and come back to where they were; passwords, sign-ins, keys, people and "
+        "groups are changed in the page; who is disabled or signed out sees nothing any more."
+    ),
     "ui.words": "Every language of the page has every word, and no word of the page stands anywhere else.",
     "ui.browser-smooth": "In a real browser: a long answer and a long session are drawn without blocking the page.",
     "access.models": (

@@ -12,7 +12,10 @@ from tests.support.server import Server
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-PAGES = ["/", "/s/ses_1", "/compare", "/runs/run_1", "/settings"]
+PAGES = [
+    *("/", "/s/ses_1", "/compare", "/runs/run_1", "/settings"),
+    *("/sign-in", "/first-admin", "/reset", "/account", "/admin", "/admin/people"),
+]
 KEY = "page-key-1f3b"
 
 

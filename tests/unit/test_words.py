@@ -40,15 +40,16 @@ NAMES = {
         "Bearer ${this.#key}",
     ),
     *("Bearer ${text.trim()}", "the server answered ${response.status}", "noopener noreferrer nofollow"),
-    "holdfast key new NAME",
+    *("Android", "Windows", "Linux"),
+    *("holdfast key new NAME", "holdfast user new NAME"),
 }
 """Names that are the same in every language, and texts that only programs read."""
 
 
 def keys(language: str) -> list[str]:
-    text = COMMENT.sub("", (WORDS / f"{language}.ts").read_text(encoding="utf-8"))
-    body = text.split("= {\n", 1)[1]
-    return re.findall(r"^(?: {2}| {4})(\w+):", body, re.MULTILINE)
+    files = (WORDS / f"{language}.ts", WORDS / "people" / f"{language}.ts")
+    bodies = [COMMENT.sub("", file.read_text(encoding="utf-8")).split("= {\n", 1)[1] for file in files]
+    return re.findall(r"^(?: {2}| {4})(\w+):", "\n".join(bodies), re.MULTILINE)
 
 
 @requirement("ui.words")
@@ -65,8 +66,10 @@ def test_each_language_has_every_word_in_the_same_order():
 def test_nothing_is_left_in_english(language):
     """A sentence of the English page in another language was forgotten."""
     sentence = re.compile(r'"([^"\n]*[a-z] [^"\n]*)"')
-    english = set(sentence.findall((WORDS / "en.ts").read_text(encoding="utf-8")))
-    other = set(sentence.findall((WORDS / f"{language}.ts").read_text(encoding="utf-8")))
+    english, other = (
+        {said for file in WORDS.rglob(f"{each}.ts") for said in sentence.findall(file.read_text(encoding="utf-8"))}
+        for each in ("en", language)
+    )
 
     assert {"Top P", "one, another"} >= english & other
 

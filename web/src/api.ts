@@ -4,20 +4,22 @@ import type { Content, ErrorInfo, ListedSession, Models, OpenSession, Run, Sessi
 import { t } from "./words";
 
 const KEY = "holdfast.key";
+/** The refusal of a password. It is not one of the caller: who has mistyped the old password is still signed in. */
+const WRONG_PASSWORD = "wrong_password";
 
 /**
  * The access key. It lives in this tab's storage and in the other tabs' memory, and in the browser's storage if its owner
  * asked for that; never in a link or a cookie.
  */
 export const key = signal(sessionStorage.getItem(KEY) ?? localStorage.getItem(KEY) ?? "");
-/** The server asks for a key, or does not know the one it got. */
-export const needsKey = signal(false);
+/** The server does not know the caller: nobody is signed in, and there is no key, or not the right one. */
+export const isSignedOut = signal(false);
 /** The server cannot be reached. What is on the page stays, and the page comes back by itself. */
 export const isAway = signal(false);
 
 export function setKey(value: string, isRemembered = false): void {
   key.value = value;
-  needsKey.value = false;
+  isSignedOut.value = false;
   if (value) sessionStorage.setItem(KEY, value);
   else sessionStorage.removeItem(KEY);
   if (value && isRemembered) localStorage.setItem(KEY, value);
@@ -29,6 +31,8 @@ export class ApiError extends Error {
     readonly status: number,
     readonly info: ErrorInfo,
     readonly extra: Record<string, unknown> = {},
+    /** Seconds after which to try again, if the server has said so. */
+    readonly retryAfter: number | null = null,
   ) {
     super(info.message);
   }
@@ -47,7 +51,7 @@ export class Unreachable extends Error {
 /** A file of the server, which the browser keeps for as long as the server says. */
 async function fetchFile(path: string): Promise<Blob> {
   const response = await send("GET", path, { cache: "default" });
-  if (response.status === 401) needsKey.value = true;
+  if (response.status === 401) isSignedOut.value = true;
   if (!response.ok) throw new ApiError(response.status, unexplained(response));
   return response.blob();
 }
@@ -67,9 +71,10 @@ export async function call<T>(method: string, path: string, options: CallOptions
   if (response.status === 204) return undefined as T;
   const answer = await response.json().catch(() => null);
   if (response.ok && answer !== null) return answer as T;
-  if (response.status === 401) needsKey.value = true;
   const { error, ...extra } = answer ?? {};
-  throw new ApiError(response.status, error ?? unexplained(response), extra);
+  const problem = new ApiError(response.status, error ?? unexplained(response), extra, retryAfter(response));
+  if (response.status === 401 && problem.code !== WRONG_PASSWORD) isSignedOut.value = true;
+  throw problem;
 }
 
 async function send(method: string, path: string, options: CallOptions): Promise<Response> {
@@ -86,6 +91,11 @@ async function send(method: string, path: string, options: CallOptions): Promise
     isAway.value = true;
     throw new Unreachable();
   }
+}
+
+function retryAfter(response: Response): number | null {
+  const value = response.headers.get("retry-after");
+  return value === null ? null : Number(value);
 }
 
 export function authorization(): Record<string, string> {
@@ -139,8 +149,23 @@ export interface AgainOptions extends StartOptions {
   last_message_id?: string | undefined;
 }
 
+/** The caller as the server sees it. */
+export interface Caller {
+  owner: string;
+  local: boolean;
+  admin: boolean;
+  name: string;
+  role: Role;
+  /** As the only user of the server's machine, by a key, or signed in. */
+  via: "local" | "key" | "sign_in";
+  account: string | null;
+  scopes: string[];
+}
+
+export type Role = "guest" | "member" | "admin";
+
 export const api = {
-  me: () => call<{ owner: string; local: boolean }>("GET", "/api/me"),
+  me: () => call<Caller>("GET", "/api/me"),
   models: () => call<Models>("GET", "/api/models"),
 
   sessions: (query = "", before = "", limit = 50) =>

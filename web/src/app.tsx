@@ -1,14 +1,14 @@
 /** The page: the list of sessions, and one view beside it. Views other than chat are loaded when they are opened. */
 import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { needsKey } from "./api";
 import { AwayBanner, NotSavingBanner } from "./away";
 import { Chat } from "./chat/chat";
 import { Help } from "./help";
 import { KeyDialog } from "./key";
 import { listenForKeys } from "./keyboard";
-import { followLinks, place, type View } from "./router";
+import { followLinks, isAtEntrance, place, type View } from "./router";
 import { Sidebar } from "./sidebar";
+import { isKeyWanted, isPersonWanted } from "./state/caller";
 import { isSidebarHidden, isSidebarOpen } from "./state/preferences";
 import { Empty } from "./ui/empty";
 import { Toasts } from "./ui/toasts";
@@ -16,11 +16,14 @@ import { t } from "./words";
 
 type Lazy = () => Promise<{ default: ComponentType<{ id: string | null }> }>;
 
+const loadEntrance: Lazy = () => import("./views/entrance");
 const LAZY: Partial<Record<View, Lazy>> = {
   compare: () => import("./views/compare"),
   runs: () => import("./views/runs"),
   settings: () => import("./views/settings"),
   status: () => import("./views/status"),
+  account: () => import("./views/account"),
+  admin: () => import("./views/admin"),
 };
 
 export function App() {
@@ -28,6 +31,7 @@ export function App() {
     document.addEventListener("click", followLinks);
     listenForKeys();
   }, []);
+  if (isAtEntrance.value || isPersonWanted.value) return <LazyView load={loadEntrance} id={null} />;
   return (
     <div class={`app ${isSidebarHidden.value ? "is-wide" : ""} ${isSidebarOpen.value ? "is-drawer-open" : ""}`}>
       <a class="skip" href="#main">
@@ -50,7 +54,7 @@ export function App() {
         <CurrentView />
       </main>
       <Help />
-      {needsKey.value && <KeyDialog />}
+      {isKeyWanted.value && <KeyDialog />}
     </div>
   );
 }

@@ -14,10 +14,16 @@ export function KeyDialog() {
     const timer = setTimeout(() => setDue(true), PATIENCE);
     return () => clearTimeout(timer);
   }, []);
-  return isDue ? <AskForKey /> : null;
+  return isDue ? <AskForKey isRequired /> : null;
 }
 
-function AskForKey() {
+interface AskForKeyProps {
+  onClose?: () => void;
+  onTaken?: () => void;
+  isRequired?: boolean;
+}
+
+export function AskForKey({ onClose = () => {}, onTaken = () => {}, isRequired = false }: AskForKeyProps) {
   const [text, setText] = useState("");
   const [isRemembered, setRemembered] = useState(false);
   const [problem, setProblem] = useState(key.value ? t().invalidKey : "");
@@ -26,12 +32,13 @@ function AskForKey() {
     try {
       await call("GET", "/api/me", { headers: { authorization: `Bearer ${text.trim()}` } });
       setKey(text.trim(), isRemembered);
+      onTaken();
     } catch (error) {
       setProblem(error instanceof ApiError && error.status === 401 ? t().invalidKey : (error as Error).message);
     }
   };
   return (
-    <Dialog title={t().enterKey} onClose={() => {}} isRequired class="narrow">
+    <Dialog title={t().enterKey} onClose={onClose} isRequired={isRequired} class="narrow">
       <form onSubmit={submit}>
         <p>{filled(t().enterKeyHow, <code dir="ltr">holdfast key new NAME</code>)}</p>
         {/* Password managers keep a password with a name. */}

@@ -6,9 +6,11 @@ import "./styles/chat.css";
 import "./styles/markdown.css";
 import { App } from "./app";
 import { startConnection } from "./connection";
-import { followHistory } from "./router";
+import { followOtherTabs } from "./people/passing";
+import { followHistory, isAtEntrance } from "./router";
 import { watchAttention } from "./state/attention";
 import { watchServer } from "./state/away";
+import { keepCaller } from "./state/caller";
 import { followPlace } from "./state/current";
 import { keepModels } from "./state/models";
 import { keepSessions } from "./state/sessions";
@@ -19,6 +21,9 @@ function start(): void {
   followHistory();
   startConnection();
   watchServer();
+  followOtherTabs();
+  if (isAtEntrance.value) return; // nothing else is for who is not signed in: a sign-in loads the page anew
+  keepCaller();
   keepModels();
   keepSessions();
   watchAttention();

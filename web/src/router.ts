@@ -36,7 +36,12 @@ export function followLinks(event: MouseEvent): void {
   navigate(link.pathname + link.hash);
 }
 
-export type View = "chat" | "compare" | "runs" | "settings" | "status" | "unknown";
+const VIEWS = ["compare", "runs", "settings", "status", "account", "admin", "sign-in", "first-admin", "reset"] as const;
+
+export type View = "chat" | (typeof VIEWS)[number] | "unknown";
+
+/** The views of people who are not signed in. They stand alone, without the list of sessions. */
+const ENTRANCES: ReadonlySet<View> = new Set(["sign-in", "first-admin", "reset"]);
 
 export interface Place {
   view: View;
@@ -46,6 +51,8 @@ export interface Place {
 export const place = computed<Place>(() => {
   const [, first = "", id = null] = path.value.split("/");
   if (first === "" || first === "s") return { view: "chat", id };
-  if (first === "compare" || first === "runs" || first === "settings" || first === "status") return { view: first, id };
-  return { view: "unknown", id: null };
+  const view = VIEWS.find((each) => each === first);
+  return view ? { view, id } : { view: "unknown", id: null };
 });
+
+export const isAtEntrance = computed(() => ENTRANCES.has(place.value.view));

@@ -1,9 +1,26 @@
 /** The list of sessions: search, pinned ones first, then by date; the ones with a run going on say so. */
 
-import { Activity, Columns2, Ellipsis, Pencil, Pin, PinOff, Search, Settings, SquarePen, Trash2 } from "lucide";
+import {
+  Activity,
+  CircleUser,
+  Columns2,
+  Ellipsis,
+  type IconNode,
+  LogOut,
+  Pencil,
+  Pin,
+  PinOff,
+  Search,
+  Settings,
+  ShieldUser,
+  SquarePen,
+  Trash2,
+} from "lucide";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { newChat } from "./keyboard";
-import { navigate, place } from "./router";
+import { leave } from "./people/passing";
+import { navigate, place, type View } from "./router";
+import { caller, isAdmin, isGuest, isPerson } from "./state/caller";
 import { grouped } from "./state/dates";
 import { isSidebarOpen } from "./state/preferences";
 import {
@@ -32,27 +49,61 @@ export function Sidebar() {
           <img src="/icon.svg" alt="" width="24" height="24" />
           Holdfast
         </a>
-        <button type="button" class="quiet icon-button" aria-label={t().newChat} title={t().newChat} onClick={newChat}>
-          <Icon node={SquarePen} />
-        </button>
+        {!isGuest.value && (
+          <button
+            type="button"
+            class="quiet icon-button"
+            aria-label={t().newChat}
+            title={t().newChat}
+            onClick={newChat}
+          >
+            <Icon node={SquarePen} />
+          </button>
+        )}
       </header>
       <SearchBox />
       <SessionList />
       <footer>
-        <a href="/compare" class={place.value.view === "compare" ? "is-current" : undefined}>
-          <Icon node={Columns2} />
-          {t().compare}
-        </a>
-        <a href="/runs" class={place.value.view === "runs" ? "is-current" : undefined}>
-          <Icon node={Activity} />
-          {t().runs}
-        </a>
-        <a href="/settings" class={place.value.view === "settings" ? "is-current" : undefined}>
-          <Icon node={Settings} />
-          {t().settings}
-        </a>
+        {!isGuest.value && <ViewLink view="compare" icon={Columns2} name={t().compare} />}
+        {!isGuest.value && <ViewLink view="runs" icon={Activity} name={t().runs} />}
+        {isAdmin.value && <ViewLink view="admin" icon={ShieldUser} name={t().people.admin} />}
+        <ViewLink view="settings" icon={Settings} name={t().settings} />
+        {isPerson.value && <Person name={caller.value?.name ?? ""} />}
       </footer>
     </nav>
+  );
+}
+
+function ViewLink({ view, icon, name }: { view: View; icon: IconNode; name: string }) {
+  return (
+    <a
+      href={`/${view}`}
+      class={place.value.view === view ? "is-current" : undefined}
+      onClick={() => {
+        isSidebarOpen.value = false;
+      }}
+    >
+      <Icon node={icon} />
+      <span>{name}</span>
+    </a>
+  );
+}
+
+/** Who is signed in, and the way out. */
+function Person({ name }: { name: string }) {
+  return (
+    <div class="person">
+      <ViewLink view="account" icon={CircleUser} name={name} />
+      <button
+        type="button"
+        class="quiet icon-button"
+        aria-label={t().signOut}
+        title={t().signOut}
+        onClick={() => leave().catch(complain)}
+      >
+        <Icon node={LogOut} />
+      </button>
+    </div>
   );
 }
 

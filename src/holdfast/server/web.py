@@ -24,7 +24,10 @@ from .http.compression import takes
 from .routing import Endpoint
 from .services import Parts
 
-PAGES = ("/", "/s/{id}", "/compare", "/compare/{id}", "/runs", "/runs/{id}", "/settings", "/status")
+PAGES = (
+    *("/", "/s/{id}", "/compare", "/compare/{id}", "/runs", "/runs/{id}", "/settings", "/status"),
+    *("/sign-in", "/first-admin", "/reset", "/account", "/admin", "/admin/{id}"),
+)
 """The addresses of the page itself."""
 
 HELP = (ERROR_PAGES, f"{ERROR_PAGES}/{{id}}")

@@ -1,4 +1,5 @@
 /** The chat: what was said, what is being said, and where to say something. */
+import { isGuest } from "../state/caller";
 import { current, setupForNew } from "../state/current";
 import { isDemo, modelForNew } from "../state/models";
 import { sessions } from "../state/sessions";
@@ -25,7 +26,7 @@ export function Chat() {
       </ViewHeader>
       {transcript ? <Body key={transcript.id} transcript={transcript} /> : <Welcome />}
       {transcript && <Queue transcript={transcript} />}
-      {transcript?.loading.value !== "missing" && <Composer key={transcript?.id ?? "new"} />}
+      {!isGuest.value && transcript?.loading.value !== "missing" && <Composer key={transcript?.id ?? "new"} />}
       {transcript && <Announcer transcript={transcript} />}
     </div>
   );
@@ -75,6 +76,7 @@ function DemoNotice() {
 }
 
 function Welcome() {
+  if (isGuest.value) return <Empty title={t().people.guestWelcome} text={t().people.guestWelcomeMore} />;
   return (
     <div class="transcript welcome">
       <img src="/icon.svg" alt="" width="56" height="56" />

@@ -1,5 +1,5 @@
 /** The calls of comparisons. */
-import { ApiError, authorization, call, isAway, needsKey, Unreachable } from "../api";
+import { ApiError, authorization, call, isAway, isSignedOut, Unreachable } from "../api";
 import type { Comparison, ComparisonStreamFrame, ListedComparison, Session } from "../types";
 import { readEvents } from "../ui/event-stream";
 import { t } from "../words";
@@ -59,7 +59,7 @@ async function read(path: string, request: RequestInit & { signal: AbortSignal }
     isAway.value = true;
     throw new Unreachable();
   });
-  if (response.status === 401) needsKey.value = true;
+  if (response.status === 401) isSignedOut.value = true;
   if (!response.ok || !response.body) throw await explained(response);
   await readEvents(response.body, take);
 }

@@ -1,6 +1,6 @@
 /** A tab's end of the connection: through the shared worker, or directly where there is none. */
 import { effect, signal } from "@preact/signals";
-import { isAway, key, needsKey, setKey } from "../api";
+import { isAway, isSignedOut, key, setKey } from "../api";
 import type { FeedFrame } from "../types";
 import type { FromWorker, ToWorker } from "./messages";
 import type { StreamState } from "./streams";
@@ -27,7 +27,7 @@ export function startConnection(): void {
 }
 
 /** Forget the key, here and in every other tab of this browser. */
-export function signOut(): void {
+export function forgetKey(): void {
   setKey("");
   say({ type: "key", key: "" });
 }
@@ -51,7 +51,7 @@ function onState(state: StreamState): void {
   streamState.value = state;
   if (state === "away") isAway.value = true;
   if (state === "open") isAway.value = false;
-  if (state === "unauthorized") needsKey.value = true;
+  if (state === "unauthorized") isSignedOut.value = true;
 }
 
 function throughWorker(): Say | null {

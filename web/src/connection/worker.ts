@@ -31,7 +31,8 @@ function hear(tab: Tab, message: ToWorker): void {
     case "hello":
       if (message.key) setKey(tab, message.key);
       else if (key) say(tab, { type: "key", key });
-      say(tab, { type: "state", state: streams.state });
+      // Why the last stream was refused may be over: a tab that has just signed in finds out by itself.
+      if (streams.state !== "unauthorized") say(tab, { type: "state", state: streams.state });
       break;
     case "key":
       setKey(tab, message.key);

@@ -12,7 +12,8 @@ interface Returned {
   why: string;
 }
 
-const place = (session: string | null) => `holdfast.draft.${session ?? "new"}`;
+const PREFIX = "holdfast.draft.";
+const place = (session: string | null) => `${PREFIX}${session ?? "new"}`;
 
 export function readDraft(session: string | null): string {
   return localStorage.getItem(place(session)) ?? "";
@@ -21,6 +22,12 @@ export function readDraft(session: string | null): string {
 export function keepDraft(session: string | null, text: string): void {
   if (text) localStorage.setItem(place(session), text);
   else localStorage.removeItem(place(session));
+}
+
+/** Forget all drafts: the next person at this browser must not read them. */
+export function forgetDrafts(): void {
+  const names = Array.from({ length: localStorage.length }, (_, at) => localStorage.key(at) ?? "");
+  for (const name of names) if (name.startsWith(PREFIX)) localStorage.removeItem(name);
 }
 
 export function giveBack(session: string | null, text: string, pictures: string[], why = ""): void {

@@ -2,6 +2,7 @@
 import { SquarePen } from "lucide";
 import type { ComponentChildren } from "preact";
 import { newChat } from "../keyboard";
+import { isGuest } from "../state/caller";
 import { t } from "../words";
 import { Icon } from "./icon";
 import { SidebarButton } from "./sidebar-button";
@@ -10,15 +11,17 @@ export function ViewHeader({ title, children }: { title: ComponentChildren; chil
   return (
     <header class="view-header">
       <SidebarButton />
-      <button
-        type="button"
-        class="quiet icon-button new-chat"
-        aria-label={t().newChat}
-        title={t().newChat}
-        onClick={newChat}
-      >
-        <Icon node={SquarePen} />
-      </button>
+      {!isGuest.value && (
+        <button
+          type="button"
+          class="quiet icon-button new-chat"
+          aria-label={t().newChat}
+          title={t().newChat}
+          onClick={newChat}
+        >
+          <Icon node={SquarePen} />
+        </button>
+      )}
       <h1 dir="auto">{title}</h1>
       <div class="actions">{children}</div>
     </header>

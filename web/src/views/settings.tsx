@@ -1,13 +1,14 @@
 /** Settings: of the server, where one may change them, and of this browser. */
 import { useEffect } from "preact/hooks";
 import { key } from "../api";
-import { signOut } from "../connection";
+import { forgetKey } from "../connection";
 import { Shortcuts } from "../help";
 import { DefaultModel, Fallbacks } from "../settings/models";
 import { Permissions } from "../settings/permissions";
 import { Providers } from "../settings/providers";
 import { load, problem, settings } from "../settings/state";
 import { isBlocked, notifies, setNotifies } from "../state/attention";
+import { caller } from "../state/caller";
 import { density, setDensity, setTheme, theme } from "../state/preferences";
 import "../styles/settings.css";
 import "../styles/views.css";
@@ -33,6 +34,7 @@ export default function Settings() {
         <Appearance />
         <Notifications />
         {key.value && <OwnKey />}
+        {caller.value?.via === "local" && <AddAccounts />}
         <section aria-labelledby="keyboard">
           <h2 id="keyboard">{t().keyboardShortcuts}</h2>
           <Shortcuts />
@@ -143,6 +145,19 @@ function Notifications() {
   );
 }
 
+/** The only user of this machine can let others in. */
+function AddAccounts() {
+  return (
+    <section aria-labelledby="accounts">
+      <h2 id="accounts">{t().people.accounts}</h2>
+      <p class="note">{t().people.addAccountsNote}</p>
+      <a class="button" href="/first-admin">
+        {t().people.addAccounts}
+      </a>
+    </section>
+  );
+}
+
 function OwnKey() {
   return (
     <section>
@@ -151,7 +166,7 @@ function OwnKey() {
       <button
         type="button"
         onClick={() => {
-          signOut();
+          forgetKey();
           location.reload();
         }}
       >

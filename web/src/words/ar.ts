@@ -1,6 +1,7 @@
 /** كل كلمات الصفحة بالعربية. */
 import { count, number } from "./count";
 import type { Words } from "./en";
+import { people } from "./people/ar";
 
 export const ar: Words = {
   // the page
@@ -29,6 +30,9 @@ export const ar: Words = {
   accessKey: "مفتاح الوصول",
   signIn: "تسجيل الدخول",
   rememberKey: "تذكّره على هذا الجهاز",
+
+  // accounts
+  people,
 
   // the keyboard
   keyboardShortcuts: "اختصارات لوحة المفاتيح",

@@ -1,6 +1,7 @@
 /** Jedes Wort der Seite auf Deutsch. */
 import { count, number } from "./count";
 import type { Words } from "./en";
+import { people } from "./people/de";
 
 export const de: Words = {
   // the page
@@ -30,6 +31,9 @@ export const de: Words = {
   accessKey: "Zugangsschlüssel",
   signIn: "Anmelden",
   rememberKey: "Auf diesem Gerät merken",
+
+  // accounts
+  people,
 
   // the keyboard
   keyboardShortcuts: "Tastenkürzel",

@@ -1,5 +1,6 @@
 /** Every word of the page, in English. The other languages have the same keys, or they do not compile. */
 import { count, number } from "./count";
+import { people } from "./people/en";
 
 export const en = {
   // the page
@@ -28,6 +29,9 @@ export const en = {
   accessKey: "Access key",
   signIn: "Sign in",
   rememberKey: "Remember on this device",
+
+  // accounts
+  people,
 
   // the keyboard
   keyboardShortcuts: "Keyboard shortcuts",

@@ -10,6 +10,7 @@ from starlette.types import ASGIApp
 
 from ....access import ANYONE, PERSON
 from ....store.documents import Stored
+from ....wires import native
 from ...caller import access_of, address_of, is_secure
 from ...errors import Json, NoContent
 from ...request import decode, header, read_body
@@ -90,6 +91,7 @@ async def signed_in(parts: Parts, request: Request, account: Stored[Account], *,
     settings, secure = parts.settings, is_secure(parts, request)
     if (before := token_in(request.scope[HEADERS].get(b"cookie", b""), secure=secure)) is not None:
         await parts.people.end_token(before)
+    await parts.people.accounts.signed_in(account.id)
     idle = settings.stay_signed_in_days * 86400 if stay else settings.sign_in_hours * 3600
     token = await parts.people.sign_ins.begin(
         account.id, idle=idle, stay=stay, address=address_of(request), agent=header(request, b"user-agent") or ""
@@ -109,8 +111,8 @@ def shown_account(account: Stored[Account]) -> dict[str, Any]:
         "groups": body.groups,
         "disabled": body.is_disabled,
         "has_password": bool(body.password),
-        "created_at": account.created_at,
-        "signed_in_at": body.signed_in_at,
+        "created_at": native.moment(account.created_at),
+        "signed_in_at": None if body.signed_in_at is None else native.moment(body.signed_in_at),
         "budget": body.budget,
     }
 

@@ -84,7 +84,6 @@ class People:
             await self.throttle.failed(login, address)
             raise WrongPassword
         await self.throttle.succeeded(login)
-        await self.accounts.signed_in(account.id)
         return account
 
     async def add_first(self, name: str, email: str, password: str) -> Stored[Account]:

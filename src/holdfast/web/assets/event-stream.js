@@ -1,0 +1,1 @@
+import{t as e}from"./parse.js";async function t(t,n){let r=new TextDecoder,i=e({onEvent:({data:e})=>n(JSON.parse(e))}),a=t.getReader();for(;;){let{done:e,value:t}=await a.read();if(e)return;i.feed(r.decode(t,{stream:!0}))}}export{t};

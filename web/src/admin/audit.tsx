@@ -1,0 +1,103 @@
+/** Who did what to what, from where, and with which result; the newest first. */
+import { Download } from "lucide";
+import { useState } from "preact/hooks";
+import { call } from "../api";
+import { complain } from "../state/toasts";
+import { Icon } from "../ui/icon";
+import { Shown, useLoaded } from "../ui/loaded";
+import { saveFrom } from "../ui/save";
+import { t } from "../words";
+import { moment } from "../words/count";
+
+interface Entry {
+  id: string | number;
+  at: string;
+  actor: string;
+  action: string;
+  target: string | null;
+  address: string | null;
+  result: string;
+}
+
+interface Page {
+  entries: Entry[];
+  next: string | null;
+}
+
+const PATH = "/api/admin/audit";
+
+async function page(before: string | null): Promise<Page> {
+  return call<Page>("GET", before === null ? PATH : `${PATH}?${new URLSearchParams({ before })}`);
+}
+
+export function Audit() {
+  const first = useLoaded(() => page(null));
+  const [more, setMore] = useState<Page | null>(null);
+  const words = t().people;
+  const showMore = async (before: string) => {
+    try {
+      const { entries, next } = await page(before);
+      setMore({ entries: [...(more?.entries ?? []), ...entries], next });
+    } catch (error) {
+      complain(error);
+    }
+  };
+  return (
+    <>
+      <p class="note">{words.auditNote}</p>
+      <Shown of={first}>
+        {({ entries, next }) => {
+          const after = more ? more.next : next;
+          return (
+            <>
+              <Entries entries={[...entries, ...(more?.entries ?? [])]} />
+              <div class="line">
+                {after && (
+                  <button type="button" onClick={() => showMore(after)}>
+                    {t().showMore}
+                  </button>
+                )}
+                <button type="button" onClick={() => saveFrom(`${PATH}?format=jsonl`, "audit.jsonl")}>
+                  <Icon node={Download} size={14} /> {t().saveJsonLines}
+                </button>
+              </div>
+            </>
+          );
+        }}
+      </Shown>
+    </>
+  );
+}
+
+function Entries({ entries }: { entries: Entry[] }) {
+  const words = t().people;
+  if (!entries.length) return <p class="note">{words.noAudit}</p>;
+  return (
+    <div class="table-place" tabIndex={0} role="group" aria-label={words.tabs.audit}>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">{t().time}</th>
+            <th scope="col">{words.person}</th>
+            <th scope="col">{words.action}</th>
+            <th scope="col">{t().result}</th>
+            <th scope="col">{words.address}</th>
+            <th scope="col">{words.target}</th>
+          </tr>
+        </thead>
+        <tbody>
+          {entries.map((entry) => (
+            <tr key={entry.id}>
+              <td>{moment(entry.at)}</td>
+              <td dir="auto">{entry.actor}</td>
+              <td dir="ltr">{entry.action}</td>
+              <td dir="ltr">{entry.result}</td>
+              <td dir="ltr">{entry.address}</td>
+              <td dir="auto">{entry.target}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}

@@ -1,0 +1,52 @@
+/** The limits of a person or of a group, folded away in its form. A field that is blank sets none. */
+
+import type { Budget } from "../people/calls";
+import { models } from "../state/models";
+import { t } from "../words";
+
+const NAMES = [
+  "tokens_per_day",
+  "tokens_per_month",
+  "cost_per_day",
+  "cost_per_month",
+  "runs_at_once",
+  "requests_per_minute",
+  "bytes_stored",
+] as const satisfies (keyof Budget)[];
+
+interface BudgetFieldsProps {
+  title: string;
+  /** Stands before the names of the fields. */
+  prefix: string;
+  budget: Budget | undefined;
+}
+
+export function BudgetFields({ title, prefix, budget }: BudgetFieldsProps) {
+  const words = t().people.limits;
+  return (
+    <details class="fold">
+      <summary>{title}</summary>
+      <div class="fields">
+        {NAMES.map((name) => (
+          <label key={name}>
+            {name.startsWith("cost") ? `${words[name]} (${models.value.currency})` : words[name]}
+            <input
+              type="number"
+              name={prefix + name}
+              min="0"
+              step={name.startsWith("cost") ? "any" : "1"}
+              placeholder={t().people.noLimit}
+              defaultValue={budget?.[name] === undefined ? "" : String(budget[name])}
+            />
+          </label>
+        ))}
+      </div>
+    </details>
+  );
+}
+
+/** The budget that a form describes. */
+export function budgetIn(given: FormData, prefix: string): Budget {
+  const set = NAMES.filter((name) => given.get(prefix + name));
+  return Object.fromEntries(set.map((name) => [name, Number(given.get(prefix + name))]));
+}

@@ -1,0 +1,175 @@
+/** Groups: the models and the agents that their people have. */
+import { Pencil, Plus, Trash2 } from "lucide";
+import { useState } from "preact/hooks";
+import { calls, type Group, isHere } from "../people/calls";
+import { patternsIn } from "../people/patterns";
+import { useAttempt } from "../ui/attempt";
+import { Confirm } from "../ui/confirm";
+import { Dialog } from "../ui/dialog";
+import { Icon } from "../ui/icon";
+import { Shown, useLoaded } from "../ui/loaded";
+import { t } from "../words";
+import { BudgetFields, budgetIn } from "./budget-fields";
+
+type Open = { is: "form"; group: Group | null } | { is: "delete"; group: Group };
+
+async function list(): Promise<{ groups: Group[]; hasBudgets: boolean }> {
+  const [{ groups }, hasBudgets] = await Promise.all([calls.groups(), isHere("/api/budget")]);
+  return { groups, hasBudgets };
+}
+
+export function Groups() {
+  const groups = useLoaded(list);
+  const [open, setOpen] = useState<Open | null>(null);
+  const words = t().people;
+  const close = () => setOpen(null);
+  return (
+    <>
+      <p class="note">{words.groupsNote}</p>
+      <Shown of={groups}>
+        {({ groups: listed }) =>
+          listed.length ? (
+            <ul class="cards">
+              {listed.map((group) => (
+                <Line key={group.id} group={group} onOpen={setOpen} />
+              ))}
+            </ul>
+          ) : (
+            <p class="note empty-list">{words.noGroups}</p>
+          )
+        }
+      </Shown>
+      <button type="button" onClick={() => setOpen({ is: "form", group: null })}>
+        <Icon node={Plus} size={16} /> {words.addGroup}
+      </button>
+      {open?.is === "form" && (
+        <GroupForm
+          group={open.group}
+          hasBudgets={groups.state.is === "ready" && groups.state.value.hasBudgets}
+          onSaved={groups.load}
+          onClose={close}
+        />
+      )}
+      {open?.is === "delete" && (
+        <Confirm
+          title={words.deleteGroup(open.group.name)}
+          action={t().delete}
+          onConfirm={async () => {
+            await calls.deleteGroup(open.group.id);
+            await groups.load();
+          }}
+          onClose={close}
+        >
+          <p>{words.deleteGroupWhy}</p>
+        </Confirm>
+      )}
+    </>
+  );
+}
+
+function Line({ group, onOpen }: { group: Group; onOpen: (open: Open) => void }) {
+  const words = t().people;
+  return (
+    <li data-group={group.name}>
+      <div>
+        <strong dir="auto">{group.name}</strong>
+        <p class="note">
+          {group.models ? words.modelsLimited(group.models.join(", ")) : words.allModels}
+          {group.agents.length > 0 && ` · ${words.agentsLimited(group.agents.join(", "))}`}
+        </p>
+      </div>
+      <span class="ends">
+        <button
+          type="button"
+          class="quiet icon-button"
+          aria-label={words.editGroup(group.name)}
+          title={t().edit}
+          onClick={() => onOpen({ is: "form", group })}
+        >
+          <Icon node={Pencil} size={16} />
+        </button>
+        <button
+          type="button"
+          class="quiet icon-button"
+          aria-label={words.deleteGroup(group.name)}
+          title={t().delete}
+          onClick={() => onOpen({ is: "delete", group })}
+        >
+          <Icon node={Trash2} size={16} />
+        </button>
+      </span>
+    </li>
+  );
+}
+
+interface GroupFormProps {
+  group: Group | null;
+  hasBudgets: boolean;
+  onSaved: () => Promise<void>;
+  onClose: () => void;
+}
+
+function GroupForm({ group, hasBudgets, onSaved, onClose }: GroupFormProps) {
+  const { isBusy, problem, attempt } = useAttempt();
+  const words = t().people;
+  const submit = async (event: SubmitEvent) => {
+    event.preventDefault();
+    const form = event.currentTarget as HTMLFormElement;
+    const given = new FormData(form);
+    const body = {
+      name: String(given.get("name")).trim(),
+      models: patternsIn(given.get("models")),
+      agents: patternsIn(given.get("agents")) ?? [],
+      ...(hasBudgets && { budget: budgetIn(given, "all "), each: budgetIn(given, "each ") }),
+    };
+    if (!(await attempt(() => (group ? calls.changeGroup(group.id, body) : calls.addGroup(body))))) return;
+    form.closest("dialog")?.close();
+    await onSaved();
+  };
+  return (
+    <Dialog title={group ? words.editGroup(group.name) : words.addGroup} onClose={onClose}>
+      <form onSubmit={submit} autocomplete="off">
+        <label>
+          {t().name}
+          <input type="text" name="name" required maxLength={64} dir="auto" defaultValue={group?.name} />
+        </label>
+        <label>
+          {words.modelsBlankAll}
+          <input
+            type="text"
+            name="models"
+            dir="ltr"
+            spellcheck={false}
+            placeholder={words.modelPatterns}
+            defaultValue={group?.models?.join(", ")}
+          />
+        </label>
+        <label>
+          {words.agentsGranted}
+          <input
+            type="text"
+            name="agents"
+            dir="ltr"
+            spellcheck={false}
+            placeholder={words.agentPatterns}
+            defaultValue={group?.agents.join(", ")}
+          />
+        </label>
+        {hasBudgets && (
+          <>
+            <BudgetFields title={words.limitsOfEach} prefix="each " budget={group?.each} />
+            <BudgetFields title={words.limitsOfAll} prefix="all " budget={group?.budget} />
+          </>
+        )}
+        <p class="problem" role="alert">
+          {problem}
+        </p>
+        <footer>
+          <button type="submit" class="primary" disabled={isBusy}>
+            {t().save}
+          </button>
+        </footer>
+      </form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,242 @@
+/** The people of the server: found by name, paged through, added, changed and deleted. */
+import { Link2, Pencil, Plus, Trash2 } from "lucide";
+import { useEffect, useState } from "preact/hooks";
+import { type Account, calls, EXPORT, type Group, isHere, linkOf, type ResetLink } from "../people/calls";
+import { Secret } from "../people/secret";
+import { caller } from "../state/caller";
+import { complain } from "../state/toasts";
+import { Confirm } from "../ui/confirm";
+import { Icon } from "../ui/icon";
+import { Shown, useLoaded } from "../ui/loaded";
+import { t } from "../words";
+import { moment } from "../words/count";
+import { PersonForm } from "./person-form";
+
+const PAGE = 50;
+
+interface Listed {
+  people: Account[];
+  /** Where the next page starts; null at the end. */
+  next: string | null;
+  groups: Group[];
+  hasBudgets: boolean;
+}
+
+/** Ask for the first page, or for the one person of a name; with the groups, whose names are shown. */
+async function list(name: string): Promise<Listed> {
+  const [{ people, before }, { groups }, hasBudgets] = await Promise.all([
+    name ? calls.findPerson(name) : calls.people(null, PAGE),
+    calls.groups(),
+    isHere("/api/budget"),
+  ]);
+  return { people, groups, hasBudgets, next: nextOf(people, before) };
+}
+
+function nextOf(people: Account[], before: string | null): string | null {
+  return people.length === PAGE ? before : null;
+}
+
+const NOT_LISTED = { groups: [], hasBudgets: false };
+
+type Open = { is: "form" | "delete"; person: Account | null } | { is: "link"; name: string; link: ResetLink };
+
+export function People() {
+  const [name, setName] = useState("");
+  const people = useLoaded(() => list(name), name);
+  const [more, setMore] = useState<{ people: Account[]; next: string | null } | null>(null);
+  const [open, setOpen] = useState<Open | null>(null);
+  const words = t().people;
+  useEffect(() => setMore(null), [people.state]);
+  const showMore = async (next: string) => {
+    try {
+      const page = await calls.people(next, PAGE);
+      setMore({ people: [...(more?.people ?? []), ...page.people], next: nextOf(page.people, page.before) });
+    } catch (error) {
+      complain(error);
+    }
+  };
+  const saved = async (person: Account, link: ResetLink | null) => {
+    setOpen(link && { is: "link", name: person.name, link });
+    await people.load();
+  };
+  const makeLink = async (person: Account) => {
+    try {
+      setOpen({ is: "link", name: person.name, link: (await calls.resetLink(person.id)).reset });
+    } catch (error) {
+      complain(error);
+    }
+  };
+  const { groups, hasBudgets } = people.state.is === "ready" ? people.state.value : NOT_LISTED;
+  const close = (closed: Open) => setOpen((now) => (now === closed ? null : now));
+  return (
+    <>
+      <div class="line">
+        <Find onFind={setName} />
+        <button type="button" class="primary" onClick={() => setOpen({ is: "form", person: null })}>
+          <Icon node={Plus} size={16} /> {words.addPerson}
+        </button>
+      </div>
+      <Shown of={people}>
+        {({ people: first, next }) => {
+          const shown = [...first, ...(more?.people ?? [])];
+          const after = more ? more.next : next;
+          if (!shown.length) return <p class="note empty-list">{name ? words.nobodyFound : words.noPeople}</p>;
+          return (
+            <>
+              <ul class="cards">
+                {shown.map((person) => (
+                  <Line
+                    key={person.id}
+                    person={person}
+                    groups={groups}
+                    onOpen={setOpen}
+                    onLink={() => makeLink(person)}
+                  />
+                ))}
+              </ul>
+              {after && (
+                <button type="button" onClick={() => showMore(after)}>
+                  {t().showMore}
+                </button>
+              )}
+            </>
+          );
+        }}
+      </Shown>
+      {open?.is === "form" && (
+        <PersonForm
+          person={open.person}
+          groups={groups}
+          hasBudgets={hasBudgets}
+          onSaved={saved}
+          onClose={() => close(open)}
+        />
+      )}
+      {open?.is === "link" && (
+        <Secret
+          title={words.linkFor(open.name)}
+          note={words.linkNote}
+          label={words.resetLink}
+          secret={linkOf(open.link)}
+          onClose={() => close(open)}
+        />
+      )}
+      {open?.is === "delete" && open.person && (
+        <Delete person={open.person} onDeleted={people.load} onClose={() => close(open)} />
+      )}
+    </>
+  );
+}
+
+/** Finds one person by the whole name or e-mail address. */
+function Find({ onFind }: { onFind: (name: string) => void }) {
+  const [text, setText] = useState("");
+  useEffect(() => {
+    const timer = setTimeout(() => onFind(text.trim()), 250);
+    return () => clearTimeout(timer);
+  }, [text]);
+  return (
+    <input
+      type="search"
+      class="grows"
+      dir="auto"
+      aria-label={t().people.findPerson}
+      placeholder={t().people.findPerson}
+      value={text}
+      onInput={(event) => setText(event.currentTarget.value)}
+    />
+  );
+}
+
+interface LineProps {
+  person: Account;
+  groups: Group[];
+  onOpen: (open: Open) => void;
+  onLink: () => void;
+}
+
+function Line({ person, groups, onOpen, onLink }: LineProps) {
+  const words = t().people;
+  const isOneself = caller.value?.account === person.id;
+  return (
+    <li data-person={person.name}>
+      <div>
+        <strong dir="auto">{person.name}</strong>
+        <span class="badge">{words.roles[person.role]}</span>
+        {isOneself && <span class="badge fine">{t().you}</span>}
+        {person.disabled && <span class="badge bad">{words.disabled}</span>}
+        {!person.has_password && <span class="badge warning">{words.noPassword}</span>}
+        <p class="note">
+          {[
+            person.email,
+            ...groups.filter(({ id }) => person.groups.includes(id)).map((group) => group.name),
+            person.signed_in_at ? words.signedInAt(moment(person.signed_in_at, "short")) : words.neverSignedIn,
+          ]
+            .filter(Boolean)
+            .join(" · ")}
+        </p>
+      </div>
+      <span class="ends">
+        <button
+          type="button"
+          class="quiet icon-button"
+          aria-label={words.resetLinkFor(person.name)}
+          title={words.resetLink}
+          onClick={onLink}
+        >
+          <Icon node={Link2} size={16} />
+        </button>
+        <button
+          type="button"
+          class="quiet icon-button"
+          aria-label={words.editPerson(person.name)}
+          title={t().edit}
+          onClick={() => onOpen({ is: "form", person })}
+        >
+          <Icon node={Pencil} size={16} />
+        </button>
+        <button
+          type="button"
+          class="quiet icon-button"
+          aria-label={words.deletePerson(person.name)}
+          title={t().delete}
+          onClick={() => onOpen({ is: "delete", person })}
+        >
+          <Icon node={Trash2} size={16} />
+        </button>
+      </span>
+    </li>
+  );
+}
+
+interface DeleteProps {
+  person: Account;
+  onDeleted: () => Promise<void>;
+  onClose: () => void;
+}
+
+function Delete({ person, onDeleted, onClose }: DeleteProps) {
+  const { state } = useLoaded(() => isHere(EXPORT));
+  const words = t().people;
+  const remove = async (form: HTMLFormElement) => {
+    const data = new FormData(form).get("data");
+    await calls.deletePerson(person.id, data === null ? null : String(data));
+    await onDeleted();
+  };
+  if (state.is === "loading") return null;
+  return (
+    <Confirm title={words.deletePerson(person.name)} action={t().delete} onConfirm={remove} onClose={onClose}>
+      <p>{words.deletePersonWhy}</p>
+      {state.is === "ready" && state.value && (
+        <fieldset class="choices column">
+          <legend>{words.theirData}</legend>
+          {(["keep", "delete"] as const).map((choice) => (
+            <label key={choice}>
+              <input type="radio" name="data" value={choice} required /> {words.dataChoices[choice]}
+            </label>
+          ))}
+        </fieldset>
+      )}
+    </Confirm>
+  );
+}

@@ -1,0 +1,74 @@
+/** All that a person has on the server: exported, imported, deleted. */
+import { Download, Trash2, Upload } from "lucide";
+import { useState } from "preact/hooks";
+import { toast } from "../state/toasts";
+import { useAttempt } from "../ui/attempt";
+import { Confirm } from "../ui/confirm";
+import { useElement } from "../ui/element";
+import { Icon } from "../ui/icon";
+import { useLoaded } from "../ui/loaded";
+import { PasswordField } from "../ui/password";
+import { saveFrom } from "../ui/save";
+import { t } from "../words";
+import { type Account, calls, EXPORT, type Imported, isHere } from "./calls";
+import { gone } from "./passing";
+
+export function Data({ account }: { account: Account }) {
+  const [isDeleting, setDeleting] = useState(false);
+  const { isBusy, problem, attempt } = useAttempt();
+  const file = useElement<HTMLInputElement>();
+  const words = t().people;
+  const here = useLoaded(() => isHere(EXPORT));
+  const take = async (chosen: File | undefined) => {
+    if (chosen) await attempt(async () => tell(await calls.importData(chosen)));
+    file.current.value = "";
+  };
+  if (here.state.is !== "ready" || !here.state.value) return null;
+  return (
+    <section aria-labelledby="data">
+      <h2 id="data">{words.data}</h2>
+      <p class="note">{words.dataNote}</p>
+      <div class="line">
+        <button type="button" onClick={() => saveFrom(EXPORT, "holdfast-account.zip")}>
+          <Icon node={Download} size={16} /> {words.exportData}
+        </button>
+        <button type="button" disabled={isBusy} onClick={() => file.current.click()}>
+          <Icon node={Upload} size={16} /> {words.importData}
+        </button>
+        <input
+          ref={file}
+          type="file"
+          accept=".zip,application/zip"
+          hidden
+          aria-label={words.importData}
+          onChange={(event) => take(event.currentTarget.files?.[0])}
+        />
+        <button type="button" class="danger" onClick={() => setDeleting(true)}>
+          <Icon node={Trash2} size={16} /> {words.deleteAccount}
+        </button>
+      </div>
+      <p class="problem" role="alert">
+        {problem}
+      </p>
+      {isDeleting && (
+        <Confirm
+          title={words.deleteAccount}
+          action={words.deleteAll}
+          onConfirm={async (form) => {
+            await calls.deleteAccount(String(new FormData(form).get("password") ?? ""));
+            gone();
+          }}
+          onClose={() => setDeleting(false)}
+        >
+          <p>{words.deleteAccountWhy(account.name)}</p>
+          {account.has_password && <PasswordField label={words.currentPassword} name="password" />}
+        </Confirm>
+      )}
+    </section>
+  );
+}
+
+function tell({ sessions, refused, reason }: Imported): void {
+  toast(t().people.imported(sessions));
+  if (refused) toast(t().people.notImported(refused, reason ?? ""), { kind: "bad", lasts: 12_000 });
+}

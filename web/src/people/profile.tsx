@@ -1,0 +1,100 @@
+/** A person's name, e-mail address and password. */
+import { useState } from "preact/hooks";
+import { loadCaller } from "../state/caller";
+import { toast } from "../state/toasts";
+import { useAttempt } from "../ui/attempt";
+import { PasswordField } from "../ui/password";
+import { t } from "../words";
+import { type Account, calls } from "./calls";
+import { isGood, NewPassword, NOTHING_TYPED } from "./new-password";
+
+export function Profile({ account }: { account: Account }) {
+  const { isBusy, problem, attempt } = useAttempt();
+  const words = t().people;
+  const submit = async (event: SubmitEvent) => {
+    event.preventDefault();
+    const given = new FormData(event.currentTarget as HTMLFormElement);
+    const [name, email] = [String(given.get("name")).trim(), String(given.get("email")).trim()];
+    if (!(await attempt(() => calls.changeAccount({ name, email })))) return;
+    await loadCaller();
+    toast(words.profileSaved);
+  };
+  return (
+    <section aria-labelledby="profile">
+      <h2 id="profile">
+        {words.profile} <span class="badge">{words.roles[account.role]}</span>
+      </h2>
+      <form class="plain-form" onSubmit={submit}>
+        <div class="fields">
+          <label>
+            {t().name}
+            <input
+              type="text"
+              name="name"
+              required
+              maxLength={64}
+              dir="auto"
+              autocomplete="username"
+              defaultValue={account.name}
+            />
+          </label>
+          <label>
+            {words.email}
+            <input
+              type="email"
+              name="email"
+              maxLength={256}
+              dir="ltr"
+              autocomplete="email"
+              defaultValue={account.email}
+            />
+          </label>
+        </div>
+        <p class="problem" role="alert">
+          {problem}
+        </p>
+        <button type="submit" disabled={isBusy}>
+          {t().save}
+        </button>
+      </form>
+    </section>
+  );
+}
+
+/** Changing it ends all other sign-ins. */
+export function Password({ account, onChanged }: { account: Account; onChanged: () => void }) {
+  const { isBusy, problem, attempt } = useAttempt();
+  const [current, setCurrent] = useState("");
+  const [typed, setTyped] = useState(NOTHING_TYPED);
+  const words = t().people;
+  const others = [account.name, account.email];
+  const submit = async (event: SubmitEvent) => {
+    event.preventDefault();
+    if (!(await attempt(() => calls.changePassword(current, typed.password)))) return;
+    setCurrent("");
+    setTyped(NOTHING_TYPED);
+    onChanged();
+    toast(words.passwordChanged);
+  };
+  return (
+    <section aria-labelledby="password">
+      <h2 id="password">{words.password}</h2>
+      <details class="fold">
+        <summary>{account.has_password ? words.changePassword : words.setPassword}</summary>
+        <form class="plain-form narrow-form" onSubmit={submit}>
+          <input type="text" name="username" autocomplete="username" value={account.name} readonly hidden />
+          {account.has_password && (
+            <PasswordField label={words.currentPassword} name="current" value={current} onInput={setCurrent} />
+          )}
+          <NewPassword typed={typed} onChange={setTyped} others={others} />
+          <p class="problem" role="alert">
+            {problem}
+          </p>
+          <button type="submit" disabled={isBusy || !isGood(typed, others)}>
+            {words.changePassword}
+          </button>
+        </form>
+      </details>
+    </section>
+  );
+}

@@ -1,0 +1,93 @@
+/** The form to sign in. A key is another way, for servers and people that use one. */
+import { useEffect, useState } from "preact/hooks";
+import { ApiError } from "../api";
+import { AskForKey } from "../key";
+import { useAttempt } from "../ui/attempt";
+import { PasswordField } from "../ui/password";
+import { t } from "../words";
+import { calls, type Ways } from "./calls";
+import { Entrance } from "./entrance";
+import { enter, enterWithKey, placeToGo } from "./passing";
+
+export function SignIn({ ways }: { ways: Ways }) {
+  const [hasKey, setKeyAsked] = useState(false);
+  const words = t().people;
+  return (
+    <Entrance title={words.signInTo}>
+      {ways.oidc && (
+        <a
+          class="button primary wide"
+          target="_self"
+          href={`${ways.oidc.start}?${new URLSearchParams({ next: placeToGo() })}`}
+        >
+          {words.signInWith(ways.oidc.name)}
+        </a>
+      )}
+      {ways.password && <PasswordForm isFirst={!ways.oidc} />}
+      <button type="button" class="link" onClick={() => setKeyAsked(true)}>
+        {words.useKey}
+      </button>
+      {hasKey && <AskForKey onClose={() => setKeyAsked(false)} onTaken={enterWithKey} />}
+    </Entrance>
+  );
+}
+
+function PasswordForm({ isFirst }: { isFirst: boolean }) {
+  const { isBusy, problem, attempt } = useAttempt();
+  const [waitUntil, setWaitUntil] = useState(0);
+  const left = useSecondsUntil(waitUntil);
+  const words = t().people;
+  const submit = (event: SubmitEvent) => {
+    event.preventDefault();
+    const given = new FormData(event.currentTarget as HTMLFormElement);
+    attempt(async () => {
+      try {
+        await calls.signIn(String(given.get("username")), String(given.get("password")), given.has("stay"));
+        enter();
+      } catch (error) {
+        if (error instanceof ApiError && error.retryAfter) setWaitUntil(Date.now() + error.retryAfter * 1_000);
+        throw error;
+      }
+    });
+  };
+  return (
+    <form onSubmit={submit}>
+      <label>
+        {words.nameOrEmail}
+        <input
+          type="text"
+          name="username"
+          autocomplete="username"
+          autocapitalize="none"
+          spellcheck={false}
+          required
+          maxLength={256}
+          autofocus={isFirst}
+          dir="auto"
+        />
+      </label>
+      <PasswordField label={words.password} name="password" />
+      <label class="check">
+        <input type="checkbox" name="stay" /> {words.staySignedIn}
+      </label>
+      <p class="problem" role="alert">
+        {problem}
+      </p>
+      <button type="submit" class="primary wide" disabled={isBusy || left > 0}>
+        {left > 0 ? words.tryAgainIn(left) : isBusy ? words.signingIn : t().signIn}
+      </button>
+    </form>
+  );
+}
+
+/** Whole seconds until a moment, counted down; 0 when it has passed. */
+function useSecondsUntil(moment: number): number {
+  const [now, setNow] = useState(0);
+  useEffect(() => {
+    setNow(Date.now());
+    const timer = setInterval(() => setNow(Date.now()), 250);
+    if (moment <= Date.now()) clearInterval(timer);
+    return () => clearInterval(timer);
+  }, [moment]);
+  return Math.max(0, Math.ceil((moment - now) / 1_000));
+}

@@ -1,0 +1,43 @@
+/** Asks before something is done that cannot be undone. */
+import type { ComponentChildren } from "preact";
+import { t } from "../words";
+import { useAttempt } from "./attempt";
+import { Dialog } from "./dialog";
+
+interface ConfirmProps {
+  title: string;
+  /** What the button does, in a word. */
+  action: string;
+  /** Given the form, for what else is asked in it. */
+  onConfirm: (form: HTMLFormElement) => Promise<unknown>;
+  onClose: () => void;
+  children?: ComponentChildren;
+  isBad?: boolean;
+}
+
+export function Confirm({ title, action, onConfirm, onClose, children, isBad = true }: ConfirmProps) {
+  const { isBusy, problem, attempt } = useAttempt();
+  const submit = async (event: SubmitEvent) => {
+    event.preventDefault();
+    const form = event.currentTarget as HTMLFormElement;
+    if (await attempt(() => onConfirm(form))) form.closest("dialog")?.close();
+  };
+  return (
+    <Dialog title={title} onClose={onClose} class="narrow">
+      <form onSubmit={submit}>
+        {children}
+        <p class="problem" role="alert">
+          {problem}
+        </p>
+        <footer>
+          <button type="button" onClick={(event) => event.currentTarget.closest("dialog")?.close()}>
+            {t().cancel}
+          </button>
+          <button type="submit" class={isBad ? "danger" : "primary"} disabled={isBusy}>
+            {action}
+          </button>
+        </footer>
+      </form>
+    </Dialog>
+  );
+}

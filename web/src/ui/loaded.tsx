@@ -1,0 +1,59 @@
+/** What a view has asked the server for: on its way, here, not to be had, or failed with a way to ask again. */
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { ApiError } from "../api";
+import { t } from "../words";
+
+type State<T> = { is: "loading" } | { is: "ready"; value: T } | { is: "failed"; problem: string; isMissing: boolean };
+
+export interface Loaded<T> {
+  state: State<T>;
+  load: () => Promise<void>;
+}
+
+/** Ask now, and again whenever `asked` changes. The answer to an earlier question is dropped. */
+export function useLoaded<T>(ask: () => Promise<T>, asked: unknown = null): Loaded<T> {
+  const [state, setState] = useState<State<T>>({ is: "loading" });
+  const newest = useRef(0);
+  const load = async () => {
+    const mine = ++newest.current;
+    const next = await ask().then(ready<T>, failed);
+    if (mine === newest.current) setState(next);
+  };
+  useEffect(() => {
+    load();
+    return () => {
+      newest.current++;
+    };
+  }, [asked]);
+  return { state, load };
+}
+
+function ready<T>(value: T): State<T> {
+  return { is: "ready", value };
+}
+
+function failed(error: Error): State<never> {
+  return { is: "failed", problem: error.message, isMissing: error instanceof ApiError && error.status === 404 };
+}
+
+interface ShownProps<T> {
+  of: Loaded<T>;
+  children: (value: T) => ComponentChildren;
+  /** In the place of what this server does not have. */
+  missing?: ComponentChildren;
+}
+
+export function Shown<T>({ of: { state, load }, children, missing }: ShownProps<T>) {
+  if (state.is === "ready") return <>{children(state.value)}</>;
+  if (state.is === "loading") return <output class="loading" aria-label={t().loading} />;
+  if (state.isMissing && missing !== undefined) return <>{missing}</>;
+  return (
+    <div class="failed" role="alert">
+      <p class="problem">{state.problem}</p>
+      <button type="button" class="small" onClick={load}>
+        {t().tryAgain}
+      </button>
+    </div>
+  );
+}

@@ -1,0 +1,49 @@
+/** A field for a password, which can be looked at. */
+import { Eye, EyeOff } from "lucide";
+import { useState } from "preact/hooks";
+import { t } from "../words";
+import { Icon } from "./icon";
+
+interface PasswordProps {
+  label: string;
+  name: string;
+  isNew?: boolean;
+  value?: string;
+  onInput?: (value: string) => void;
+  describedBy?: string;
+}
+
+export function PasswordField({ label, name, isNew = false, value, onInput, describedBy }: PasswordProps) {
+  const [isShown, setShown] = useState(false);
+  const said = isShown ? t().people.hidePassword : t().people.showPassword;
+  return (
+    <div class="password">
+      <label>
+        {label}
+        <input
+          type={(isShown ? "text" : "password") as "text"} // the types know no field that changes
+          name={name}
+          required
+          maxLength={256}
+          autocomplete={isNew ? "new-password" : "current-password"}
+          autocapitalize="none"
+          spellcheck={false}
+          dir="ltr"
+          value={value}
+          onInput={(event) => onInput?.(event.currentTarget.value)}
+          aria-describedby={describedBy}
+        />
+      </label>
+      <button
+        type="button"
+        class="quiet icon-button"
+        aria-pressed={isShown}
+        aria-label={said}
+        title={said}
+        onClick={() => setShown(!isShown)}
+      >
+        <Icon node={isShown ? EyeOff : Eye} size={16} />
+      </button>
+    </div>
+  );
+}

@@ -1,0 +1,63 @@
+/** One's own account: name, password, sign-ins, keys, usage and data. */
+import { useState } from "preact/hooks";
+import { calls } from "../people/calls";
+import { Data } from "../people/data";
+import { Keys } from "../people/keys";
+import { Password, Profile } from "../people/profile";
+import { SignIns } from "../people/sign-ins";
+import { UsageTable } from "../people/usage";
+import { caller, isAdmin, isPerson } from "../state/caller";
+import "../styles/people.css";
+import "../styles/settings.css";
+import "../styles/views.css";
+import { Empty } from "../ui/empty";
+import { Shown, useLoaded } from "../ui/loaded";
+import { usePageTitle } from "../ui/page-title";
+import { ViewHeader } from "../ui/view-header";
+import { t } from "../words";
+
+export default function AccountView() {
+  usePageTitle(t().account);
+  return (
+    <>
+      <ViewHeader title={t().account} />
+      {isPerson.value ? <OwnAccount /> : <NoPerson />}
+    </>
+  );
+}
+
+function NoPerson() {
+  if (!caller.value) return <output class="loading" aria-label={t().loading} />;
+  return <Empty title={t().people.noAccount} text={t().people.noAccountWhy} />;
+}
+
+function OwnAccount() {
+  const account = useLoaded(calls.account);
+  const [passwords, setPasswords] = useState(0);
+  return (
+    <div class="page settings">
+      <Shown of={account}>
+        {(own) => (
+          <>
+            <Profile account={own} />
+            <Password account={own} onChanged={() => setPasswords(passwords + 1)} />
+            <SignIns asked={passwords} />
+            <section aria-labelledby="keys">
+              <h2 id="keys">{t().people.apiKeys}</h2>
+              <p class="note">{t().people.apiKeysNote}</p>
+              <Keys
+                path="/api/keys"
+                scopes={isAdmin.value ? ["read", "chat", "batch", "admin"] : ["read", "chat", "batch"]}
+              />
+            </section>
+            <section aria-labelledby="usage">
+              <h2 id="usage">{t().people.usage}</h2>
+              <UsageTable path="/api/usage" />
+            </section>
+            <Data account={own} />
+          </>
+        )}
+      </Shown>
+    </div>
+  );
+}

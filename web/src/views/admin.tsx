@@ -1,0 +1,86 @@
+/** What admins do: people, groups, keys, limits, usage, audit and shares. Each is a tab with an address of its own. */
+import type { ComponentType } from "preact";
+import { Audit } from "../admin/audit";
+import { Groups } from "../admin/groups";
+import { People } from "../admin/people";
+import { Shares } from "../admin/shares";
+import { isHere } from "../people/calls";
+import { Keys } from "../people/keys";
+import { UsageTable } from "../people/usage";
+import { caller, isAdmin } from "../state/caller";
+import "../styles/people.css";
+import "../styles/settings.css";
+import "../styles/views.css";
+import { Empty } from "../ui/empty";
+import { useLoaded } from "../ui/loaded";
+import { usePageTitle } from "../ui/page-title";
+import { ViewHeader } from "../ui/view-header";
+import { t } from "../words";
+
+const TABS = ["people", "groups", "keys", "usage", "audit", "shares"] as const;
+type TabName = (typeof TABS)[number];
+
+const SHOWN: Record<TabName, ComponentType> = {
+  people: People,
+  groups: Groups,
+  keys: AllKeys,
+  usage: AllUsage,
+  audit: Audit,
+  shares: Shares,
+};
+
+export default function AdminView({ id }: { id: string | null }) {
+  usePageTitle(t().people.admin);
+  return (
+    <>
+      <ViewHeader title={t().people.admin} />
+      {isAdmin.value ? <Tabs wanted={id} /> : <NoAdmin />}
+    </>
+  );
+}
+
+function NoAdmin() {
+  if (!caller.value) return <output class="loading" aria-label={t().loading} />;
+  return <Empty title={t().people.onlyAdmins} text={t().people.onlyAdminsWhy} />;
+}
+
+function Tabs({ wanted }: { wanted: string | null }) {
+  const { state } = useLoaded(tabsHere);
+  const here = state.is === "ready" ? state.value : TABS.slice(0, 3);
+  const current = TABS.find((name) => name === wanted) ?? "people";
+  const Current = SHOWN[current];
+  return (
+    <div class="page settings admin">
+      <nav class="tabs" aria-label={t().people.admin}>
+        {here.map((name) => (
+          <a key={name} href={`/admin/${name}`} aria-current={name === current ? "page" : undefined}>
+            {t().people.tabs[name]}
+          </a>
+        ))}
+      </nav>
+      <section aria-labelledby="tab-title">
+        <h2 id="tab-title">{t().people.tabs[current]}</h2>
+        <Current key={current} />
+      </section>
+    </div>
+  );
+}
+
+/** The tabs whose lists this server has. */
+async function tabsHere(): Promise<TabName[]> {
+  const found = await Promise.all(TABS.map((name) => isHere(`/api/admin/${name}`)));
+  return TABS.filter((_, at) => found[at]);
+}
+
+function AllKeys() {
+  return (
+    <>
+      <p class="note">{t().people.allKeysNote}</p>
+      <Keys path="/api/admin/keys" scopes={["read", "chat", "batch", "admin"]} />
+    </>
+  );
+}
+
+function AllUsage() {
+  return <UsageTable path="/api/admin/usage" />;
+}
