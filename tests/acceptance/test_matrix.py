@@ -69,7 +69,7 @@ UNKNOWN = {
 NAMES_OF_THE_CALLER = {"chat_id", "conv_id"}
 """Names that each caller chooses: another's name is the caller's own, and there is nothing to find."""
 OF_NO_ONE = {"n", "model", "name", "id", "sha256"}
-WRITTEN_ALL_THE_TIME = ("keepers", "api_keys")
+WRITTEN_ALL_THE_TIME = ("keepers", "api_keys", "charges", "usage", "group_usage")
 """Tables that change without a call: the node's lease, and when keys were used last."""
 
 
