@@ -715,6 +715,18 @@ REQUIREMENTS: dict[str, str] = {
     ),
     "ui.words": "Every language of the page has every word, and no word of the page stands anywhere else.",
     "ui.browser-smooth": "In a real browser: a long answer and a long session are drawn without blocking the page.",
+    "access.models": (
+        "A model that a key or the groups of a person do not allow does not exist for the caller: in no list, as no "
+        "default, behind no alias and as no fallback."
+    ),
+    "access.agents": "An agent whose tools write or run is for admins, and for those whom a group or `users` names.",
+    "budget.stop": "A run that crosses a budget is stopped in the middle of its answer; its text is kept.",
+    "budget.refuse": "With a spent budget a start is refused with 429, Retry-After, and what is left in headers.",
+    "budget.count": "What a run has used counts once, for its owner, key and groups: on any node, after any crash.",
+    "budget.nodes": "Runs on several nodes overspend a budget by one segment each at most.",
+    "budget.set": "An admin sets budgets of people, keys and groups; the settings have one for everyone else.",
+    "budget.limits": "Runs at once, requests a minute and bytes stored are limited on all nodes together.",
+    "budget.usage": "Usage is shown by owner, key, model and day, as JSON and CSV: the own to everyone, all to admins.",
 }
 
 # Promises whose capability is not in this release yet. An id leaves this set with the first test that is bound to it.

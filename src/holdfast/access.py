@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -24,7 +26,60 @@ Whose = Literal["own", "readable", "writable", "all"]
 Via = Literal["local", "key", "sign_in"]
 """How a caller was recognised: as the only user of this machine, by an API key, or by a person's sign-in."""
 
+Count = Annotated[int, msgspec.Meta(ge=0, le=10**15)]
+Amount = Annotated[float, msgspec.Meta(ge=0, le=10**12)]
+
 _RANK: dict[AccountRole, int] = {"guest": 0, "member": 1, "admin": 2}
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a person, a key or a group may use. None: no limit of its own. Days and months are those of UTC."""
+
+    tokens_per_day: Count | None = None
+    tokens_per_month: Count | None = None
+    cost_per_day: Amount | None = None
+    """In the currency of the settings."""
+    cost_per_month: Amount | None = None
+    runs_at_once: Count | None = None
+    requests_per_minute: Count | None = None
+    """Requests to models: runs that start, and what is passed on to an upstream."""
+    bytes_stored: Count | None = None
+    """Of messages and their pictures."""
+
+    def over(self, other: Budget) -> Budget:
+        """Return this budget, with the limits of another one that it does not set itself."""
+        return Budget(
+            **{
+                name: other_one if (own := getattr(self, name)) is None else own
+                for name in self.__struct_fields__
+                for other_one in (getattr(other, name),)
+            }
+        )
+
+
+NO_BUDGET = Budget()
+PayerKind = Literal["owner", "key", "group"]
+
+
+class Budgeted(msgspec.Struct, frozen=True):
+    """A budget, and what it is for: an owner, a key or a group, by its id."""
+
+    of: PayerKind
+    id: str
+    budget: Budget
+
+
+class Payer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who pays for a run."""
+
+    owner: str = ""
+    """The owner who started it; empty for the run's own."""
+    key: str = ""
+    """The id of the API key that started it; empty if a person did, or a key of the settings."""
+    groups: tuple[str, ...] = ()
+    """The ids of the person's groups when it started."""
+    limited: bool = False
+    """Whether it counts for a budget, so that it is measured while it runs."""
 
 
 class AccessRule(msgspec.Struct, frozen=True):
@@ -76,6 +131,7 @@ class Access:
         "admin",
         "agents",
         "allowed",
+        "budgets",
         "credential",
         "expires_at",
         "granted",
@@ -125,6 +181,7 @@ class Access:
         *,
         groups: tuple[str, ...] = (),
         of_groups: Allowed | None = None,
+        budgets: tuple[Budgeted, ...] = (),
     ) -> None:
         """Set the rights. An admin's scope is worth nothing to a key whose person is no admin."""
         self.role = role
@@ -138,8 +195,15 @@ class Access:
         self.agents = _both(self.allowed.agents)
         self.granted = of_groups.agents or () if of_groups else ()
         """Patterns of agents whose tools write or run that the person's groups have."""
+        own = Budgeted("key", self.credential, self.allowed.budget)
+        self.budgets = budgets if own.budget == NO_BUDGET else (*budgets, own)
+        """All budgets that a run of the caller counts for, besides that of the settings."""
         self.rules = frozenset(rule.name for rule in RULES if rule.admits(self))
         """The names of the rules that admit the caller."""
+
+    def may_ask(self, model: str) -> bool:
+        """Return whether the caller may use a model, by its full name `provider/model`."""
+        return all(names_model(limit, model) for limit in self.models)
 
     @property
     def is_watched(self) -> bool:
@@ -167,6 +231,18 @@ class Allowed(msgspec.Struct, frozen=True):
 
     models: tuple[str, ...] | None = None
     agents: tuple[str, ...] | None = None
+    budget: Budget = NO_BUDGET
+
+
+def names_model(patterns: Iterable[str], model: str) -> bool:
+    """Return whether a pattern names a model `provider/model`. One without a slash is for models of any provider."""
+    own = model.partition("/")[2] or model
+    return any(fnmatchcase(model if "/" in pattern else own, pattern) for pattern in patterns)
+
+
+def names_agent(patterns: Iterable[str], agent: str) -> bool:
+    """Return whether a pattern names an agent, with or without `agent/` before its name."""
+    return any(fnmatchcase(agent, pattern.removeprefix("agent/")) for pattern in patterns)
 
 
 def _both(*limits: tuple[str, ...] | None) -> tuple[tuple[str, ...], ...]:

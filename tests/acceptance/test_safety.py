@@ -156,6 +156,7 @@ def body_for(endpoint: Endpoint, things: Mapping[str, str]) -> dict[str, Any] | 
     if endpoint.takes is None:
         return None
     values = {
+        "budget": {"tokens_per_day": 100},
         "input": "Hi",
         "message_id": things["message_id"],
         "messages": [{"role": "user", "content": "Hi"}],

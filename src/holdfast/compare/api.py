@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -13,12 +14,12 @@ from starlette.types import ASGIApp
 from ..access import CHAT, READ
 from ..asgi.event_stream import EventStream
 from ..engine.admission import Places
-from ..errors import HoldfastError
+from ..errors import HoldfastError, ModelNotFound
 from ..history import Message, Session, branch
 from ..ids import new_id
 from ..server.api.session_input import check_prompt, one_line
 from ..server.api.session_transfer import copied
-from ..server.caller import owner_of, providers_of
+from ..server.caller import access_of, owner_of, providers_of
 from ..server.errors import Json, NoContent, json_of
 from ..server.request import (
     System,
@@ -148,7 +149,9 @@ async def _begin(
         lifetime=wanted.lifetime,
         created_at=parts.engine.now(),
         key=key_id,
+        payer=parts.budgets.payer(request),
     )
+    await parts.budgets.require(comparison.payer)
     comparison = noted_if_blind(comparison)
     with await _take_starts(parts, comparison, len(models)) as places:
         async with parts.rounds.held(comparison.id):
@@ -171,6 +174,12 @@ async def _model(parts: Parts, request: Request, name: str) -> str:
     full = f"{provider.name}/{model}"
     parts.agents.require_model(full, "a comparison")
     return full
+
+
+def _require_models(request: Request, panes: Sequence[Pane]) -> None:
+    """Refuse a round with a model that the caller may not use any more, without its name: it may be hidden."""
+    if not all(access_of(request).may_ask(pane.model) for pane in panes):
+        raise ModelNotFound("A model of this comparison is no longer available to you.")
 
 
 def _pane(number: int, model: str) -> Pane:
@@ -226,7 +235,9 @@ async def _next_round(
     parts: Parts, request: Request, kept: Comparison, panes: range | list[int], change: Change
 ) -> ASGIApp:
     async with parts.rounds.lock(kept.id):
-        change(await parts.rounds.read(kept.id, kept.owner))  # refused before it counts as a start
+        then = change(await parts.rounds.read(kept.id, kept.owner))  # refused before it counts as a start
+        await parts.budgets.require(parts.budgets.payer(request))
+        _require_models(request, [then.panes[number] for number in panes])
         with await _take_starts(parts, kept, len(panes)) as places:
             async with parts.rounds.held(kept.id):
                 after = await parts.rounds.change(kept.id, kept.owner, change)

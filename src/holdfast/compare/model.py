@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
+from ..access import Payer
 from ..errors import BadRequest, Conflict, NotFound
 from ..events import Completed, ErrorInfo, Failed, Interrupted, Settlement, Stopped, Usage
 from ..ids import new_id
@@ -194,6 +195,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """The model of each run that has a blind name, for the time after the reveal."""
     key: str | None = None
     """The id of the document of the idempotency key that it was made with."""
+    payer: Payer = Payer()
 
     @property
     def is_revealed(self) -> bool:

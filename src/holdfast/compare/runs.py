@@ -207,10 +207,11 @@ class Round:
             kind="pane",
             lifetime="attached",
             request={"params": kept.params, COMPARISON: kept.id},
+            payer=kept.payer,
         )
         self._places.give_back()  # the start takes the place again at once
         source = rounds.sources.of(record, report)
-        run = await rounds.engine.submit(record, input, source=source, parent=parent, deadline=kept.timeout)
+        run = await rounds.submit(record, input, source=source, parent=parent, deadline=kept.timeout)
         run.take_hold()  # attached to the client of the round, not to other readers
         self.runs[pane.pane] = run
         running = PaneAnswer(run_id=run_id, status="running")
@@ -279,8 +280,17 @@ class ComparisonHalfMade(HoldfastError):
 class Rounds:
     """The stored comparisons, and the rounds in progress."""
 
-    def __init__(self, engine: Engine, store: Store, sources: PaneSources, prices: Mapping[str, Price]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        store: Store,
+        sources: PaneSources,
+        prices: Mapping[str, Price],
+        submit: Callable[..., Awaitable[Run]] | None = None,
+    ) -> None:
+        """`submit` starts a run as the engine does, within the budgets of its payer."""
         self.engine = engine
+        self.submit = submit or engine.submit
         self.store = store
         self.sources = sources
         self.prices = prices

@@ -23,9 +23,9 @@ from ..events import (
     Interrupted,
     Notice,
     Outlet,
-    PushSource,
     Reasoning,
     Settlement,
+    Source,
     Stopped,
     Text,
     ToolCall,
@@ -100,14 +100,23 @@ def _ended_badly(reason: str) -> ErrorInfo | None:
 class PaneSources:
     """Asks the model of a pane, without fallbacks: a comparison is of the models that it names."""
 
-    def __init__(self, chats: ChatSources, begin: Callable[[RunRecord], None] = lambda record: None) -> None:
-        """`begin` is called in the task of each run, with its record."""
+    def __init__(
+        self,
+        chats: ChatSources,
+        begin: Callable[[RunRecord], None] = lambda record: None,
+        metered: Callable[[RunRecord, str, Source], Source] | None = None,
+    ) -> None:
+        """`begin` is called in the task of each run, with its record.
+
+        `metered` returns the source of a run that is measured if it counts for a budget.
+        """
         self._chats = chats
         self._begin = begin
+        self._metered = metered or (lambda record, model, source: source)
 
-    def of(self, record: RunRecord, report: PaneReport) -> PushSource:
+    def of(self, record: RunRecord, report: PaneReport) -> Source:
         """Return the source of a pane's run, which records in the report."""
-        return partial(self._ask, record, report)
+        return self._metered(record, report.model, partial(self._ask, record, report))
 
     async def _ask(self, record: RunRecord, report: PaneReport, out: Outlet) -> None:
         self._begin(record)

@@ -121,7 +121,7 @@ class Engine:
         self._keeper = classes.keeper(shared, self._committer, self._recent, self._settled)
         self._intents = classes.intents(shared, new_id, serve)
         self._unstored = UnstoredRuns(shared, unstored, follow)
-        queue = partial(classes.queue, make=self._make, launch=self._launch, find=self._find, open_run=self.open)
+        queue = partial(classes.queue, make=self._make, launch=self._launch, find=self.repeated, open_run=self.open)
         self._queue = queue(shared, self._keeper, self._intents)
         recovery = partial(classes.recovery, shared, self._keeper, self._queue, self._intents)
         self._recovery = recovery(lease, again, elsewhere, self._adopt)
@@ -259,7 +259,7 @@ class Engine:
     async def _repeated(self, pump: Pump, key: Idempotency) -> Run | None:
         """Return the run that a key has started. Then the source of the second one is closed."""
         try:
-            known = await self._find(key)
+            known = await self.repeated(key)
         except BaseException:
             pump.discard_source()
             raise
@@ -459,9 +459,10 @@ class Engine:
 
     async def find(self, key: str, *, owner: str = "") -> Run | None:
         """Return the run that was started under a key of the caller's own, going on or ended; None if there is none."""
-        return await self._find(caller_key(owner, key))
+        return await self.repeated(caller_key(owner, key))
 
-    async def _find(self, key: Idempotency) -> Run | None:
+    async def repeated(self, key: Idempotency) -> Run | None:
+        """Return the run that a key has started; None if it has started none that can still be opened."""
         run = self._keyed.get((key.owner, key.key))
         if run is not None and run.idempotency is not None and self.here(run.id) is run:
             if run.idempotency.digest != key.digest:

@@ -96,6 +96,7 @@ async def create_batch(parts: Parts, request: Request) -> ASGIApp:
         concurrency=new.concurrency,
         timeout=new.timeout,
         match=new.match,
+        payer=parts.budgets.payer(request),
     )
     stored = await parts.batches.create(owner_of(request), batch, new.prompts, key)
     headers = {"location": f"/api/batches/{stored.id}"}

@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from ..access import Payer
 from ..events import Outcome
 
 __all__ = ["Batch", "BatchPrompt", "BatchReport", "Cell", "Match", "agrees", "as_csv", "wilson"]
@@ -60,6 +61,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     done: int | None = None
     failed: int | None = None
     """The counts of a stopped or finished batch; None if the cells have to be counted."""
+    payer: Payer = Payer()
     progress: dict[str, int] = {}
     """The counts of a running batch for other nodes than the one that works on it, as it noted them last."""
 

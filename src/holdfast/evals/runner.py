@@ -92,13 +92,16 @@ class BatchRunner:
         engine: Engine,
         admit: Callable[[str], Awaitable[None]],
         prices: Mapping[str, Price] | None = None,
+        submit: Callable[..., Awaitable[Run]] | None = None,
     ) -> None:
+        """`submit` starts a run as the engine does, within the budgets of its payer."""
         self.documents = Documents(store, KIND, Batch, now=engine.now)
         self._store = store
         self._engine = engine
         self._keys = IdempotencyKeys(store, KEYS, now=engine.now)
         self._retry = Retry()
         self._admit = admit
+        self._submit = submit or engine.submit
         self._prices = prices or {}
         self._patterns = Patterns()
         self.pattern_check = PatternCheck()
@@ -453,10 +456,11 @@ class BatchRunner:
                 model=work.batch.models[model],
                 kind="batch",
                 request={"messages": _messages(work, prompt), "params": work.batch.params},
+                payer=work.batch.payer,
             )
             try:
                 await self._admit(work.owner)
-                return await self._engine.submit(record, keep=False, deadline=work.batch.timeout)
+                return await self._submit(record, keep=False, deadline=work.batch.timeout)
             except HoldfastError as error:
                 if error.status != 429:
                     raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from ..compare.runs import Rounds
 from ..compare.sources import PaneSources
 from ..engine.engine import Engine
 from ..engine.run import Limits, Run
+from ..errors import HoldfastError
 from ..evals import api as batches
 from ..events import Source
 from ..peers import Peers
@@ -28,15 +29,19 @@ from ..store import RunRecord, Store
 from ..store.memory import MemoryStore
 from ..store.opening import open_store
 from . import openapi, web
-from .accounts.agent_users import AgentUsers, published_users
 from .accounts.api import keys as key_calls
 from .accounts.api import own_account, sign_in
 from .accounts.api import people as people_calls
 from .accounts.auth import Gate, check_bind
 from .accounts.keys import LOOK_EVERY, Keys
 from .accounts.made_keys import KeyFile
+from .accounts.owners import Owners
+from .accounts.people.people import People
 from .api import feed, grants, health, models, nodes, queue, runs, session_runs, session_transfer, sessions
 from .api import settings as settings_calls
+from .budgets import api as budget_calls
+from .budgets.budgets import Budgets
+from .budgets.spending import Spending
 from .cluster import details_of, lease_of, peers_served
 from .config.live_settings import Configured
 from .config.provider_factory import NEAR
@@ -60,10 +65,10 @@ from .metrics.port import metrics_served
 from .routing import Endpoint, Router
 from .secrets.key_sources import SecretKeys
 from .secrets.sealer import Sealer
-from .services import Parts, costs_of
+from .services import Parts, costs_of, prices_of
 from .sharing import api as sharing
 from .sharing import links
-from .sources.agent_factory import agents_of, users_of
+from .sources.agent_factory import agent_users_of, agents_of
 from .sources.agents import AgentSources
 from .sources.chat import ChatSources
 
@@ -73,6 +78,11 @@ CHORE = "chore"
 """The kind of work that one node does for all. The node that has a chore keeps it."""
 OLD_REQUEST = 60.0
 """Seconds after which a request to another node is removed. No caller waits so long."""
+
+FLUSH_EVERY = 0.5
+"""Seconds between two writes of what runs have used that are not stored."""
+OLD_CHARGE = 120.0
+"""Seconds after which the charge of an ended run becomes part of the sum of its day."""
 
 ENDPOINTS: list[Endpoint] = [
     *completions.ENDPOINTS,
@@ -103,6 +113,7 @@ ENDPOINTS: list[Endpoint] = [
     *own_account.ENDPOINTS,
     *key_calls.ENDPOINTS,
     *people_calls.ENDPOINTS,
+    *budget_calls.ENDPOINTS,
     *settings_calls.ENDPOINTS,
     *nodes.ENDPOINTS,
     *health.ENDPOINTS,
@@ -147,31 +158,54 @@ def create_app(
     configured = Configured(
         settings, sources or {}, environ, saved, look_every=look_every, has_keys=lambda: keys.is_needed
     )
-    chats = ChatSources(
-        store, configured.providers, settings.retry_patience, lambda: configured.fallbacks, observers.traces
-    )
-    publish = _published(agents or {}, settings)
-    users = AgentUsers({**users_of(settings), **published_users(settings, publish)}, keys.rights)
-    agent_sources = AgentSources(agents_of(settings, environ), chats, store, configured.providers, publish, users=users)
-    engine = agent_sources.engine = _engine(store, settings, chats, agent_sources, observers)
-    rounds = Rounds(engine, store, PaneSources(chats, observers.enter), settings.prices)
-    parts = Parts(settings, store, configured, engine, rounds, agent_sources, keys, environ, observers)
+    parts = _parts(settings, store, configured, keys, environ, _published(agents or {}, settings), observers)
     return _app(parts, _lifespan(parts))
 
 
-def _engine(store: Store, settings: Settings, chats: ChatSources, agents: AgentSources, observers: Observers) -> Engine:
+def _parts(
+    settings: Settings,
+    store: Store,
+    configured: Configured,
+    keys: Keys,
+    environ: Mapping[str, str],
+    publish: Mapping[str, Published],
+    observers: Observers,
+) -> Parts:
+    """Return the services of a server, each with those that it needs."""
+    people = People(store, on_first=keys.need)
+    owners = Owners(keys, people.callers)
+    providers, fallbacks = configured.providers, lambda: configured.fallbacks
+    chats = ChatSources(store, providers, settings.retry_patience, fallbacks, observers.traces, owners.may_ask)
+    users = agent_users_of(settings, publish, owners.access)
+    agent_sources = AgentSources(agents_of(settings, environ), chats, store, providers, publish, users=users)
+    spending = Spending(store, owners, settings.budget, prices_of(settings), settings.currency)
+    engine = agent_sources.engine = _engine(store, settings, chats, agent_sources, spending, observers)
+    budgets = Budgets(store, engine, owners, spending)
+    panes = PaneSources(chats, observers.enter, spending.metered_pane)
+    rounds = Rounds(engine, store, panes, settings.prices, budgets.submit)
+    return Parts(settings, store, configured, engine, rounds, agent_sources, keys, environ, observers, people, budgets)
+
+
+def _engine(
+    store: Store,
+    settings: Settings,
+    chats: ChatSources,
+    agents: AgentSources,
+    spending: Spending,
+    observers: Observers,
+) -> Engine:
     peers = Peers(settings.cluster_key) if settings.cluster_key else None
     engine = Engine(
         store,
-        sources=sources_of({AGENT: agents}, chats, observers.enter),
-        again=observers.again(agents.again_or(chats.again)),
+        sources=sources_of({AGENT: agents}, chats, observers.enter, spending.metered),
+        again=observers.again(spending.metered_again(agents.again_or(chats.again))),
         elsewhere=chats.elsewhere,
         limits=limits_of(settings),
         lease=lease_of(settings),
         node=details_of(settings),
         serve=agents.serve,
         cost=costs_of(settings),
-        observe=observers.settled,
+        observe=_observing(spending, observers),
         counts=observers.activity.counts,
         follow=None if peers is None else peers.follow,
         unstored=peers,
@@ -255,14 +289,25 @@ def _published(agents: Mapping[str, Any], settings: Settings) -> dict[str, Publi
         raise SettingsError(str(error)) from None
 
 
+def _observing(spending: Spending, observers: Observers) -> Callable[[Run], None]:
+    def settled(run: Run) -> None:
+        spending.settled(run)
+        observers.settled(run)
+
+    return settled
+
+
 def sources_of(
-    kinds: Mapping[str, Callable[[Run], Source]], chats: ChatSources, enter: Callable[[RunRecord], None]
+    kinds: Mapping[str, Callable[[Run], Source]],
+    chats: ChatSources,
+    enter: Callable[[RunRecord], None],
+    metered: Callable[[Run, Source], Source],
 ) -> Callable[[Run], Source]:
     """Return the function that makes the source of a run of any kind."""
 
     def source(run: Run) -> Source:
         enter(run.record)
-        return kinds.get(run.record.kind, chats)(run)
+        return metered(run, kinds.get(run.record.kind, chats)(run))
 
     return source
 
@@ -281,6 +326,8 @@ def _lifespan(parts: Parts):  # type: ignore[no-untyped-def]
             yield
             await end(parts, parts.settings.drain)
             await parts.background.close()
+        with suppress(HoldfastError):
+            await parts.budgets.spending.flush()
         parts.offload.close()
         parts.compression.close()
         await parts.agents.close()
@@ -304,6 +351,8 @@ def _begin_background(parts: Parts) -> None:
     background.once("batches", parts.batches.take_up_all)
     background.once("webhooks", parts.webhooks.take_up_all)
     background.once("comparisons", parts.rounds.catch_up)
+    background.every("usage", FLUSH_EVERY, parts.budgets.spending.flush, longest_pause=1.0)
+    background.every("sums of usage", 60.0, lambda: _as_one_node(parts, "sums of usage", _fold_charges))
     background.every("log trimming", 3600.0, lambda: _as_one_node(parts, "log trimming", _trim_logs))
     background.every("old requests", 60.0, lambda: _as_one_node(parts, "old requests", _forget_requests), first=60.0)
     background.every("discovery", configured.look_every, configured.look, first=configured.look_every)
@@ -321,6 +370,12 @@ async def _as_one_node(parts: Parts, name: str, chore: Callable[[Parts], Awaitab
 async def _forget_requests(parts: Parts) -> None:
     """Delete requests between nodes whose callers wait no more."""
     await parts.store.forget_intents(OLD_REQUEST)
+
+
+async def _fold_charges(parts: Parts) -> None:
+    """Add what ended runs have used to the sums of their days."""
+    now = parts.engine.now()
+    await parts.store.fold_charges(now - OLD_CHARGE, now)
 
 
 async def _forget_sign_ins(parts: Parts) -> None:

@@ -74,7 +74,7 @@ async def model_of(parts: Parts, request: Request, named: str | None) -> str:
 def set_default(parts: Parts, request: Request) -> str:
     """Return the default model of the settings; empty if there is none, or if the caller may not use it."""
     named = parts.configured.default_model
-    return "" if parts.agents.is_hidden(named, access_of(request)) else named
+    return "" if named and parts.agents.is_hidden(named, access_of(request)) else named
 
 
 async def own_session(parts: Parts, request: Request, session_id: str | None = None) -> Session:

@@ -135,9 +135,13 @@ def error_answer(
     if 400 <= info.status < 500 and info.status not in RETRIED:
         sent["x-should-retry"] = "false"
     sent |= headers or {}
-    if info.retry_after is not None:
-        sent["retry-after"] = str(max(0, math.ceil(info.retry_after)))
+    sent |= retry_headers(info)
     return Json({"error": native.error(info), **(extra or {})}, status_code=info.status, headers=sent)
+
+
+def retry_headers(info: ErrorInfo) -> dict[str, str]:
+    """Return the header that says when to try again, if that is known."""
+    return {} if info.retry_after is None else {"retry-after": str(max(0, math.ceil(info.retry_after)))}
 
 
 class PathNotFound(NotFound):

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..access import ACCESS, RULE, AccessRule
+from .budgets.added_headers import sending
 from .errors import Json, LongJson, MethodNotAllowed, PathNotFound, error_response, is_of_ollama, not_allowed
 from .http.compression import SMALLEST, Coding, Compressed, coding_for
 from .services import Parts
@@ -149,9 +150,9 @@ class Router:
             response = await endpoint.handler(self._parts, request)
             if _is_worth_compressing(response) and (coding := _coding(scope, request)) is not None:
                 response = Compressed(response, coding, self._parts.compression)
-            await response(scope, receive, send)
+            await response(scope, receive, sending(scope, send))
         except Exception as error:  # noqa: BLE001 - if the response has begun, the server cuts the connection
-            await error_response(request, error)(scope, receive, send)
+            await error_response(request, error)(scope, receive, sending(scope, send))
 
     def _find(self, scope: Scope) -> Endpoint:
         """Return the endpoint of a request, and set the parameters of its path."""

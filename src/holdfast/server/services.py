@@ -18,6 +18,7 @@ from ..events import AnySettlement
 from ..store import RunRecord, Store
 from .accounts.keys import Keys
 from .accounts.people.people import People
+from .budgets.budgets import Budgets
 from .config.default_model import DefaultModel
 from .config.live_settings import Configured
 from .config.reload import CannotReload, Reloaded, Reloading
@@ -45,7 +46,8 @@ class Parts:
         keys: Keys,
         environ: Mapping[str, str],
         observers: Observers,
-        people: People | None = None,
+        people: People,
+        budgets: Budgets,
     ) -> None:
         self.settings = settings
         self.store = store
@@ -54,8 +56,7 @@ class Parts:
         self.engine = engine
         self.rounds = rounds
         self.agents = agents
-        self.keys = keys
-        self.people = people or People(store, on_first=keys.need)
+        self.keys, self.people, self.budgets = keys, people, budgets
         self.shares = Shares(store)
         self.first_admin = ""
         """The code for the first admin, if the server waits for one and refuses everything else."""
@@ -83,7 +84,7 @@ class Parts:
         self.currency = settings.currency
         self.starts = StartRate(settings.starts_per_minute, engine, store)
         self.webhooks = Webhooks(settings, environ, store, engine)
-        self.batches = BatchRunner(store, engine, self.starts.take, settings.prices)
+        self.batches = BatchRunner(store, engine, self.starts.take, settings.prices, budgets.submit)
 
     async def reload(self) -> Reloaded:
         """Take in the changed settings file, here and on the nodes that were started with this one."""

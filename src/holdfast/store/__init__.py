@@ -7,14 +7,22 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from ..access import Payer as Payer
 from ..events import AnySettlement, Event
 from ..history import Message, Session
 from .nodes import NodeStore
+from .records import Cap as Cap
+from .records import CapKind as CapKind
+from .records import Charge as Charge
+from .records import Draw as Draw
+from .records import DrawResult as DrawResult
 from .records import Intent as Intent
 from .records import KeyDetails as KeyDetails
 from .records import KeyRecord as KeyRecord
 from .records import NodeDetails as NodeDetails
 from .records import NodeRecord as NodeRecord
+from .records import Spent as Spent
+from .records import UsageRow as UsageRow
 
 Lifetime = Literal["detached", "attached"]
 Status = Literal["queued", "running", "settled"]
@@ -56,6 +64,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     started_at: float | None = None
     settled_at: float | None = None
     settlement: AnySettlement | None = None
+    payer: Payer = Payer()
     waits: bool = False
     """It waits for a person."""
 
@@ -223,6 +232,7 @@ class Store(NodeStore, Protocol):
         parent itself, the run has continued it: it keeps its place and takes the new content. Queued runs
         are settled by `drop_queued`.
         Feed: `message.added` (or `message.changed`) if there is one, then `run.settled`.
+        What the run has used becomes its charge, in the same transaction.
         """
         ...
 
@@ -439,6 +449,35 @@ class Store(NodeStore, Protocol):
 
     async def keys_used(self, ids: Sequence[str], now: float) -> None:
         """Note when keys were used last. This is no change of the keys."""
+        ...
+
+    # what runs use
+
+    async def draw(self, draws: Sequence[Draw], now: float) -> list[DrawResult]:
+        """Share out budgets: all that runs hold together is never more than a budget, whichever nodes ask at once."""
+        ...
+
+    async def charge(self, charges: Sequence[Charge], now: float) -> None:
+        """Note what runs have used in all that are not stored. Each counts once, however often it is noted."""
+        ...
+
+    async def drop_charge(self, id: str) -> None:
+        """Forget the charge of a run that has not started."""
+        ...
+
+    async def fold_charges(self, before: float, now: float) -> int:
+        """Add the charges that ended before a time to the sums of their days, and return how many there were.
+
+        A charge of a node that is gone, and that no other node will settle, ends with all that its run held.
+        """
+        ...
+
+    async def usage(self, since: int, until: int, *, owner: str | None = None, limit: int = 10_000) -> list[UsageRow]:
+        """Return what was used on some days, by owner, key and model: the newest day first."""
+        ...
+
+    async def stored_bytes(self, owner: str) -> int:
+        """Return the size of an owner's messages and pictures."""
         ...
 
     async def close(self) -> None:

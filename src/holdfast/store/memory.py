@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from ..errors import IdempotencyConflict, MessageNotFound, ResumeGap, SessionBusy, SessionNotFound, StaleView
@@ -28,7 +29,7 @@ from . import (
 )
 from . import semantics as rules
 from .files import refuse_unknown, take_out
-from .memory_keys import MemoryKeys
+from .memory_keys import MemoryKeys, MemorySpending
 from .memory_nodes import MemoryNodes, StoredRun
 
 
@@ -75,12 +76,13 @@ class _Session:
         self.feed.append(FeedEntry(len(self.feed) + 1, item[0], rules.plain_json(item[1])))
 
 
-class MemoryStore(MemoryNodes, MemoryKeys):
+class MemoryStore(MemoryNodes, MemoryKeys, MemorySpending):
     """Keeps everything in dicts, on the loop's own thread. No method ever suspends, so each is one transaction."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         MemoryNodes.__init__(self, clock)
         MemoryKeys.__init__(self)
+        MemorySpending.__init__(self)
         self._sessions: dict[str, _Session] = {}
         self._keys: dict[tuple[str, str], tuple[str, str]] = {}
         self._documents: dict[tuple[str, str], Document] = {}
@@ -235,6 +237,7 @@ class MemoryStore(MemoryNodes, MemoryKeys):
         if session is not None:
             self._leave(session, run.record, message)
             session.touch(now)
+        self._end_charge(rules.charge_of(run.record, settlement), now)
         self._end(run, settlement, now)
         if session is not None:
             session.tell(rules.settled_entry(run_id, settlement, message))
@@ -359,6 +362,7 @@ class MemoryStore(MemoryNodes, MemoryKeys):
         if run is None:
             return None
         self._end(run, settlement, now)
+        self._charges.pop(run_id, None)
         self._sessions[run.record.session_id or ""].tell(rules.settled_entry(run_id, settlement, None))
         return run.record
 
@@ -367,6 +371,13 @@ class MemoryStore(MemoryNodes, MemoryKeys):
         return run if run is not None and run.record.status == "queued" else None
 
     # sessions
+
+    async def stored_bytes(self, owner: str) -> int:
+        """Return the size of an owner's messages and pictures."""
+        own = [it for it in self._sessions.values() if it.session.owner == owner and it.session.kind == "chat"]
+        files = {name: file for it in own for name, file in it.files.items()}
+        messages = sum(len(msgspec.json.encode(message)) for it in own for message in it.messages.values())
+        return messages + sum(len(file.data) for file in files.values())
 
     async def create_session(self, session: Session) -> Session:
         """Add a session."""

@@ -1,13 +1,16 @@
-"""The API keys of a store in memory."""
+"""The API keys of a store in memory, and what runs use."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from ..errors import KeyExists
-from . import KeyDetails, KeyRecord
+from . import Cap, Charge, Draw, DrawResult, KeyDetails, KeyRecord, Spent, UsageRow
+from . import semantics as rules
 
 
 class MemoryKeys:
@@ -61,3 +64,97 @@ class MemoryKeys:
         self._api_keys[key.id] = key
         self._changed[key.id] = self._last_change
         return key
+
+
+class _Kept(NamedTuple):
+    """A charge as it is kept."""
+
+    charge: Charge
+    settled_at: float | None = None
+    held_tokens: int = 0
+    held_cost: float = 0.0
+    runs: int = 1
+
+    def counts_for(self, cap: Cap) -> bool:
+        charge = self.charge
+        named = {"owner": (charge.owner,), "key": (charge.payer.key,), "group": charge.payer.groups}
+        return cap.id in named[cap.of] and charge.day >= cap.since
+
+
+class MemorySpending:
+    """Charges by the ids of their runs."""
+
+    def __init__(self) -> None:
+        self._charges: dict[str, _Kept] = {}
+
+    async def draw(self, draws: Sequence[Draw], now: float) -> list[DrawResult]:
+        """Share out budgets."""
+        return [self._draw(draw, now) for draw in draws]
+
+    def _draw(self, draw: Draw, now: float) -> DrawResult:
+        result = rules.shared_out(draw, [self._spent(cap, draw.charge.id, now) for cap in draw.caps])
+        known = self._charges.get(draw.charge.id)
+        is_open = known is None or known.settled_at is None
+        if is_open and (result.refused is None or not draw.opens):
+            self._charges[draw.charge.id] = _Kept(draw.charge, None, result.tokens or 0, result.cost or 0.0)
+        return result
+
+    def _spent(self, cap: Cap, besides: str, now: float) -> Spent:
+        found = [kept for id, kept in self._charges.items() if id != besides and kept.counts_for(cap)]
+        return Spent(
+            sum(kept.charge.tokens for kept in found),
+            sum(kept.charge.cost or 0.0 for kept in found),
+            sum(max(kept.held_tokens, kept.charge.tokens) for kept in found),
+            sum(max(kept.held_cost, kept.charge.cost or 0.0) for kept in found),
+            sum(kept.settled_at is None for kept in found),
+            sum(kept.charge.started_at > now - 60.0 for kept in found),
+        )
+
+    async def charge(self, charges: Sequence[Charge], now: float) -> None:
+        """Note what ended runs have used in all."""
+        for charge in charges:
+            self._end_charge(charge, now)
+
+    def _end_charge(self, charge: Charge, now: float) -> None:
+        known = self._charges.get(charge.id)
+        self._charges[charge.id] = _Kept(rules.final_charge(charge, known and known.charge), now)
+
+    async def drop_charge(self, id: str) -> None:
+        """Forget the charge of a run that has not started."""
+        if (known := self._charges.get(id)) is not None and known.settled_at is None:
+            del self._charges[id]
+
+    async def fold_charges(self, before: float, now: float) -> int:
+        """Make one charge of those that ended before a time, for each day, payer and model."""
+        ended = [it for it in self._charges.values() if it.settled_at is not None and it.settled_at < before]
+        for kept in ended:
+            del self._charges[kept.charge.id]
+            self._fold(kept)
+        return len(ended)
+
+    def _fold(self, kept: _Kept) -> None:
+        charge = kept.charge
+        id = f"{charge.day} {charge.owner} {charge.payer} {charge.model}"
+        known = self._charges.get(id)
+        total = replace(charge, id=id) if known is None else _together(known.charge, charge)
+        self._charges[id] = _Kept(total, math.inf, runs=kept.runs + (0 if known is None else known.runs))
+
+    async def usage(self, since: int, until: int, *, owner: str | None = None, limit: int = 10_000) -> list[UsageRow]:
+        """Return what was used on some days, by owner, key and model."""
+        sums: dict[tuple[int, str, str, str], UsageRow] = {}
+        for kept in self._charges.values():
+            charge = kept.charge
+            if since <= charge.day <= until and owner in (None, charge.owner):
+                place = (charge.day, charge.owner, charge.payer.key, charge.model)
+                sums[place] = rules.added_usage(sums.get(place), charge, kept.runs)
+        rows = sorted(sums.values(), key=lambda row: (-row.day, row.owner, row.key, row.model))
+        return rows[:limit]
+
+
+def _together(one: Charge, two: Charge) -> Charge:
+    return replace(
+        one,
+        input_tokens=one.input_tokens + two.input_tokens,
+        output_tokens=one.output_tokens + two.output_tokens,
+        cost=(one.cost or 0.0) + (two.cost or 0.0),
+    )

@@ -1,10 +1,12 @@
-"""Records of nodes, of requests to them, and of API keys, as they are stored."""
+"""Records of nodes, of requests to them, of API keys, and of what runs use, as they are stored."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
+
+from ..access import NO_BUDGET, Budget, Payer, PayerKind
 
 
 class NodeDetails(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +62,7 @@ class KeyDetails(msgspec.Struct, frozen=True, kw_only=True):
     """The first characters of the key, by which its owner recognises it."""
     made_by: str = ""
     """The name of the person or key that made it."""
+    budget: Budget = NO_BUDGET
 
 
 class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,3 +86,101 @@ class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
     details: KeyDetails = KeyDetails()
     last_used_at: float | None = None
     """When it was used last, to the minute or so."""
+
+
+class Charge(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run, or a request that is passed on, has used until now, and who pays for it."""
+
+    id: str
+    owner: str
+    model: str
+    started_at: float
+    payer: Payer = Payer()
+    keeper: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = None
+    """None if the model has no price, or its price is not shown."""
+
+    @property
+    def tokens(self) -> int:
+        """Input and output together."""
+        return self.input_tokens + self.output_tokens
+
+    @property
+    def day(self) -> int:
+        """The day on which it started, in days since the epoch. Its budget is that of this day."""
+        return int(self.started_at // 86400)
+
+
+class Cap(msgspec.Struct, frozen=True, kw_only=True):
+    """A budget for a time: what may be spent from a day on, by all runs that count for it."""
+
+    of: PayerKind
+    id: str
+    since: int
+    """The first day of the period, in days since the epoch."""
+    ends_at: float
+    """When the next period begins, in Unix seconds."""
+    tokens: int | None = None
+    cost: float | None = None
+    runs: int | None = None
+    """Runs at once."""
+    requests: int | None = None
+    """Requests in a minute."""
+
+
+class Spent(msgspec.Struct, frozen=True):
+    """What all runs that count for a budget have spent, and what they hold: they may spend that without asking."""
+
+    tokens: int = 0
+    cost: float = 0.0
+    held_tokens: int = 0
+    """At least `tokens`."""
+    held_cost: float = 0.0
+    running: int = 0
+    recent: int = 0
+    """Requests of the last minute."""
+
+
+class Draw(msgspec.Struct, frozen=True, kw_only=True):
+    """A run's request for more of its budgets: it has used what `charge` has, and wants to use more."""
+
+    charge: Charge
+    caps: tuple[Cap, ...]
+    opens: bool = False
+    """The run is about to start: it gets nothing yet, and may be refused."""
+    tokens: int = 0
+    cost: float = 0.0
+
+
+CapKind = Literal["tokens", "cost", "runs", "requests"]
+
+
+class DrawResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a draw: how much the run may have used in all until it asks again, or why it gets nothing."""
+
+    tokens: int | None = None
+    """None for no limit."""
+    cost: float | None = None
+    refused: CapKind | None = None
+    cap: Cap | None = None
+    """The budget that refuses it."""
+    is_spent: bool = False
+    """The budget is spent. Otherwise other runs hold the rest of it, and may give it back."""
+    left_tokens: int | None = None
+    """What is left of the tightest budget, by what has been used until now."""
+    left_cost: float | None = None
+
+
+class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What an owner has used of a model on a day, with one key or without."""
+
+    day: int
+    owner: str
+    key: str
+    model: str
+    runs: int
+    input_tokens: int
+    output_tokens: int
+    cost: float

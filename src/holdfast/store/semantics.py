@@ -1,4 +1,4 @@
-"""Rules that are the same in every store: the chain of messages, the feed, versions of documents, search."""
+"""Rules that are the same in every store: the chain of messages, the feed, versions of documents, search, budgets."""
 
 from __future__ import annotations
 
@@ -8,11 +8,26 @@ from collections.abc import Container, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from ..errors import Conflict, LogBehind, StaleDocument
 from ..events import AnySettlement
 from ..history import Message, Session, text_of, title_from
-from . import HEAD, Append, Document, IfBusy, RunRecord, SearchHit
+from . import (
+    HEAD,
+    Append,
+    Cap,
+    CapKind,
+    Charge,
+    Document,
+    Draw,
+    DrawResult,
+    IfBusy,
+    RunRecord,
+    SearchHit,
+    Spent,
+    UsageRow,
+)
 
 CHANGEABLE = frozenset({"title", "model", "system", "params", "pinned", "head_id"})
 _MOST_WORDS = 16  # words of a query that are used
@@ -291,3 +306,116 @@ def starts_left(rest: float, age: float, starts: int, per_minute: int) -> tuple[
     starts = min(starts, per_minute)
     rest = min(float(per_minute), rest + max(age, 0.0) * per_minute / 60)
     return (rest - starts, 0.0) if rest >= starts else (rest, (starts - rest) * 60 / per_minute)
+
+
+# what runs use
+
+
+def charge_of(run: RunRecord, settlement: AnySettlement) -> Charge:
+    """Return what an ended run has used."""
+    usage = settlement.usage
+    return Charge(
+        id=run.id,
+        owner=run.payer.owner or run.owner,
+        model=settlement.answered_by or run.model,
+        started_at=run.created_at,
+        payer=run.payer,
+        keeper=run.keeper,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cost=usage.cost,
+    )
+
+
+def final_charge(charge: Charge, known: Charge | None) -> Charge:
+    """Return what is kept of an ended run. A cost that its settlement does not show is the one that was measured."""
+    is_known = charge.cost is None and known is not None and known.cost is not None
+    return replace(charge, cost=known.cost) if is_known and known is not None else charge
+
+
+def added_usage(row: UsageRow | None, charge: Charge, runs: int = 1) -> UsageRow:
+    """Return a row of usage with one more charge."""
+    if row is None:
+        row = UsageRow(
+            day=charge.day,
+            owner=charge.owner,
+            key=charge.payer.key,
+            model=charge.model,
+            runs=0,
+            input_tokens=0,
+            output_tokens=0,
+            cost=0.0,
+        )
+    return replace(
+        row,
+        runs=row.runs + runs,
+        input_tokens=row.input_tokens + charge.input_tokens,
+        output_tokens=row.output_tokens + charge.output_tokens,
+        cost=row.cost + (charge.cost or 0.0),
+    )
+
+
+def shared_out(draw: Draw, spent: Sequence[Spent]) -> DrawResult:
+    """Return how much of its budgets a run may use. `spent` is what other runs have, for each of its caps.
+
+    What a run holds is no more than the rest of each budget. So all runs together overspend it by what each uses
+    before it asks: one segment.
+    """
+    both = list(zip(draw.caps, spent, strict=True))
+    left_tokens, left_cost = _left(both, draw.charge)
+    if draw.opens:
+        refusal = next(((kind, cap) for cap, total in both if (kind := _full(cap, total)) is not None), None)
+        tokens = cost = None
+    else:
+        refusal, tokens, cost = _held(draw, both)
+    if refusal is not None:
+        kind, cap = refusal
+        is_spent = draw.opens or (left_tokens if kind == "tokens" else left_cost) == 0
+        return DrawResult(refused=kind, cap=cap, is_spent=is_spent, left_tokens=left_tokens, left_cost=left_cost)
+    return DrawResult(tokens=tokens, cost=cost, left_tokens=left_tokens, left_cost=left_cost)
+
+
+_Both = Sequence[tuple[Cap, Spent]]
+
+
+def _full(cap: Cap, total: Spent) -> CapKind | None:
+    """Return why a run may not start; None if it may."""
+    if cap.runs is not None and total.running >= cap.runs:
+        return "runs"
+    if cap.requests is not None and total.recent >= cap.requests:
+        return "requests"
+    if cap.tokens is not None and total.tokens >= cap.tokens:
+        return "tokens"
+    return "cost" if cap.cost is not None and total.cost >= cap.cost else None
+
+
+def _left(both: _Both, charge: Charge) -> tuple[int | None, float | None]:
+    """Return the tokens and the money that are left."""
+    tokens = [max(0, cap.tokens - total.tokens - charge.tokens) for cap, total in both if cap.tokens is not None]
+    own = charge.cost or 0.0
+    costs = [max(0.0, cap.cost - total.cost - own) for cap, total in both if cap.cost is not None]
+    return min(tokens, default=None), min(costs, default=None)
+
+
+def _held(draw: Draw, both: _Both) -> tuple[tuple[CapKind, Cap] | None, int | None, float | None]:
+    """Return the first budget that has nothing left to hold, or how much the run holds of each kind."""
+    used, cost, held_tokens, held_cost = draw.charge.tokens, draw.charge.cost or 0.0, None, None
+    for cap, total in both:
+        if cap.tokens is not None:
+            room = cap.tokens - total.held_tokens - used
+            if room <= 0:
+                return ("tokens", cap), used, cost
+            share = used + min(draw.tokens, room, max(_LEAST_TOKENS, room // _SHARES))
+            held_tokens = share if held_tokens is None else min(held_tokens, share)
+        if cap.cost is not None:
+            rest = cap.cost - total.held_cost - cost
+            if rest <= 0:
+                return ("cost", cap), used, cost
+            portion = cost + min(max(draw.cost, cap.cost / _PORTIONS), rest, max(cap.cost / _PORTIONS, rest / _SHARES))
+            held_cost = portion if held_cost is None else min(held_cost, portion)
+    return None, held_tokens, held_cost
+
+
+_SHARES = 8  # of the rest of a budget one run holds at most this part, so that others get something too
+_LEAST_TOKENS = 16
+_PORTIONS = 1000  # of a budget in money: less than this part of it is not shared

@@ -135,6 +135,9 @@ class Providers:
     demo providers only if there is no real one.
     """
 
+    is_whole = True
+    """Whether every model can be found: not only those that a caller may use."""
+
     def __init__(self, providers: Sequence[Provider]) -> None:
         self.all: tuple[Provider, ...] = ()
         self._added: tuple[Provider, ...] = ()

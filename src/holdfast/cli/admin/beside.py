@@ -12,7 +12,7 @@ from ...errors import KeyExists
 from ...server.accounts.made_keys import KeyFile
 from ...server.accounts.people.accounts import Account, Accounts
 from ...server.config.settings import Settings, data_folder
-from ...store import KeyRecord
+from ...store import KeyDetails, KeyRecord
 from ...store.documents import DocumentStore, Stored
 from ...store.opening import open_store
 from ...store.sqlite.beside import SqliteBeside
@@ -29,6 +29,10 @@ class KeysBeside(DocumentStore, Protocol):
 
     async def add_key(self, key: KeyRecord) -> KeyRecord:
         """Add a key."""
+        ...
+
+    async def change_key(self, id: str, details: KeyDetails) -> KeyRecord | None:
+        """Change what a key is limited to."""
         ...
 
     async def revoke_key(self, id: str, now: float) -> KeyRecord | None:

@@ -16,6 +16,7 @@ from .. import show
 from ..commands import json_option, telling
 from ..lists.tables import Column, TableCell, print_list, when
 from .beside import KeysBeside, beside, person
+from .budgets import key_budget
 from .folder import folder_options, settings_of
 
 
@@ -140,6 +141,9 @@ def key_revoke(name: str, **where: Any) -> None:
             "without keys accepts everyone on this machine. Create a key with: holdfast key new NAME",
             "yellow",
         )
+
+
+key.add_command(key_budget)
 
 
 def iso(seconds: float) -> str:

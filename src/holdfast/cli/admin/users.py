@@ -19,6 +19,7 @@ from ..client import local_url
 from ..commands import json_option, telling
 from ..lists.tables import Column, TableCell, print_list, when
 from .beside import KeysBeside, beside, person
+from .budgets import user_budget
 from .folder import folder_options, settings_of
 from .keys import iso
 
@@ -139,6 +140,9 @@ def user_enable(name: str, **where: Any) -> None:
     """Enable an account again."""
     _change(settings_of(**where), name, lambda account: replace(account, is_disabled=False))
     click.echo(f"Enabled {name}.")
+
+
+user.add_command(user_budget)
 
 
 def _change(settings: Settings, name: str, change: Callable[[Account], Account]) -> None:

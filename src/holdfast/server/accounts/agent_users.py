@@ -2,53 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
+from ...access import Access, names_agent
 from ..config.settings import Settings
 
 EVERYONE = "*"
 Users = tuple[str, ...]
-"""The names of keys that may use an agent, besides those with admin rights."""
+"""The owners that may use an agent, besides admins and those whose groups grant it."""
 
-
-class Caller(Protocol):
-    """The caller of a request, or the owner of a run that starts without one."""
-
-    @property
-    def owner(self) -> str:
-        """The name of the key."""
-        ...
-
-    @property
-    def admin(self) -> bool:
-        """Whether the key has admin rights."""
-        ...
-
-
-Rights = Callable[[str], Caller | None]
-"""Returns an owner with the rights that its keys have now; None if it has no key in force."""
+Rights = Callable[[str], Awaitable[Access | None]]
+"""Returns an owner with the rights that it has now; None if it has neither an account nor a key in force."""
 
 
 class AgentUsers:
-    """Decides who may use each agent, by its `users` in the settings."""
+    """Decides who may use each agent: by its `users` in the settings, by groups, and by the limits of a key."""
 
-    def __init__(self, users: Mapping[str, Users], rights: Rights) -> None:
+    def __init__(self, users: Mapping[str, Users], rights: Rights, models: Mapping[str, str] | None = None) -> None:
+        """`models` are the models that the agents ask, by the names of the agents."""
         self._users = users
         self._rights = rights
+        self._models = models or {}
 
-    def may_use(self, caller: Caller | None, agent: str) -> bool:
-        """Return whether a caller may use an agent. An unknown agent is for no one."""
+    def may_use(self, caller: Access | None, agent: str) -> bool:
+        """Return whether a caller may use an agent. An unknown agent is for no one.
+
+        An agent that is open to all is open to those who may use its model: it is no way to another one.
+        """
         users = self._users.get(agent)
-        if users is None:
+        if users is None or caller is None:
+            return users is not None and EVERYONE in users
+        if not all(names_agent(limit, agent) for limit in caller.agents):
             return False
-        return EVERYONE in users or (caller is not None and (caller.admin or caller.owner in users))
+        if caller.owner in users or names_agent(caller.granted, agent):
+            return True
+        model = self._models.get(agent)
+        return (EVERYONE in users or caller.admin) and (model is None or caller.may_ask(model))
 
-    def owner_may_use(self, owner: str, agent: str) -> bool:
+    async def owner_may_use(self, owner: str, agent: str) -> bool:
         """Return whether the owner of a run may use an agent now, when there is no request to ask."""
-        return self.may_use(self._rights(owner), agent)
+        return self.may_use(await self._rights(owner), agent)
 
 
 def published_users(settings: Settings, published: Iterable[str]) -> dict[str, Users]:
     """Return the users of each published agent: all, unless `agent_users` names some."""
     return {name: settings.agent_users.get(name, (EVERYONE,)) for name in published}
+
+
+def models_of(settings: Settings) -> dict[str, str]:
+    """Return the models that the agents of the settings ask."""
+    return {agent.name: settings.aliases.get(agent.model, agent.model) for agent in settings.agents}

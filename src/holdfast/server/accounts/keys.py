@@ -99,6 +99,10 @@ class Keys:
         self._used.add(access.credential)
         return access
 
+    def by_id(self, id: str) -> Access | None:
+        """Return the access of a key of the store that is in force, by its id."""
+        return self._made.get(self._digests.get(id, ""))
+
     def rights(self, owner: str) -> Access | None:
         """Return an owner's rights without a request: those that each of its keys has. None if it has no key."""
         if not self.is_needed:
@@ -210,7 +214,7 @@ def access_of_key(record: KeyRecord) -> Access:
         account=record.account,
         credential=record.id,
         expires_at=details.expires_at,
-        allowed=Allowed(details.models, details.agents),
+        allowed=Allowed(details.models, details.agents, details.budget),
     )
 
 

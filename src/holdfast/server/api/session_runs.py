@@ -100,7 +100,7 @@ class _Ask(Generic[Wanted]):
         # The partial answer of an interrupted run moves the head, which the caller has not seen.
         is_fixed = continues is not None or (parent != HEAD and self.wanted.if_busy == "reject")
         await self.parts.agents.check(record)
-        return await self.parts.engine.submit(
+        return await self.parts.budgets.submit(
             record,
             [_signed(said, author_of(self.request)) for said in input],
             parent=parent,
@@ -119,6 +119,7 @@ class _Ask(Generic[Wanted]):
             model=model,
             kind=parts.agents.kind_of(model, wanted.kind),
             lifetime=wanted.lifetime,
+            payer=parts.budgets.payer(self.request),
             request={
                 "params": {**session.params, **wanted.params},
                 STREAM: wants_events(self.request),

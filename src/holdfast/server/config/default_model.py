@@ -37,7 +37,7 @@ class DefaultModel:
             return wanted
         for candidates in self._ranks(providers):
             if candidates:
-                return await self._chosen(candidates)
+                return await (self._chosen(candidates) if providers.is_whole else first_of(candidates))
         return None
 
     async def use(self, providers: Providers, wanted: str) -> str:
@@ -48,7 +48,8 @@ class DefaultModel:
         name = await self.name(providers, wanted)
         if name is None:
             raise ModelNotFound(_why_none(self._ranks(providers)[0]))
-        self._in_use = name
+        if providers.is_whole:
+            self._in_use = name
         return name
 
     def _ranks(self, providers: Providers) -> tuple[Sequence[Provider], ...]:

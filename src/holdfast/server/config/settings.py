@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from ...access import NO_BUDGET, Budget
 from ...compare.model import Price
 from ...errors import HoldfastError
 from ...store.place import is_postgres
@@ -305,6 +306,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A separate port that answers `/metrics` without a key, and turns metrics on; 0 for none."""
     metrics_host: str = "127.0.0.1"
     """The address of `metrics_port`. Let only Prometheus reach it."""
+    budget: Budget = NO_BUDGET  # of every owner who has no other
     traces: bool = False
     """Send traces to an OpenTelemetry collector, as the standard variables `OTEL_*` say."""
     traces_content: bool = False
@@ -342,6 +344,7 @@ TABLES = (
     "aliases",
     "log_levels",
     "prices",
+    "budget",
 )
 SCALARS = tuple(field for field in msgspec.structs.fields(Settings) if field.name not in TABLES)
 

@@ -87,7 +87,7 @@ async def _ask(parts: Parts, request: Request, body: UIChat, raw: bytes) -> Run:
     system = [{"role": "system", "content": body.system}] if body.system else []
     record.request["messages"] = system + messages
     await parts.starts.take(record.owner)
-    return await parts.engine.submit(record, idempotency=idempotency(request, raw))
+    return await parts.budgets.submit(record, idempotency=idempotency(request, raw))
 
 
 async def _send(parts: Parts, request: Request, body: UIChat, chat_id: str, raw: bytes) -> Run:
@@ -111,7 +111,7 @@ async def _send(parts: Parts, request: Request, body: UIChat, chat_id: str, raw:
     await check_references(parts.store, session.id, turn.input)
     await parts.starts.take(record.owner)
     await parts.store.create_session(session)
-    return await parts.engine.submit(
+    return await parts.budgets.submit(
         record,
         turn.input,
         parent=turn.parent,
@@ -132,6 +132,7 @@ async def _record(parts: Parts, request: Request, body: UIChat, session: Session
         message_id=new_id("msg"),
         model=model,
         kind=parts.agents.kind_of(model),
+        payer=parts.budgets.payer(request),
         request={
             "params": params,
             STREAM: True,

@@ -59,7 +59,7 @@ async def complete_prompt(parts: Parts, request: Request) -> ASGIApp:
     await parts.agents.check(record)
     await parts.starts.take(record.owner)
     key = idempotency(request, raw)
-    run = await parts.engine.submit(record, keep=key is not None, idempotency=key)
+    run = await parts.budgets.submit(record, keep=key is not None, idempotency=key)
     if record.request[STREAM]:
         return stream(parts, run, _chunks(run), attached=run.take_hold(), refuse=failure)
     return WholeAnswer(run, _completed, attached=run.take_hold())
@@ -88,6 +88,7 @@ async def _record(parts: Parts, request: Request, body: CompletionBody, decoded:
         kind=parts.agents.kind_of(model),
         lifetime="attached",
         request=asked,
+        payer=parts.budgets.payer(request),
     )
 
 

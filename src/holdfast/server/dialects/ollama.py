@@ -28,7 +28,7 @@ from ...wires.ollama import (
     ollama_refusal,
 )
 from ..caller import model_of, providers_of
-from ..errors import Json, json_of
+from ..errors import Json, json_of, retry_headers
 from ..request import convert, decode_object, read_body
 from ..routing import Endpoint, Handler
 from ..services import Parts
@@ -58,7 +58,7 @@ def in_ollamas_words(handler: Handler) -> Handler:
             return await handler(parts, request)
         except HoldfastError as error:
             info = error.info()
-            return Json(ollama_refusal(info), info.status)
+            return Json(ollama_refusal(info), info.status, headers=retry_headers(info))
 
     return told
 

@@ -113,7 +113,6 @@ async def start_chat(
     if name is None:
         _check_all_results(body.messages)
     await parts.starts.take(owner_of(request))
-    key = idempotency(request, raw)
     conversation = conversations.named_in(request)
     record = RunRecord(
         id=new_id("run"),
@@ -122,6 +121,7 @@ async def start_chat(
         model=model,
         kind=parts.agents.kind_of(model),
         lifetime="detached" if body.background or conversation else "attached",
+        payer=parts.budgets.payer(request),
         request={
             "params": {field: value for field, value in decoded.items() if field not in OURS},
             "n": body.n or 1,
@@ -134,7 +134,7 @@ async def start_chat(
     await parts.agents.check(record)
     session_name = None if name is None else check_name(name, "session_id")
     if conversation is None:
-        return await _start(parts, record, body, decoded, session_name, key, begins, keep)
+        return await _start(parts, record, body, decoded, session_name, idempotency(request, raw), begins, keep)
 
     async def start(record: RunRecord) -> Run:
         return await _start(parts, record, body, decoded, session_name, None, begins, keep)
@@ -157,7 +157,7 @@ async def _start(
         return await _start_in_session(parts, record, body, session_name, key, begins)
     record.request["messages"] = decoded["messages"]
     is_kept = keep or record.lifetime == "detached" or key is not None
-    return await parts.engine.submit(record, keep=is_kept, idempotency=key, source=None)
+    return await parts.budgets.submit(record, keep=is_kept, idempotency=key, source=None)
 
 
 async def _start_in_session(
@@ -182,7 +182,7 @@ async def _start_in_session(
     record = msgspec.structs.replace(record, session_id=session.id)
     replaces = conversations.CONVERSATION in record.request and body.if_busy == "reject"
     busy: IfBusy = "interrupt" if replaces else body.if_busy
-    return await parts.engine.submit(record, input, if_busy=busy, idempotency=key)
+    return await parts.budgets.submit(record, input, if_busy=busy, idempotency=key)
 
 
 async def named_session(parts: Parts, owner: str, name: str) -> Session:

@@ -10,13 +10,17 @@ import re
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...access import CHAT
 from ...asgi.client import RequestClient
+from ...compare.model import cost
 from ...errors import BadRequest, SourceStalled
+from ...events import Usage
+from ...store import Charge
 from ...upstreams import Forwarded, Forwarding
 from ..caller import model_of, owner_of, providers_of
 from ..errors import PRIVATE
@@ -83,16 +87,20 @@ async def _forward(parts: Parts, request: Request, path: str, content_type: str,
         words = f"The provider {provider.name} can only chat. Name a model of a provider that has this call."
         raise BadRequest(words, param="model", code="unsupported")
     await parts.starts.take(owner_of(request))
+    charge = await parts.budgets.begin_request(parts.budgets.payer(request), f"{provider.name}/{model}")
     sent = body.with_model(model)
-    return _Handed(parts, provider, path, sent, content_type)
+    return _Handed(parts, provider, path, sent, content_type, charge)
 
 
 class _Handed:
     """The response of an upstream. A disconnect closes the upstream."""
 
-    def __init__(self, parts: Parts, provider: Forwarding, path: str, body: bytes, content_type: str) -> None:
+    def __init__(
+        self, parts: Parts, provider: Forwarding, path: str, body: bytes, content_type: str, charge: Charge
+    ) -> None:
         self._parts = parts
         self._provider = provider
+        self._charge = charge
         self._asked = (path, body, content_type, LARGEST_RESPONSE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -108,9 +116,45 @@ class _Handed:
         idle = self._parts.settings.idle_limit
         try:
             async with asyncio.timeout(idle or None):
-                return await self._provider.forward(*self._asked)
+                found = await self._provider.forward(*self._asked)
+            self._charge = _counted(self._parts, self._charge, found)
+            return found
         except TimeoutError:
             raise SourceStalled(idle) from None
+        finally:
+            self._parts.budgets.spending.note(self._charge)
+
+
+class _Counted(msgspec.Struct):
+    """The tokens of a response, in the names of OpenAI's older and newer calls."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class _Counting(msgspec.Struct):
+    """A response that may tell what it took."""
+
+    usage: _Counted | None = None
+
+
+def _counted(parts: Parts, charge: Charge, found: Forwarded) -> Charge:
+    """Return what a response says that it took; nothing if it does not say."""
+    try:
+        usage = msgspec.json.decode(found.body, type=_Counting).usage
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return charge
+    if usage is None:
+        return charge
+    used = Usage(usage.prompt_tokens + usage.input_tokens, usage.completion_tokens + usage.output_tokens)
+    return replace(
+        charge,
+        input_tokens=used.input_tokens,
+        output_tokens=used.output_tokens,
+        cost=cost(parts.prices.get(charge.model), used),
+    )
 
 
 PATHS = (

@@ -7,7 +7,7 @@ import os
 import pathlib
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from ...agents.files import WRITE as FILES_WRITE
@@ -19,7 +19,7 @@ from ...agents.modules import CannotImport, import_named
 from ...agents.shell import Shell
 from ...agents.tools import Tool
 from ...compare.model import Price
-from ..accounts.agent_users import EVERYONE, Users
+from ..accounts.agent_users import EVERYONE, AgentUsers, Rights, Users, models_of, published_users
 from ..config.settings import AGENT, AgentSettings, McpSettings, Settings, SettingsError, data_folder
 
 MCP = "mcp:"
@@ -39,6 +39,12 @@ def agents_of(settings: Settings, environ: Mapping[str, str] = os.environ) -> di
     if names and any(provider.name == AGENT for provider in settings.providers):
         raise SettingsError(f"The provider name {AGENT!r} is reserved for agents.")
     return {described.name: make_agent(described, settings, environ, servers) for described in settings.agents}
+
+
+def agent_users_of(settings: Settings, published: Iterable[str], rights: Rights) -> AgentUsers:
+    """Return who may use which agent, of the settings and of a program."""
+    users = {**users_of(settings), **published_users(settings, published)}
+    return AgentUsers(users, rights, models_of(settings))
 
 
 def users_of(settings: Settings) -> dict[str, Users]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from ...access import Access
 from ...agents.approvals import Decision, Desk, Scope
 from ...agents.loop import Agent, Ask, Messages, Work
 from ...agents.processes import ProcessTable
@@ -27,7 +28,8 @@ from ...log.steps import Steps
 from ...store import RunRecord, Store
 from ...store.documents import Documents
 from ...upstreams import ChatRequest, Providers
-from ..accounts.agent_users import AgentUsers, Caller
+from ...upstreams.allowed import AllowedProviders
+from ..accounts.agent_users import AgentUsers
 from ..config.settings import AGENT, SettingsError
 from .chat import ChatSources
 
@@ -181,8 +183,12 @@ class AgentSources:
 
     # agents and their users
 
-    def providers_for(self, caller: Caller) -> Providers:
-        """Return the providers without the agents that the caller may not use."""
+    def providers_for(self, caller: Access) -> Providers:
+        """Return the providers without the models and agents that the caller may not use."""
+        providers = self._with_agents_of(caller)
+        return AllowedProviders(providers, caller.may_ask, caller.models) if caller.models else providers
+
+    def _with_agents_of(self, caller: Access) -> Providers:
         if not self.agents and not self.published:
             return self._providers
         names = [*self.agents, *self.published]
@@ -191,18 +197,20 @@ class AgentSources:
             return self._providers
         return self._providers.with_added([AgentModels(there)] if there else [])
 
-    def _require_user(self, caller: Caller, record: RunRecord) -> None:
+    def _require_user(self, caller: Access, record: RunRecord) -> None:
         """Refuse a caller that may not use the agent of a run, even if it has started the run."""
         prefix, _, name = record.model.partition("/")
         agent = name if prefix == AGENT else DEFAULT if HAS_DEFAULT in record.request else None
         if record.kind == AGENT and agent is not None and not self._users.may_use(caller, agent):
             raise _not_there(record)
 
-    def is_hidden(self, model: str, caller: Caller) -> bool:
-        """Return whether a model is an agent that the caller may not use."""
-        return self.kind_of(model) == AGENT and not self._users.may_use(caller, model.partition("/")[2])
+    def is_hidden(self, model: str, caller: Access) -> bool:
+        """Return whether a model of the settings is one that the caller may not use."""
+        if self.kind_of(model) == AGENT:
+            return not self._users.may_use(caller, model.partition("/")[2])
+        return not caller.may_ask(self._providers.aliases.get(model, model))
 
-    def default_for(self, caller: Caller, kind: str, model: str) -> dict[str, Any]:
+    def default_for(self, caller: Access, kind: str, model: str) -> dict[str, Any]:
         """Return the field for a run's request that gives it the tools of the agent `default`, if the caller may."""
         is_default = kind == AGENT and model.partition("/")[0] != AGENT and DEFAULT in self.agents
         return {HAS_DEFAULT: True} if is_default and self._users.may_use(caller, DEFAULT) else {}
@@ -221,12 +229,10 @@ class AgentSources:
                 code="unsupported",
             )
 
-    def _published(self, record: RunRecord) -> Published | None:
+    async def _published(self, record: RunRecord) -> Published:
         """Return the published agent of a run. Its owner may have lost the right to use it."""
-        if not self._is_published(record):
-            return None
         name = record.model.partition("/")[2]
-        if not self._users.owner_may_use(record.owner, name):
+        if not await self._users.owner_may_use(record.owner, name):
             raise _not_there(record)
         return self.published[name]
 
@@ -234,17 +240,17 @@ class AgentSources:
         prefix, _, name = record.model.partition("/")
         return prefix == AGENT and name in self.published
 
-    def find(self, record: RunRecord) -> Agent:
+    async def find(self, record: RunRecord) -> Agent:
         """Return the agent of a run: the one that its model names, or the default one with that model.
 
         For an owner that may not use it, it does not exist: the default agent then has no tools.
         """
         prefix, _, name = record.model.partition("/")
         if prefix == AGENT:
-            if name not in self.agents or not self._users.owner_may_use(record.owner, name):
+            if name not in self.agents or not await self._users.owner_may_use(record.owner, name):
                 raise _not_there(record)
             return self.agents[name]
-        may_use = HAS_DEFAULT in record.request and self._users.owner_may_use(record.owner, DEFAULT)
+        may_use = HAS_DEFAULT in record.request and await self._users.owner_may_use(record.owner, DEFAULT)
         default = self.agents.get(DEFAULT) if may_use else None
         return msgspec.structs.replace(default or Agent(name=DEFAULT), model=record.model)
 
@@ -253,7 +259,7 @@ class AgentSources:
         if record.kind == AGENT:
             _params(record)
         if record.kind == AGENT and not self._is_published(record):
-            await self._check(self.find(record))
+            await self._check(await self.find(record))
 
     async def _check(self, agent: Agent) -> None:
         provider, model = await self._providers.find(agent.model)
@@ -268,8 +274,7 @@ class AgentSources:
 
     def __call__(self, run: Run) -> Source:
         """Return the source of an agent's run."""
-        agent = self._published(run.record)
-        return partial(self._work, run, None, None) if agent is None else partial(self._publish, run, agent)
+        return partial(self._publish if self._is_published(run.record) else self._work_anew, run)
 
     async def again(self, record: RunRecord, log: Log) -> Source | None:
         """Return the source that resumes a run after a restart, if it waits for a person or the settings say so."""
@@ -278,7 +283,7 @@ class AgentSources:
         if self._is_published(record):
             return None  # a published agent cannot be resumed
         try:
-            agent = self.find(record)
+            agent = await self.find(record)
         except ModelNotFound:
             return None  # removed from the settings, or no longer allowed
         is_waiting = done is not None and done.is_open and bool(done.undecided)
@@ -294,9 +299,12 @@ class AgentSources:
 
         return again
 
+    async def _work_anew(self, run: Run, out: Outlet) -> None:
+        await self._work(run, None, None, out)
+
     async def _work(self, run: Run, done: Steps | None, used: Usage | None, out: Outlet) -> None:
         record = run.record
-        agent = self.find(record)
+        agent = await self.find(record)
         await self._check(agent)
         agent = await agent.for_owner(record.owner)
         run.deadline = None  # the agent's own limit is suspended while it waits for a person
@@ -322,9 +330,10 @@ class AgentSources:
         finally:
             del self._desks[run.id]
 
-    async def _publish(self, run: Run, agent: Published, out: Outlet) -> None:
+    async def _publish(self, run: Run, out: Outlet) -> None:
         """Run a published agent."""
         record = run.record
+        agent = await self._published(record)
         run.grace = max(run.grace, LAST_GRACE)  # it may have processes and connections to close
         request = AgentRequest(
             messages=await self._chat.messages(record),
@@ -363,7 +372,7 @@ class AgentSources:
 
     # steering and approvals
 
-    async def steer(self, run: Run, caller: Caller, text: str) -> None:
+    async def steer(self, run: Run, caller: Access, text: str) -> None:
         """Send a message to a running agent, on whichever node it is at work."""
         self._require_user(caller, run.record)
         try:
@@ -371,7 +380,7 @@ class AgentSources:
         except RunSettled:
             raise CannotSteer(f"Run {run.id} has ended. Send it as a new message.") from None
 
-    async def decide(self, run: Run, caller: Caller, approval_id: str, decision: Decision) -> None:
+    async def decide(self, run: Run, caller: Access, approval_id: str, decision: Decision) -> None:
         """Decide a tool approval of a running agent, on whichever node it is at work."""
         self._require_user(caller, run.record)
         try:

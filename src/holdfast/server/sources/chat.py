@@ -21,6 +21,8 @@ from ..traces import Ask, Traces
 
 AS_SENT = "as_sent"
 """The field of a run's request with the conversation in the client's dialect, by the dialect's name."""
+MayAsk = Callable[[str, str], Awaitable[bool]]
+"""Returns whether an owner may use a model, by its full name."""
 QUICK = 1.0  # seconds of retries for a client that retries itself
 
 
@@ -34,11 +36,13 @@ class ChatSources:
         patience: float,
         fallbacks: Callable[[], Mapping[str, str]] = dict,
         traces: Traces | None = None,
+        may_ask: MayAsk | None = None,
     ) -> None:
         self._store = store
         self._providers = providers
         self._patience = patience
         self._fallbacks = fallbacks
+        self._may_ask = may_ask
         self._traces = traces
 
     def __call__(self, run: Run) -> Source:
@@ -49,7 +53,7 @@ class ChatSources:
     def answer(self, record: RunRecord, name: str, out: Outlet, *, alone: bool = False) -> Awaitable[None]:
         """Answer a run by its model. If `alone`, without fallbacks."""
         notice = record.request.get("notice")
-        return self._ask(name, partial(self._request, record), out, alone=alone, notice=notice)
+        return self._ask(record.owner, name, partial(self._request, record), out, alone=alone, notice=notice)
 
     async def ask(
         self, record: RunRecord, name: str, messages: list[dict[str, Any]], params: dict[str, Any], out: Outlet
@@ -59,7 +63,7 @@ class ChatSources:
         async def request(model: str) -> ChatRequest:
             return ChatRequest(model=model, messages=messages, params=params, patience=self._patience_of(record))
 
-        await self._ask(name, request, out)
+        await self._ask(record.owner, name, request, out)
 
     async def _request(self, record: RunRecord, model: str) -> ChatRequest:
         return ChatRequest(
@@ -77,6 +81,7 @@ class ChatSources:
 
     async def _ask(
         self,
+        owner: str,
         name: str,
         request_to: Callable[[str], Awaitable[ChatRequest]],
         out: Outlet,
@@ -99,7 +104,7 @@ class ChatSources:
                 if alone or asked[-1] not in self._fallbacks():
                     await self._asking(provider)(request, out)
                     return
-                why = await self._tried(provider, request, out, asked)
+                why = await self._tried(provider, request, out, owner, asked)
                 if why is None:
                     return
                 provider, model, words = why
@@ -117,7 +122,7 @@ class ChatSources:
         return provider.answer if traces is None else partial(traces.answer, provider.answer, provider.name)
 
     async def _tried(
-        self, provider: Provider, request: ChatRequest, out: Outlet, asked: Sequence[str]
+        self, provider: Provider, request: ChatRequest, out: Outlet, owner: str, asked: Sequence[str]
     ) -> tuple[Provider, str, str] | None:
         """Let a provider answer. If it fails before its first output, return the fallback and the error."""
         attempt = _Attempt(out, has_spoken=request.goes_on)
@@ -125,7 +130,7 @@ class ChatSources:
             await self._asking(provider)(request, attempt)
         except ProviderError as error:
             is_final = attempt.has_spoken or _blames_the_request(error)
-            stand_in = None if is_final else await self._stand_in(asked)
+            stand_in = None if is_final else await self._stand_in(owner, asked)
             if stand_in is None:
                 raise
             return *stand_in, str(error).rstrip(".")
@@ -133,15 +138,18 @@ class ChatSources:
             attempt.emit = out.emit  # break the reference cycle, so that reference counting frees it
         return None
 
-    async def _stand_in(self, asked: Sequence[str]) -> tuple[Provider, str] | None:
-        """Return the fallback of the last model. A model is not asked twice."""
+    async def _stand_in(self, owner: str, asked: Sequence[str]) -> tuple[Provider, str] | None:
+        """Return the fallback of the last model, if the owner may use it. A model is not asked twice."""
         named = self._fallbacks().get(asked[-1])
         if named is None or named in asked:
             return None
         try:
-            return await self._providers.find(named)
+            provider, model = await self._providers.find(named)
         except ModelNotFound:
             return None
+        if self._may_ask is not None and not await self._may_ask(owner, f"{provider.name}/{model}"):
+            return None
+        return provider, model
 
     async def again(self, record: RunRecord, log: Log) -> Source | None:
         """Return the source that resumes a run after a crash, if its provider can attach to the answer."""

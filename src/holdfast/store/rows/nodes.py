@@ -15,11 +15,11 @@ from .. import semantics as rules
 from ..nodes import CLAIMED_AT_ONCE, RunsElsewhere, unstored_elsewhere
 from ..records import Intent, NodeDetails, NodeRecord
 from . import Row, Steps, first
-from .reading import Reading
+from .spending import SpendingReading
 from .structs import decode, encode, values_for
 
 
-class NodesReading(Reading):
+class NodesReading(SpendingReading):
     """The reads of one transaction, those of nodes included."""
 
     def nodes(self) -> Steps[list[NodeRecord]]:

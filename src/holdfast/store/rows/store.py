@@ -11,7 +11,10 @@ from ...history import Message, Session
 from .. import (
     HEAD,
     Append,
+    Charge,
     Document,
+    Draw,
+    DrawResult,
     FeedEntry,
     Idempotency,
     IfBusy,
@@ -23,6 +26,7 @@ from .. import (
     SearchHit,
     Status,
     StoredFile,
+    UsageRow,
 )
 from ..files import parted, take_out
 from ..nodes import RunsElsewhere
@@ -31,6 +35,7 @@ from . import Steps
 from .nodes import NodesReading
 from .transactions import Writing
 
+_FOLDED_AT_ONCE = 1000
 _TRIMMED_AT_ONCE = 100  # runs: a larger transaction would delay all other writes
 
 T = TypeVar("T")
@@ -228,6 +233,36 @@ class RowStore(ABC):
     async def delete_document(self, kind: str, id: str) -> bool:
         """Forget a document."""
         return await self._write(lambda rows: rows.delete_document(kind, id))
+
+    # what runs use
+
+    async def draw(self, draws: Sequence[Draw], now: float) -> list[DrawResult]:
+        """Share out budgets."""
+        return await self._write(lambda rows: rows.draw(draws, now))
+
+    async def charge(self, charges: Sequence[Charge], now: float) -> None:
+        """Note what ended runs have used in all."""
+        await self._write(lambda rows: rows.charge(charges, now))
+
+    async def drop_charge(self, id: str) -> None:
+        """Forget the charge of a run that has not started."""
+        await self._write(lambda rows: rows.drop_charge(id))
+
+    async def fold_charges(self, before: float, now: float) -> int:
+        """Add charges to the sums of their days, some of them in each transaction."""
+        folded = latest = await self._write(lambda rows: rows.fold_charges(before, now, _FOLDED_AT_ONCE))
+        while latest == _FOLDED_AT_ONCE:
+            latest = await self._write(lambda rows: rows.fold_charges(before, now, _FOLDED_AT_ONCE))
+            folded += latest
+        return folded
+
+    async def usage(self, since: int, until: int, *, owner: str | None = None, limit: int = 10_000) -> list[UsageRow]:
+        """Return what was used on some days."""
+        return await self._read(lambda rows: rows.usage(since, until, owner, limit))
+
+    async def stored_bytes(self, owner: str) -> int:
+        """Return the size of an owner's messages and pictures."""
+        return await self._read(lambda rows: rows.stored_bytes(owner))
 
     # nodes
 

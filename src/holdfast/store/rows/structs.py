@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 from ...events import decode_settlement
 from ...history import Message, Session
 from ...log.segment import encode_segment, segment_of
-from .. import Append, Document, KeyDetails, KeyRecord, RunRecord
+from .. import Append, Document, KeyDetails, KeyRecord, Payer, RunRecord
 from . import Row
 
 _EVENTS_IN_A_ROW = 512
@@ -33,6 +33,7 @@ def as_run(row: Row) -> RunRecord:
     values = values_for(RunRecord, row)
     values["request"] = decode(values["request"])
     values["input"] = decode_messages(values["input"])
+    values["payer"] = msgspec.convert(decode(values["payer"]), Payer)
     values["ahead"], values["waits"] = bool(values["ahead"]), bool(values["waits"])
     if values["settlement"] is not None:
         values["settlement"] = decode_settlement(values["settlement"])

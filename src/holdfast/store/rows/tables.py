@@ -39,13 +39,20 @@ TABLES = (
     _table(
         "runs",
         "n id owner session message_id parent_id model kind lifetime status keeper epoch request queue_number input "
-        "follows seq oldest created_at started_at settled_at settlement ahead waits",
+        "follows seq oldest created_at started_at settled_at settlement ahead waits payer",
         page=100,
     ),
     _table("events", "run first count body at", 2, page=1000),
     _table("idempotency", "owner key digest run", 2),
     _table("documents", "n kind id owner version created_at updated_at body", page=50),
     _table("api_keys", "n id name sha256 created_at admin revoked_at owner account details last_used_at changed"),
+    _table(
+        "charges",
+        "id owner key group_ids model keeper day started_at settled_at input_tokens output_tokens cost held_tokens "
+        "held_cost",
+    ),
+    _table("usage", "day owner key model runs input_tokens output_tokens cost", 4),
+    _table("group_usage", "group_id day tokens cost", 2),
 )
 """Everything that is kept, those first that others refer to. What nodes have of each other is not: leases, requests."""
 

@@ -20,6 +20,7 @@ from ..files import Parted
 from . import Row, Steps, first
 from .nodes import NodesWriting
 from .session_writing import OpenSession, SessionWriting
+from .spending import SpendingWriting
 from .structs import (
     as_document,
     as_key,
@@ -29,7 +30,7 @@ from .structs import (
 )
 
 
-class Writing(NodesWriting, SessionWriting):
+class Writing(NodesWriting, SessionWriting, SpendingWriting):
     """What can be done in a transaction."""
 
     # runs
@@ -110,6 +111,7 @@ class Writing(NodesWriting, SessionWriting):
             "request": encode(run.request),
             "input": encode(run.input),
             "follows": follows,
+            "payer": encode(run.payer),
             "ahead": int(run.ahead),
         }
         yield "insert_run", values
@@ -169,6 +171,7 @@ class Writing(NodesWriting, SessionWriting):
         if run.settlement is not None:
             return run.settlement
         rules.refuse_other_end(run, seq)
+        yield from self.charge([rules.charge_of(run, settlement)], now)
         if run.session_id is None:
             yield "settle_run", _settled(run_id, seq, settlement, now)
             return settlement
@@ -227,6 +230,7 @@ class Writing(NodesWriting, SessionWriting):
             return None
         it = yield from self._require_session(run.session_id or "")
         yield "settle_run", _settled(run_id, 1, settlement, now)
+        yield "drop_charge", {"id": run_id}
         yield "tell", it.entry(*rules.settled_entry(run_id, settlement, None))
         yield "save_session", it.values()
         return replace(run, status="settled", seq=1, settlement=settlement, settled_at=now)

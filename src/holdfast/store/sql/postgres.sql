@@ -14,7 +14,7 @@ SELECT runs.n, runs.id, runs.owner, sessions.id AS session_id, message_id, paren
         WHEN 'settled' THEN seq
         ELSE coalesce((SELECT first + count - 1 FROM events WHERE run = runs.n ORDER BY first DESC LIMIT 1), 0)
     END AS seq,
-    oldest, runs.created_at, started_at, settled_at, settlement, ahead, waits
+    oldest, runs.created_at, started_at, settled_at, settlement, ahead, waits, payer
 FROM runs LEFT JOIN sessions ON sessions.n = runs.session WHERE runs.id = :id FOR NO KEY UPDATE OF runs
 
 -- name: runs_of_prefix
@@ -198,3 +198,9 @@ SELECT pg_notify(:channel, :payload)
 -- Changes of keys are numbered one after the other: a reader that has seen a number has missed none below it.
 -- name: lock_api_keys
 SELECT pg_advisory_xact_lock(4842671)
+
+-- what runs use
+
+-- Budgets are shared out one request after the other: two nodes never give out the same tokens.
+-- name: lock_spending
+SELECT pg_advisory_xact_lock(4842672)

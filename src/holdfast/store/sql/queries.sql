@@ -12,9 +12,9 @@ SELECT * FROM records WHERE n = :n
 
 -- name: insert_run
 INSERT INTO runs (id, owner, session, message_id, parent_id, model, kind, lifetime, status, keeper, epoch, request,
-    queue_number, ahead, input, follows, created_at, started_at)
+    queue_number, ahead, input, follows, created_at, started_at, payer)
 VALUES (:id, :owner, :session, :message_id, :parent_id, :model, :kind, :lifetime, :status, :keeper, :epoch, :request,
-    :queue_number, :ahead, :input, :follows, :created_at, :started_at)
+    :queue_number, :ahead, :input, :follows, :created_at, :started_at, :payer)
 
 -- name: start_run
 UPDATE runs SET status = 'running', keeper = :keeper, parent_id = :parent_id, started_at = :at, input = :input
@@ -336,3 +336,123 @@ SELECT id FROM sessions
 WHERE n IN (SELECT session FROM runs WHERE status = 'queued' AND status <> 'settled')
     AND n NOT IN (SELECT session FROM runs WHERE status = 'running' AND status <> 'settled' AND session IS NOT NULL)
 ORDER BY n
+
+-- what runs use
+
+-- name: put_charge
+INSERT INTO charges (id, owner, key, group_ids, model, keeper, day, started_at, input_tokens, output_tokens, cost,
+    held_tokens, held_cost)
+VALUES (:id, :owner, :key, :group_ids, :model, :keeper, :day, :started_at, :input_tokens, :output_tokens, :cost,
+    :held_tokens, :held_cost)
+ON CONFLICT (id) DO UPDATE SET keeper = excluded.keeper, input_tokens = excluded.input_tokens,
+    output_tokens = excluded.output_tokens, cost = excluded.cost, held_tokens = excluded.held_tokens,
+    held_cost = excluded.held_cost
+WHERE charges.settled_at IS NULL
+
+-- name: end_charge
+INSERT INTO charges (id, owner, key, group_ids, model, keeper, day, started_at, settled_at, input_tokens,
+    output_tokens, cost)
+VALUES (:id, :owner, :key, :group_ids, :model, :keeper, :day, :started_at, :settled_at, :input_tokens, :output_tokens,
+    :cost)
+ON CONFLICT (id) DO UPDATE SET settled_at = excluded.settled_at, model = excluded.model,
+    input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens,
+    cost = coalesce(excluded.cost, charges.cost), held_tokens = 0, held_cost = 0
+
+-- name: drop_charge
+DELETE FROM charges WHERE id = :id AND settled_at IS NULL
+
+-- name: spent_by_owner
+SELECT coalesce(sum(used), 0) AS tokens, coalesce(sum(cost), 0) AS cost, coalesce(sum(held), 0) AS held_tokens,
+    coalesce(sum(held_cost), 0) AS held_cost, coalesce(sum(running), 0) AS running, coalesce(sum(recent), 0) AS recent
+FROM (
+    SELECT input_tokens + output_tokens AS used, cost, input_tokens + output_tokens AS held, cost AS held_cost,
+        0 AS running, 0 AS recent
+    FROM usage WHERE owner = :id AND day >= :since
+    UNION ALL
+    SELECT used, cost, held, held_cost, running, CASE WHEN started_at > :recent THEN 1 ELSE 0 END
+    FROM open_charges WHERE owner = :id AND day >= :since AND id <> :besides
+) AS every
+
+-- name: spent_by_key
+SELECT coalesce(sum(used), 0) AS tokens, coalesce(sum(cost), 0) AS cost, coalesce(sum(held), 0) AS held_tokens,
+    coalesce(sum(held_cost), 0) AS held_cost, coalesce(sum(running), 0) AS running, coalesce(sum(recent), 0) AS recent
+FROM (
+    SELECT input_tokens + output_tokens AS used, cost, input_tokens + output_tokens AS held, cost AS held_cost,
+        0 AS running, 0 AS recent
+    FROM usage WHERE key = :id AND day >= :since
+    UNION ALL
+    SELECT used, cost, held, held_cost, running, CASE WHEN started_at > :recent THEN 1 ELSE 0 END
+    FROM open_charges WHERE key = :id AND day >= :since AND id <> :besides
+) AS every
+
+-- name: spent_by_group
+SELECT coalesce(sum(used), 0) AS tokens, coalesce(sum(cost), 0) AS cost, coalesce(sum(held), 0) AS held_tokens,
+    coalesce(sum(held_cost), 0) AS held_cost, coalesce(sum(running), 0) AS running, coalesce(sum(recent), 0) AS recent
+FROM (
+    SELECT tokens AS used, cost, tokens AS held, cost AS held_cost, 0 AS running, 0 AS recent
+    FROM group_usage WHERE group_id = :id AND day >= :since
+    UNION ALL
+    SELECT used, cost, held, held_cost, running, CASE WHEN started_at > :recent THEN 1 ELSE 0 END
+    FROM open_charges WHERE group_ids LIKE '% ' || :id || ' %' AND day >= :since AND id <> :besides
+) AS every
+
+-- A charge of a node that has ended, and whose run no other node will settle. All that it held may have been used.
+-- name: end_left_charges
+UPDATE charges SET settled_at = :now, cost = CASE WHEN held_cost > coalesce(cost, 0) THEN held_cost ELSE cost END,
+    output_tokens = CASE WHEN held_tokens > input_tokens + output_tokens THEN held_tokens - input_tokens
+        ELSE output_tokens END,
+    held_tokens = 0, held_cost = 0
+WHERE settled_at IS NULL AND keeper NOT IN (SELECT id FROM keepers WHERE NOT fenced)
+    AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = charges.id AND status <> 'settled')
+
+-- name: charges_to_fold
+SELECT * FROM charges WHERE settled_at < :before ORDER BY settled_at LIMIT :limit
+
+-- name: add_usage
+INSERT INTO usage (day, owner, key, model, runs, input_tokens, output_tokens, cost) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (day, owner, key, model) DO UPDATE SET runs = usage.runs + excluded.runs,
+    input_tokens = usage.input_tokens + excluded.input_tokens,
+    output_tokens = usage.output_tokens + excluded.output_tokens, cost = usage.cost + excluded.cost
+
+-- name: add_group_usage
+INSERT INTO group_usage (group_id, day, tokens, cost) VALUES (?, ?, ?, ?)
+ON CONFLICT (group_id, day) DO UPDATE SET tokens = group_usage.tokens + excluded.tokens,
+    cost = group_usage.cost + excluded.cost
+
+-- name: delete_charge
+DELETE FROM charges WHERE id = ?
+
+-- name: usage_of_all
+SELECT day, owner, key, model, sum(runs) AS runs, sum(input_tokens) AS input_tokens,
+    sum(output_tokens) AS output_tokens, sum(cost) AS cost
+FROM (
+    SELECT day, owner, key, model, runs, input_tokens, output_tokens, cost FROM usage
+    WHERE day BETWEEN :since AND :until
+    UNION ALL
+    SELECT day, owner, key, model, 1, input_tokens, output_tokens, coalesce(cost, 0) FROM charges
+    WHERE day BETWEEN :since AND :until
+) AS every
+GROUP BY day, owner, key, model ORDER BY day DESC, owner, key, model LIMIT :limit
+
+-- name: usage_of_owner
+SELECT day, owner, key, model, sum(runs) AS runs, sum(input_tokens) AS input_tokens,
+    sum(output_tokens) AS output_tokens, sum(cost) AS cost
+FROM (
+    SELECT day, owner, key, model, runs, input_tokens, output_tokens, cost FROM usage
+    WHERE owner = :owner AND day BETWEEN :since AND :until
+    UNION ALL
+    SELECT day, owner, key, model, 1, input_tokens, output_tokens, coalesce(cost, 0) FROM charges
+    WHERE owner = :owner AND day BETWEEN :since AND :until
+) AS every
+GROUP BY day, owner, key, model ORDER BY day DESC, owner, key, model LIMIT :limit
+
+-- name: stored_bytes
+SELECT coalesce((
+    SELECT sum(length(body)) FROM messages JOIN sessions ON sessions.n = messages.session
+    WHERE owner = :owner AND kind = 'chat'
+), 0) + coalesce((
+    SELECT sum(length(data)) FROM files WHERE n IN (
+        SELECT file FROM files_used JOIN sessions ON sessions.n = files_used.session
+        WHERE owner = :owner AND kind = 'chat'
+    )
+), 0) AS bytes

@@ -114,3 +114,7 @@ DELETE FROM keepers
 -- name: intent_to_change
 SELECT intents.*, runs.id AS run_id, runs.epoch, runs.status, runs.keeper
 FROM intents JOIN runs ON runs.n = run WHERE intents.id = :id
+
+-- what runs use
+
+-- name: lock_spending

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from .. import Document, KeyRecord
+from .. import Document, KeyDetails, KeyRecord
 from ..folder import check_folder
 from ..rows import Steps
 from ..rows.migrations import StoreInUse
@@ -58,6 +58,10 @@ class SqliteBeside:
     async def revoke_key(self, id: str, now: float) -> KeyRecord | None:
         """Revoke a key."""
         return await asyncio.to_thread(self.revoke, id, now)
+
+    async def change_key(self, id: str, details: KeyDetails) -> KeyRecord | None:
+        """Change what a key is limited to."""
+        return await asyncio.to_thread(self._write, WRITING.change_key(id, details))
 
     # documents
 

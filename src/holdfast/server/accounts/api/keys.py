@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from ....access import ADMIN, PERSON, Access, KeyScope
+from ....access import ADMIN, NO_BUDGET, PERSON, Access, Budget, KeyScope
 from ....errors import BadRequest, Conflict, KeyExists, NotFound
 from ....store import KeyDetails, KeyRecord
 from ....wires import native
@@ -38,6 +38,13 @@ class NewApiKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     models: tuple[Short, ...] | None = None
     agents: tuple[Short, ...] | None = None
     expires_in_days: Annotated[float, msgspec.Meta(gt=0, le=3660)] | None = None
+    budget: Budget = NO_BUDGET
+
+
+class KeyChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What an admin changes of a key."""
+
+    budget: Budget
 
 
 class Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -101,6 +108,15 @@ async def rotate_any_key(parts: Parts, request: Request) -> ASGIApp:
     return await _rotated(parts, _one_of(keys, request), keys, given)
 
 
+async def change_any_key(parts: Parts, request: Request) -> ASGIApp:
+    """Change the budget of a key. Its open streams end: the next request has the new one."""
+    given = decode(await read_body(parts, request), KeyChange)
+    key = _one_of(await _in_force(parts), request)
+    changed = await parts.store.change_key(key.id, replace(key.details, budget=given.budget))
+    await parts.keys.refresh()
+    return Json(shown_key(changed or key))
+
+
 def _details(parts: Parts, given: NewApiKey, access: Access) -> KeyDetails:
     if not given.scopes:
         raise BadRequest("A key needs at least one scope.", param="scopes")
@@ -111,6 +127,7 @@ def _details(parts: Parts, given: NewApiKey, access: Access) -> KeyDetails:
         agents=given.agents,
         expires_at=None if lasts is None else parts.engine.now() + lasts * 86400,
         made_by=access.name,
+        budget=given.budget,
     )
 
 
@@ -191,6 +208,7 @@ def shown_key(key: KeyRecord) -> dict[str, Any]:
         "models": details.models,
         "agents": details.agents,
         "made_by": details.made_by,
+        "budget": details.budget,
         "created_at": native.moment(key.created_at),
         "expires_at": None if details.expires_at is None else native.moment(details.expires_at),
         "last_used_at": None if key.last_used_at is None else native.moment(key.last_used_at),
@@ -210,6 +228,14 @@ ENDPOINTS = [
     ),
     Endpoint("GET", "/api/admin/keys", list_all_keys, who=ADMIN, answers={200: "the keys"}),
     Endpoint("POST", "/api/admin/keys", make_service_key, who=ADMIN, takes=NewApiKey, answers=_MADE),
+    Endpoint(
+        "PATCH",
+        "/api/admin/keys/{key_id}",
+        change_any_key,
+        who=ADMIN,
+        takes=KeyChange,
+        answers={200: "the key", **_BAD, **_THERE},
+    ),
     Endpoint("DELETE", "/api/admin/keys/{key_id}", revoke_any_key, who=ADMIN, answers={204: "revoked", **_THERE}),
     Endpoint(
         "POST",

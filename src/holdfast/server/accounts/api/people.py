@@ -10,7 +10,7 @@ from msgspec.structs import asdict, replace
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from ....access import ADMIN, AccountRole
+from ....access import ADMIN, NO_BUDGET, AccountRole, Budget
 from ....errors import BadRequest, NotFound
 from ....ids import new_id
 from ....store.documents import Stored
@@ -33,6 +33,7 @@ class NewPerson(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     role: AccountRole = "member"
     groups: tuple[Short, ...] = ()
     password: Short = ""
+    budget: Budget = NO_BUDGET
 
 
 class PersonChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,14 +44,17 @@ class PersonChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     role: AccountRole | UnsetType = UNSET
     groups: tuple[Short, ...] | UnsetType = UNSET
     disabled: bool | UnsetType = UNSET
+    budget: Budget | UnsetType = UNSET
 
 
 class NewGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A group: its name, and the models and agents that its people have."""
+    """A group: its name, the models and agents that its people have, and their budgets: together, and of each."""
 
     name: Short
     models: Patterns | None = None
     agents: Patterns = ()
+    budget: Budget = NO_BUDGET
+    each: Budget = NO_BUDGET
 
 
 class GroupChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,6 +63,8 @@ class GroupChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: Short | UnsetType = UNSET
     models: Patterns | UnsetType | None = UNSET
     agents: Patterns | UnsetType = UNSET
+    budget: Budget | UnsetType = UNSET
+    each: Budget | UnsetType = UNSET
 
 
 async def list_people(parts: Parts, request: Request) -> ASGIApp:
@@ -76,7 +82,9 @@ async def add_person(parts: Parts, request: Request) -> ASGIApp:
     """Add an account."""
     given = decode(await read_body(parts, request), NewPerson)
     await _check_groups(parts, given.groups)
-    account = Account(name=given.name, email=given.email, role=given.role, groups=given.groups, owner="")
+    account = Account(
+        name=given.name, email=given.email, role=given.role, groups=given.groups, owner="", budget=given.budget
+    )
     added = await parts.people.add(account, given.password)
     link = None if given.password else await _link(parts, added.id)
     return Json({**shown_account(added), "reset": link}, status_code=201)
@@ -131,7 +139,7 @@ async def add_group(parts: Parts, request: Request) -> ASGIApp:
     check_name(given.name, "name")
     if len([group async for group in parts.people.callers.groups.all()]) >= MOST_GROUPS:
         raise BadRequest(f"There can be {MOST_GROUPS} groups at most.", code="too_many_groups")
-    group = AccountGroup(name=given.name, models=given.models, agents=given.agents)
+    group = AccountGroup(**asdict(given))
     stored = await parts.people.callers.groups.put(new_id("grp"), group)
     await _group_changed(parts, stored.id)
     return Json(_shown(stored), status_code=201)

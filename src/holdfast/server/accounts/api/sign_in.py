@@ -113,6 +113,7 @@ def shown_account(account: Stored[Account]) -> dict[str, Any]:
         "has_password": bool(body.password),
         "created_at": native.moment(account.created_at),
         "signed_in_at": None if body.signed_in_at is None else native.moment(body.signed_in_at),
+        "budget": body.budget,
     }
 
 

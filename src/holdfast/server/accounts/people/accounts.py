@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from msgspec.structs import replace
 
-from ....access import AccountRole
+from ....access import NO_BUDGET, AccountRole, Budget
 from ....errors import BadRequest, Conflict, NotFound
 from ....ids import new_id
 from ....store.documents import Documents, DocumentStore, Stored
@@ -36,16 +36,21 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     subject: str = ""
     """Who the person is for an identity provider, as `issuer subject`."""
     signed_in_at: float | None = None
+    budget: Budget = NO_BUDGET
 
 
 class AccountGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """A group of people: the models and agents that they have. Limits are added to those of its people."""
+    """A group of people: the models and agents that they have, and their budgets."""
 
     name: str
     models: tuple[str, ...] | None = None
     """Patterns of model names such as `openai/*`; None for all."""
     agents: tuple[str, ...] = ()
     """Patterns of agents whose tools write or run, which no member has without a group."""
+    budget: Budget = NO_BUDGET
+    """What all of its people may use together."""
+    each: Budget = NO_BUDGET
+    """What each of its people may use, who has no budget of their own."""
 
 
 class _Of(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from ....access import KEY_SCOPES, Access, Allowed
+from ....access import KEY_SCOPES, NO_BUDGET, Access, Allowed, Budget, Budgeted
 from ....errors import HoldfastError
 from ....store.documents import Documents, DocumentStore, Stored
 from .accounts import Account, AccountGroup, Accounts
@@ -106,6 +106,12 @@ class Callers:
         self._by_account.setdefault(account.id, set()).add(access)
         return True
 
+    def access_of(self, account: Stored[Account]) -> Access:
+        """Return the rights of an account without a sign-in or a key, as they are now."""
+        access = Access(account.body.owner, via="sign_in", account=account.id)
+        self._give(access, account)
+        return access
+
     async def _read(self, id: str) -> tuple[SignIn | None, Stored[Account] | None]:
         sign_in = await self.sign_ins.get(id)
         return sign_in, None if sign_in is None else await self.accounts.get(sign_in.account)
@@ -190,7 +196,8 @@ class Callers:
         access.name = account.body.name
         scopes = access.scopes if access.via == "key" else KEY_SCOPES
         groups = [self._groups[id] for id in account.body.groups if id in self._groups]
-        access.give(account.body.role, scopes, groups=account.body.groups, of_groups=_together(groups))
+        budgets = _budgets(account.body, [(id, self._groups[id]) for id in account.body.groups if id in self._groups])
+        access.give(account.body.role, scopes, groups=account.body.groups, of_groups=_together(groups), budgets=budgets)
 
     def _end(self, sign_in: str) -> None:
         if (entry := self._by_sign_in.get(sign_in)) is not None:
@@ -238,3 +245,19 @@ def _together(groups: list[AccountGroup]) -> Allowed:
     unlimited = not groups or any(group.models is None for group in groups)
     models = None if unlimited else tuple(pattern for group in groups for pattern in group.models or ())
     return Allowed(models=models, agents=tuple(pattern for group in groups for pattern in group.agents))
+
+
+def _budgets(account: Account, groups: list[tuple[str, AccountGroup]]) -> tuple[Budgeted, ...]:
+    """Return the budgets of a person: the own one, with what the groups give each of their people, and the groups'."""
+    own = account.budget.over(_largest([group.each for _, group in groups]))
+    shared = [Budgeted("group", id, group.budget) for id, group in groups if group.budget != NO_BUDGET]
+    return tuple(shared) if own == NO_BUDGET else (Budgeted("owner", account.owner, own), *shared)
+
+
+def _largest(budgets: list[Budget]) -> Budget:
+    """Return the largest of each limit that several groups set."""
+    limits = {
+        name: max((limit for each in budgets if (limit := getattr(each, name)) is not None), default=None)
+        for name in Budget.__struct_fields__
+    }
+    return Budget(**limits)

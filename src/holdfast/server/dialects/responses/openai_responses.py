@@ -143,6 +143,7 @@ async def prepared(
         model=model,
         kind=parts.agents.kind_of(model),
         lifetime="detached" if body.is_detached else "attached",
+        payer=parts.budgets.payer(request),
         request={"params": params, STREAM: bool(body.stream), RESPONSE: _asked(body, decoded, items)},
     )
     if before is not None:
@@ -168,7 +169,7 @@ async def _start(parts: Parts, record: RunRecord, key: Idempotency | None, *, ke
     in_background = bool(record.request[RESPONSE].get("background"))
     expected = await parts.webhooks.expect(record) if in_background else []
     try:
-        run = await parts.engine.submit(record, keep=keep or key is not None, idempotency=key)
+        run = await parts.budgets.submit(record, keep=keep or key is not None, idempotency=key)
     except HoldfastError:
         parts.webhooks.withdraw(expected)
         raise
@@ -238,7 +239,7 @@ async def compact_response(parts: Parts, request: Request) -> ASGIApp:
     record = msgspec.structs.replace(record, request={"params": {}, "messages": alternating(messages)})
     await parts.agents.check(record)
     await parts.starts.take(record.owner)
-    run = await parts.engine.submit(record, keep=False)
+    run = await parts.budgets.submit(record, keep=False)
     return WholeAnswer(run, _compacted, attached=run.take_hold())
 
 
@@ -255,6 +256,7 @@ async def _unasked(parts: Parts, request: Request, body: ResponseBody, decoded: 
         model=model,
         kind=parts.agents.kind_of(model),
         lifetime="attached",
+        payer=parts.budgets.payer(request),
         request={RESPONSE: _asked(body, decoded, items)},
     )
 

@@ -1,0 +1,94 @@
+"""`holdfast user budget` and `holdfast key budget`: what a person or a key may use."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import click
+from msgspec.structs import asdict, replace
+
+from ...access import Budget
+from ...server.accounts.people.accounts import Account
+from ...server.accounts.people.people import People
+from ...store import KeyRecord
+from ..commands import telling
+from .beside import KeysBeside, beside, person
+from .folder import folder_options, settings_of
+
+_OPTIONS = {
+    "tokens_per_day": (int, "Tokens in and out, for a day of UTC."),
+    "tokens_per_month": (int, "Tokens in and out, for a month of UTC."),
+    "cost_per_day": (float, "Money for a day, in the currency of the settings."),
+    "cost_per_month": (float, "Money for a month, in the currency of the settings."),
+    "runs_at_once": (int, "Runs at once, on all nodes."),
+    "requests_per_minute": (int, "Requests to models in a minute."),
+    "bytes_stored": (int, "Bytes of messages and pictures."),
+}
+
+
+def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a budget to a command."""
+    for name, (kind, text) in reversed(_OPTIONS.items()):
+        bound = click.IntRange(0) if kind is int else click.FloatRange(0)
+        command = click.option(f"--{name.replace('_', '-')}", name, type=bound, help=text)(command)
+    return command
+
+
+@click.command("budget")
+@click.argument("name")
+@budget_options
+@folder_options
+@telling
+def user_budget(name: str, **options: Any) -> None:
+    """Set what a person may use, in place of the budget so far. Without options, the person has none of their own."""
+    budget, where = _parted(options)
+
+    async def changed(account: Account) -> Account:
+        return replace(account, budget=budget)
+
+    async def work(store: KeysBeside) -> None:
+        await People(store).change((await person(store, name)).id, changed)
+
+    beside(settings_of(**where), work)
+    click.echo(f"{name}: {_in_words(budget)}")
+
+
+@click.command("budget")
+@click.argument("name")
+@budget_options
+@folder_options
+@telling
+def key_budget(name: str, **options: Any) -> None:
+    """Set what a key may use, by its name or id. Its open requests end: the next one has the new budget."""
+    budget, where = _parted(options)
+
+    async def work(store: KeysBeside) -> None:
+        key = _named(await store.list_keys(), name)
+        await store.change_key(key.id, replace(key.details, budget=budget))
+
+    beside(settings_of(**where), work)
+    click.echo(f"{name}: {_in_words(budget)}")
+
+
+def _named(keys: Any, name: str) -> KeyRecord:
+    now = time.time()
+    in_force = [key for key in keys if key.revoked_at is None and (key.details.expires_at or now) >= now]
+    found: list[KeyRecord] = [key for key in in_force if name in (key.name, key.id)]
+    if len(found) > 1:
+        raise click.ClickException(f"Several people have a key {name!r}. Name its id: see `holdfast key ls`.")
+    if not found:
+        raise click.ClickException(f"No key {name!r}. See `holdfast key ls`.")
+    return found[0]
+
+
+def _parted(options: dict[str, Any]) -> tuple[Budget, dict[str, Any]]:
+    """Return the budget of the options, and the other options."""
+    budget = Budget(**{name: options[name] for name in _OPTIONS})
+    return budget, {name: value for name, value in options.items() if name not in _OPTIONS}
+
+
+def _in_words(budget: Budget) -> str:
+    limits = {name: value for name, value in asdict(budget).items() if value is not None}
+    return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in limits.items()) or "no budget"

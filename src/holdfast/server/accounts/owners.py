@@ -1,0 +1,28 @@
+"""The owners of runs: what they may do now, when there is no request to ask."""
+
+from __future__ import annotations
+
+from ...access import Access
+from .keys import Keys
+from .people.callers import Callers
+
+
+class Owners:
+    """Finds the rights of an owner: those of the person's account, or those of its keys."""
+
+    def __init__(self, keys: Keys, callers: Callers) -> None:
+        self._keys = keys
+        self._callers = callers
+
+    async def access(self, owner: str, key: str = "") -> Access | None:
+        """Return the rights of an owner, or of one of its keys; None if it may do nothing any more."""
+        if key and (access := self._keys.by_id(key)) is not None:
+            return access if access.role is not None or await self._callers.load(access) else None
+        if self._callers.exist and (account := await self._callers.accounts.of_owner(owner)) is not None:
+            return None if account.body.is_disabled else self._callers.access_of(account)
+        return self._keys.rights(owner)
+
+    async def may_ask(self, owner: str, model: str) -> bool:
+        """Return whether an owner may use a model, by its full name."""
+        access = await self.access(owner)
+        return access is None or access.may_ask(model)

@@ -1,0 +1,143 @@
+"""`/api/usage` and `/api/budget`: what the caller has used, and has left; `/api/admin/usage`: what all have used."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ...access import ADMIN, READ
+from ...errors import BadRequest
+from ...store import UsageRow
+from ..caller import access_of
+from ..errors import Json, LongJson
+from ..http.csv_responses import csv_answer, wants_csv
+from ..routing import Endpoint
+from ..services import Parts
+from .caps import budgets_of
+
+MOST_DAYS = 400
+MOST_ROWS = 100_000
+"""Rows of usage that are summed up for one answer."""
+EPOCH = date(1970, 1, 1)
+SUMS = ("runs", "input_tokens", "output_tokens", "cost")
+
+
+async def own_usage(parts: Parts, request: Request) -> ASGIApp:
+    """Return what the caller has used, by day, key and model."""
+    return await _answer(parts, request, access_of(request).owner, ("day", "key", "model"))
+
+
+async def all_usage(parts: Parts, request: Request) -> ASGIApp:
+    """Return what all have used, by day, owner, key and model; or what one of them has."""
+    return await _answer(parts, request, request.query_params.get("owner"), ("day", "owner", "key", "model"))
+
+
+async def own_budget(parts: Parts, request: Request) -> ASGIApp:
+    """Return the budgets that runs of the caller count for, and what is left of them."""
+    access, spending = access_of(request), parts.budgets.spending
+    left = await parts.budgets.left(access)
+    budgets = [{"of": each.of, "id": each.id, "budget": each.budget} for each in budgets_of(access, spending.default)]
+    return Json(
+        {
+            "budgets": budgets,
+            "remaining_tokens": left.left_tokens,
+            "remaining_cost": left.left_cost,
+            "currency": spending.currency,
+        }
+    )
+
+
+async def _answer(parts: Parts, request: Request, owner: str | None, known: tuple[str, ...]) -> ASGIApp:
+    by, is_csv = _by(request, known), wants_csv(request)
+    since, until = _days(request)
+    rows = await parts.store.usage((since - EPOCH).days, (until - EPOCH).days, owner=owner, limit=MOST_ROWS)
+    if len(rows) == MOST_ROWS:
+        raise BadRequest("That is too much for one answer. Ask for fewer days, or for one owner.", code="too_much")
+    shown = await _named(parts, _summed(rows, by), by)
+    currency = parts.budgets.spending.currency
+    if is_csv:
+        return csv_answer([{**row, "currency": currency} for row in shown], f"usage-{since}-{until}.csv")
+    body = {"since": since.isoformat(), "until": until.isoformat(), "currency": currency, "usage": shown}
+    return LongJson(body)
+
+
+def _by(request: Request, known: tuple[str, ...]) -> tuple[str, ...]:
+    """Return by what the query wants the sums."""
+    if (text := request.query_params.get("by")) is None:
+        return known
+    by = tuple(dict.fromkeys(text.split(",")))
+    if not set(by) <= set(known):
+        raise BadRequest(f"by names some of {', '.join(known)}, with commas.", param="by")
+    return by
+
+
+def _days(request: Request) -> tuple[date, date]:
+    """Return the first and the last day of the query: by default this month until today. Days are those of UTC."""
+    today = datetime.now(UTC).date()
+    since = _day(request, "since", today.replace(day=1))
+    until = _day(request, "until", max(today, since))
+    if not timedelta(0) <= until - since < timedelta(days=MOST_DAYS):
+        raise BadRequest(f"since is a day before until, and at most {MOST_DAYS} days before it.", param="since")
+    return since, until
+
+
+def _day(request: Request, name: str, default: date) -> date:
+    if (text := request.query_params.get(name)) is None:
+        return default
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise BadRequest(f"{name} is a day such as 2027-01-31.", param=name) from None
+
+
+def _summed(rows: list[UsageRow], by: tuple[str, ...]) -> list[dict[str, Any]]:
+    sums: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in rows:
+        place = tuple(getattr(row, name) for name in by)
+        total = sums.setdefault(place, {**dict(zip(by, place, strict=True)), **dict.fromkeys(SUMS, 0)})
+        for name in SUMS:
+            total[name] += getattr(row, name)
+    return list(sums.values())
+
+
+async def _named(parts: Parts, rows: list[dict[str, Any]], by: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Return rows with names: of people by their owners, and of keys by their ids."""
+    if "key" in by:
+        names = {key.id: key.name for key in await parts.store.list_keys()}
+        rows = [{**row, "key_name": names.get(row["key"], "")} for row in rows]
+    if "owner" in by:
+        people = {owner: await _person(parts, owner) for owner in {row["owner"] for row in rows}}
+        rows = [{**row, "person": people[row["owner"]]} for row in rows]
+    if "day" in by:
+        rows = [{**row, "day": (EPOCH + timedelta(days=row["day"])).isoformat()} for row in rows]
+    return [{**row, "cost": round(row["cost"], 9)} for row in rows]
+
+
+async def _person(parts: Parts, owner: str) -> str:
+    account = await parts.people.accounts.of_owner(owner) if parts.people.callers.exist else None
+    return "" if account is None else account.body.name
+
+
+_QUERY = {
+    "since": "the first day; by default the first of this month",
+    "until": "the last day; by default today",
+    "by": "what the sums are by, with commas: day, key, model",
+    "format": "json or csv",
+}
+_ANSWERS = {200: "the sums", 400: "a bad query"}
+
+ENDPOINTS = [
+    Endpoint("GET", "/api/usage", own_usage, who=READ, query=_QUERY, answers=_ANSWERS),
+    Endpoint("GET", "/api/budget", own_budget, who=READ, answers={200: "the budgets, and what is left"}),
+    Endpoint(
+        "GET",
+        "/api/admin/usage",
+        all_usage,
+        who=ADMIN,
+        query={**_QUERY, "owner": "the owner of the runs", "by": "day, owner, key, model"},
+        answers=_ANSWERS,
+    ),
+]

@@ -1,0 +1,266 @@
+"""What runs spend while they run: measured, shared out by the store, and stopped when a budget is spent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from msgspec.structs import replace
+
+from ...access import Budget
+from ...compare.model import Price, cost
+from ...concurrency.retry import Retry
+from ...concurrency.tasks import OwnedTasks
+from ...engine.recovery import Again
+from ...engine.run import Run
+from ...errors import BudgetSpent, HoldfastError
+from ...events import Finish, Notice, Outlet, Reasoning, Source, Text, ToolDelta, Usage, Yielded, push_all, put
+from ...log.log import Log
+from ...log.settlement import usage_so_far
+from ...store import Cap, Charge, Draw, DrawResult, RunRecord, Store
+from ...store.semantics import charge_of
+from ..accounts.owners import Owners
+from .caps import budgets_of, caps_of, in_words
+
+logger = logging.getLogger(__name__)
+
+STEP = 512
+"""Tokens that a run asks for at a time."""
+ASK_AGAIN, PATIENCE = 0.1, 5.0
+"""Seconds between two draws of a run while others hold the rest of its budget, and how long it waits for them."""
+MOST_NOTED = 10_000
+"""Charges of runs that are not stored, which wait for the store."""
+
+
+class Spending:
+    """Measures the runs that count for a budget, and notes what all runs have used that are not stored."""
+
+    def __init__(
+        self, store: Store, owners: Owners, default: Budget, prices: Mapping[str, Price], currency: str
+    ) -> None:
+        self.default = default
+        self.currency = currency
+        self._store = store
+        self._owners = owners
+        self._prices = prices
+        self._retry = Retry()
+        self._tasks = OwnedTasks("budgets")
+        self._drawing: list[tuple[Draw, asyncio.Future[DrawResult]]] = []
+        self._is_drawing = False
+        self._noted: dict[str, Charge] = {}
+
+    # the sources of runs
+
+    def metered(self, run: Run, source: Source) -> Source:
+        """Return the source of a run; if it counts for a budget, one that is measured."""
+        return partial(self._measure, run.record, run.record.model, source, None) if _counts(run.record) else source
+
+    def metered_pane(self, record: RunRecord, model: str, source: Source) -> Source:
+        """Return the source of a pane, whose record may hide its model."""
+        return partial(self._measure, record, model, source, None) if _counts(record) else source
+
+    def metered_again(self, again: Again) -> Again:
+        """Return the function that resumes runs, which are measured again from what they had used."""
+
+        async def resumed(record: RunRecord, log: Log) -> Source | None:
+            source = await again(record, log)
+            if source is None or not _counts(record):
+                return source
+            return partial(self._measure, record, record.model, source, usage_so_far(log))
+
+        return resumed
+
+    async def _measure(self, record: RunRecord, model: str, source: Source, used: Usage | None, out: Outlet) -> None:
+        access = await self._owners.access(record.payer.owner or record.owner, record.payer.key)
+        budgets = [] if access is None else budgets_of(access, self.default)
+        caps = caps_of(budgets, record.created_at)
+        meter = RunMeter(self, charge_at_start(record), caps, self._prices.get(model), used)
+        outlet = _MeteredOutlet(out, meter)
+        if callable(source):
+            await source(outlet)
+        else:
+            await push_all(source, outlet)
+        await meter.report()
+
+    # drawing
+
+    async def draw(self, draw: Draw) -> DrawResult:
+        """Ask the store for more of a run's budgets. What is asked at once is one transaction."""
+        waiting: asyncio.Future[DrawResult] = asyncio.get_running_loop().create_future()
+        self._drawing.append((draw, waiting))
+        if not self._is_drawing:
+            self._is_drawing = True
+            self._tasks.start(self._draw_all())
+        return await waiting
+
+    async def _draw_all(self) -> None:
+        try:
+            while self._drawing:
+                asked, self._drawing = self._drawing, []
+                await self._draw_some(asked)
+        finally:
+            self._is_drawing = False
+
+    async def _draw_some(self, asked: Sequence[tuple[Draw, asyncio.Future[DrawResult]]]) -> None:
+        draws = [draw for draw, _ in asked]
+        try:
+            results = await self._retry(lambda: self._store.draw(draws, time.time()))
+        except Exception as error:  # noqa: BLE001 - those who wait get it
+            for _, waiting in asked:
+                if not waiting.done():
+                    waiting.set_exception(error)
+            return
+        for (_, waiting), result in zip(asked, results, strict=True):
+            if not waiting.done():
+                waiting.set_result(result)
+
+    # runs that are not stored
+
+    def settled(self, run: Run) -> None:
+        """Note what a run has used that is not stored: the settlement of the others notes it itself."""
+        if not run.kept and run.settlement is not None:
+            self.note(charge_of(run.record, run.settlement))
+
+    def note(self, charge: Charge) -> None:
+        """Note what a run or a request has used in all."""
+        if len(self._noted) < MOST_NOTED:
+            self._noted[charge.id] = charge
+
+    async def flush(self) -> None:
+        """Store what was noted."""
+        if not (noted := self._noted):
+            return
+        self._noted = {}
+        try:
+            await self._store.charge(list(noted.values()), time.time())
+        except HoldfastError:
+            self._noted = {**noted, **self._noted}
+            raise
+
+
+class RunMeter:
+    """What one run has used, and how much it may have used until it asks again."""
+
+    def __init__(
+        self,
+        spending: Spending,
+        charge: Charge,
+        caps: tuple[Cap, ...],
+        price: Price | None,
+        used: Usage | None = None,
+    ) -> None:
+        self._spending = spending
+        self._charge = charge
+        self._caps = caps
+        self._price = price
+        self._counted = used or Usage()
+        self._asked = self._said = 0
+        self._tokens: int | None = 0 if any(cap.tokens is not None for cap in caps) else None
+        self._cost: float | None = 0.0 if any(cap.cost is not None for cap in caps) else None
+        self._has_ended = False
+
+    def hear(self, events: Sequence[Yielded]) -> None:
+        """Count what the source emits. What its provider counts replaces what was estimated."""
+        for event in events:
+            if isinstance(event, str):
+                self._said += len(event)
+            elif isinstance(event, (Text, Reasoning)):
+                self._said += len(event.text)
+            elif isinstance(event, ToolDelta):
+                self._said += len(event.name) + len(event.arguments)
+            elif isinstance(event, Usage):
+                self._count(event)
+            elif isinstance(event, Finish):
+                self._has_ended = True
+
+    def _count(self, usage: Usage) -> None:
+        if usage.source == "estimated" and not usage.output_tokens:
+            self._asked = usage.input_tokens
+        else:
+            self._counted, self._asked, self._said = usage, 0, 0
+
+    @property
+    def used(self) -> Usage:
+        """What the run has used until now."""
+        counted = self._counted
+        return replace(
+            counted,
+            input_tokens=counted.input_tokens + self._asked,
+            output_tokens=counted.output_tokens + -(-self._said // 4),
+        )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run has used all that it holds. An answer that is complete is never stopped."""
+        if self._has_ended:
+            return False
+        used = self.used
+        if self._tokens is not None and used.total_tokens > self._tokens:
+            return True
+        return self._cost is not None and (cost(self._price, used) or 0.0) > self._cost
+
+    async def more(self) -> str:
+        """Get more of the budgets, and return why there is none; empty if there is.
+
+        While other runs hold the rest, it waits for them a little: they may give it back.
+        """
+        until = time.monotonic() + PATIENCE
+        while True:
+            result = await self._spending.draw(self._draw())
+            if result.refused is None:
+                self._tokens, self._cost = result.tokens, result.cost
+                return ""
+            if result.is_spent or time.monotonic() > until:
+                return in_words(result, self._spending.currency)
+            await asyncio.sleep(ASK_AGAIN)
+
+    async def report(self) -> None:
+        """Let the store know what a run has used that is about to end: the next one starts with what is left."""
+        await self._spending.draw(replace(self._draw(), tokens=0, cost=0.0))
+
+    def _draw(self) -> Draw:
+        used = self.used
+        spent = cost(self._price, used)
+        charge = replace(self._charge, input_tokens=used.input_tokens, output_tokens=used.output_tokens, cost=spent)
+        step = cost(self._price, Usage(output_tokens=STEP)) or 0.0
+        return Draw(charge=charge, caps=self._caps, tokens=STEP, cost=step)
+
+
+class _MeteredOutlet:
+    """The outlet of a run that counts for a budget. It is full when the run has to ask for more."""
+
+    __slots__ = ("_meter", "_out")
+
+    def __init__(self, out: Outlet, meter: RunMeter) -> None:
+        self._out = out
+        self._meter = meter
+
+    def emit(self, events: Sequence[Yielded]) -> bool:
+        has_room = self._out.emit(events)
+        self._meter.hear(events)
+        return has_room and not self._meter.is_over
+
+    async def room(self) -> None:
+        await self._out.room()
+        if self._meter.is_over and (words := await self._meter.more()):
+            await put(self._out, [Notice("budget", words)])
+            raise BudgetSpent(words)
+
+
+def charge_at_start(record: RunRecord) -> Charge:
+    """Return the charge of a run that has used nothing yet."""
+    return Charge(
+        id=record.id,
+        owner=record.payer.owner or record.owner,
+        model=record.model,
+        started_at=record.created_at,
+        payer=record.payer,
+        keeper=record.keeper,
+    )
+
+
+def _counts(record: RunRecord) -> bool:
+    return record.payer.limited

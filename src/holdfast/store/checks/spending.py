@@ -1,0 +1,117 @@
+"""What runs use: budgets that are shared out, and charges that count once."""
+
+from __future__ import annotations
+
+import asyncio
+
+from msgspec.structs import replace
+
+from ...events import Completed, Usage
+from .. import Cap, Charge, Draw, Payer
+from .case import Case, Checks
+
+CHECKS = Checks()
+
+NOW = 20_000 * 86400.0 + 3600.0
+DAY = 20_000
+
+
+def _cap(case: Case, **limits: float) -> Cap:
+    return Cap(of="owner", id=case.owner, since=DAY, ends_at=NOW + 86400, **limits)  # type: ignore[arg-type]
+
+
+def _charge(case: Case, name: str) -> Charge:
+    keeper = case.id("keeper")
+    return Charge(id=case.id(name), owner=case.owner, model="up/m", started_at=NOW, keeper=keeper)
+
+
+@CHECKS.add
+async def all_that_runs_hold_is_never_more_than_their_budget(case: Case) -> None:
+    """Many draw at once: what they get together is the budget at most, and all of it can be had."""
+    await case.alive("keeper")
+    cap, held = _cap(case, tokens=1000), 0
+    for _ in range(40):
+        draws = [Draw(charge=_charge(case, f"run{n}"), caps=(cap,), tokens=100) for n in range(20)]
+        results = await asyncio.gather(*(case.store.draw([draw], NOW) for draw in draws))
+        held = sum(result.tokens or 0 for [result] in results)
+        assert held <= 1000
+        if any(result.refused for [result] in results):
+            break
+
+    assert held > 500
+
+
+@CHECKS.add
+async def what_a_settled_run_has_used_counts_once(case: Case) -> None:
+    """The settlement replaces what the run held; a repeated one adds nothing; neither does folding."""
+    await case.alive("keeper")
+    run = await case.store.create_run(case.record("counted", None, created_at=NOW))
+    cap = _cap(case, tokens=1000)
+    [held] = await case.store.draw([Draw(charge=_charge(case, "counted"), caps=(cap,), tokens=500)], NOW)
+    settled = Completed(text="t", usage=Usage(30, 12, cost=0.5))
+    for _ in range(2):
+        await case.store.settle(run.id, run.epoch, seq=1, settlement=settled, message=None, now=NOW)
+    [left] = await case.store.draw([Draw(charge=_charge(case, "next"), caps=(cap,), opens=True)], NOW)
+    before = await case.store.usage(DAY, DAY, owner=case.owner)
+    await case.store.drop_charge(case.id("next"))
+    await case.store.fold_charges(NOW + 1, NOW + 1)
+    rows = await case.store.usage(DAY, DAY, owner=case.owner)
+
+    assert (held.tokens or 0) > 42
+    assert 1000 - 42 == left.left_tokens
+    assert [(1, 30, 12, 0.5)] == [(row.runs, row.input_tokens, row.output_tokens, row.cost) for row in rows]
+    assert 2 == sum(row.runs for row in before)
+
+
+@CHECKS.add
+async def a_budget_is_that_of_the_owner_the_key_or_the_group(case: Case) -> None:
+    """Each counts the runs that are charged to it, before and after they are folded."""
+    payer = Payer("", case.id("key"), (case.id("g1"), case.id("g2")))
+    charge = Charge(
+        id=case.id("r"), owner=case.owner, model="m", started_at=NOW, payer=payer, output_tokens=70, cost=0.25
+    )
+    await case.store.charge([charge, charge], NOW)
+    caps = [
+        Cap(of="owner", id=case.owner, since=DAY, ends_at=0, tokens=100),
+        Cap(of="key", id=case.id("key"), since=DAY, ends_at=0, tokens=100),
+        Cap(of="group", id=case.id("g2"), since=DAY, ends_at=0, tokens=100, cost=1.0),
+        Cap(of="group", id=case.id("g3"), since=DAY, ends_at=0, tokens=100),
+        Cap(of="owner", id=case.owner, since=DAY + 1, ends_at=0, tokens=100),
+    ]
+    lefts = []
+    for _ in range(2):
+        draws = [Draw(charge=_charge(case, "other"), caps=(cap,), opens=True) for cap in caps]
+        lefts.append([result.left_tokens for result in await case.store.draw(draws, NOW)])
+        await case.store.drop_charge(case.id("other"))
+        await case.store.fold_charges(NOW + 1, NOW + 1)
+
+    assert [[30, 30, 30, 100, 100]] * 2 == lefts
+
+
+@CHECKS.add
+async def a_run_is_refused_when_too_many_run_or_have_begun(case: Case) -> None:
+    """Runs at once, and requests in a minute; a dropped charge counts for neither."""
+    await case.alive("keeper")
+    cap = _cap(case, runs=2, requests=3)
+
+    async def opened(name: str, at: float) -> str | None:
+        charge = replace(_charge(case, name), started_at=at)
+        [result] = await case.store.draw([Draw(charge=charge, caps=(cap,), opens=True)], at)
+        return result.refused
+
+    first = [await opened(name, NOW) for name in ("a", "b", "c")]
+    await case.store.drop_charge(case.id("a"))
+    second = [await opened("d", NOW)]
+    for name in ("b", "d"):
+        await case.store.charge([_charge(case, name)], NOW)
+    third = [await opened("e", NOW), await opened("f", NOW), await opened("f", NOW + 61)]
+
+    assert [None, None, "runs"] == first
+    assert [None] == second
+    assert [None, "requests", None] == third
+
+
+@CHECKS.add
+async def the_size_of_what_an_owner_has_is_known(case: Case) -> None:
+    """Messages count; an owner without any has nothing."""
+    assert 0 == await case.store.stored_bytes(case.id("nobody"))

@@ -1,0 +1,88 @@
+"""The providers as a caller sees them who may use some of their models. The others do not exist for that caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+
+from ..errors import ModelNotFound
+from ..events import Outlet
+from . import ChatRequest, Provider, Providers, Telling
+
+Allows = Callable[[str], bool]
+"""Returns whether a model may be used, by its full name."""
+Limits = tuple[tuple[str, ...], ...]
+"""Sets of patterns. The name of a model must match one of each."""
+
+
+class AllowedProviders(Providers):
+    """The providers with the models that a caller may use. Agents are not limited here."""
+
+    is_whole = False
+
+    def __init__(self, everything: Providers, allows: Allows, limits: Limits) -> None:
+        self._allows = allows
+        offering = [provider for provider in everything.own if _may_offer(provider, allows, limits)]
+        super().__init__([_limited(provider, allows) for provider in offering])
+        for agents in everything.added:
+            self.add(agents)
+        self._originals = {provider.name: provider for provider in everything.all}
+        self.aliases = {alias: model for alias, model in everything.aliases.items() if allows(model)}
+
+    async def find(self, model: str) -> tuple[Provider, str]:
+        """Return the provider, and its upstream's name of the model. One that is not allowed is unknown."""
+        provider, name = await super().find(model)
+        if provider not in self.added and not self._allows(f"{provider.name}/{name}"):
+            raise ModelNotFound(await self._unknown(model))
+        return self._originals[provider.name], name
+
+
+def _may_offer(provider: Provider, allows: Allows, limits: Limits) -> bool:
+    """Return whether any model of a provider may be allowed: otherwise no error may name the provider."""
+    if provider.models is not None:
+        return any(allows(f"{provider.name}/{model}") for model in provider.models)
+    return all(any(_is_of(provider.name, pattern) for pattern in limit) for limit in limits)
+
+
+def _is_of(provider: str, pattern: str) -> bool:
+    return "/" not in pattern or fnmatchcase(provider, pattern.partition("/")[0])
+
+
+def _limited(provider: Provider, allows: Allows) -> Provider:
+    return _TellingSome(provider, allows) if isinstance(provider, Telling) else _Some(provider, allows)
+
+
+class _Some:
+    """A provider that offers some of its models."""
+
+    def __init__(self, provider: Provider, allows: Allows) -> None:
+        self._provider = provider
+        self._allows = allows
+        self.name, self.prefills = provider.name, provider.prefills
+        self.think, self.demo = provider.think, provider.demo
+        self.models = None if provider.models is None else tuple(self._some(provider.models))
+
+    def _some(self, models: list[str] | tuple[str, ...]) -> list[str]:
+        return [model for model in models if self._allows(f"{self.name}/{model}")]
+
+    async def answer(self, request: ChatRequest, out: Outlet) -> None:
+        await self._provider.answer(request, out)
+
+    async def list_models(self) -> list[str]:
+        return self._some(await self._provider.list_models())
+
+    async def close(self) -> None:
+        await self._provider.close()
+
+
+class _TellingSome(_Some):
+    """A provider of some models that knows whether its upstream answers."""
+
+    async def answers(self) -> bool:
+        assert isinstance(self._provider, Telling)
+        return await self._provider.answers()
+
+    @property
+    def is_away(self) -> bool:
+        assert isinstance(self._provider, Telling)
+        return self._provider.is_away
