@@ -30,6 +30,7 @@ from tests.support.native import Native
 from tests.support.people import PASSWORD
 from tests.support.served import NO_HOME, Served
 from tests.support.upstream import Delta, Hang, Headers, Role, Upstream
+from tests.support.waiting import LONG
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -186,6 +187,7 @@ async def made_world(apps: list[Any], served: list[Served], data: Path | None) -
     hers |= await ids_of_account(first, cookies["alice"]) | {"group_id": group, "grant_id": UNKNOWN["grant_id"]}
     await put_out(first, admin, cookies["gone"])
     await ask(first, "POST", "/api/sign-out", headers=cookies["left"])
+    await expiry(apps, keys["expired"])
     await in_step(apps)
     things = {
         "hers": {**UNKNOWN, **hers},
@@ -223,6 +225,15 @@ async def in_step(apps: list[Any]) -> None:
     for app in apps:
         await app.state.parts.people.callers.refresh()
         await app.state.parts.keys.refresh()
+
+
+async def expiry(apps: list[Any], key: str) -> None:
+    """Wait until a key that lasts a tenth of a second has expired."""
+    headers = {"authorization": f"Bearer {key}"}
+    async with asyncio.timeout(LONG):
+        for app in apps:
+            while (await ask(app, "GET", "/api/me", headers=headers)).status != 401:
+                await asyncio.sleep(0.02)
 
 
 async def put_out(app: Any, admin: dict[str, str], cookie: dict[str, str]) -> None:
