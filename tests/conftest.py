@@ -1,5 +1,6 @@
 """What every test gets: the requirement marker, and an error where our code blocks the event loop."""
 
+import gc
 import os
 import sys
 from collections.abc import Generator, Iterator
@@ -43,6 +44,8 @@ FIRST = (
     "tests/nodes/test_faults.py",
     "tests/e2e/test_markdown_time.py",
     "tests/faults/test_simulation.py",
+    "tests/e2e/test_doctor_cluster.py",
+    "tests/unit/test_programs.py",
 )
 """The files that take longest. Files are handed out in order, so one that comes last would let the others wait."""
 
@@ -54,7 +57,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     others = [item for item in items if any(item.get_closest_marker(mark) for mark in left_out)]
     if others:
         config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if item not in others]
+        out = {*others}
+        items[:] = [item for item in items if item not in out]
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over the tests and all that they import: there are ten thousand of them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -5,8 +5,10 @@ import json
 
 import msgspec
 import pytest
+import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Route
+from uvicorn.server import ServerState
 
 from holdfast import Engine
 from holdfast.asgi import events
@@ -16,6 +18,7 @@ from holdfast.server.app import create_app
 from holdfast.server.config.settings import ProviderSettings, Settings
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
+from tests.support.framing import Wire
 from tests.support.served import NO_HOME, Served, protocol
 from tests.support.upstream import Delta, Done, Finish, Headers, Role, Upstream
 from tests.support.waiting import LONG
@@ -121,3 +124,87 @@ async def test_a_chat_whose_client_reads_slowly_loses_no_word():
     said = [choice["delta"].get("content") for chunk in chunks for choice in chunk["choices"]]
     assert words == [word for word in said if word]
     assert "stop" == chunks[-1]["choices"][0]["finish_reason"]
+
+
+class Writes(Wire):
+    """A connection that notes each write."""
+
+    def __init__(self):
+        super().__init__()
+        self.writes = []
+        self._wrote = asyncio.Event()
+
+    def write(self, data):
+        self.writes.append(bytes(data))
+        super().write(data)
+        self._wrote.set()
+
+    async def until(self, is_so):
+        """Wait until something is so of all that was written."""
+        async with asyncio.timeout(LONG):
+            while not is_so(self.written):
+                self._wrote.clear()
+                await self._wrote.wait()
+
+
+class Line:
+    """A connection of our server that has the stream of a run, for each request."""
+
+    def __init__(self, run):
+        self._run = run
+        self.wire, self._state = Writes(), ServerState()
+        config = uvicorn.Config(self._app, lifespan="off", log_config=None, interface="asgi3", proxy_headers=False)
+        loop = asyncio.get_running_loop()
+        self._protocol = protocol()(config=config, server_state=self._state, app_state={}, _loop=loop)
+
+    async def _app(self, scope, receive, send):
+        frames = RunFrames(self._run.log, lambda first, said: b"data: %d\n\n" % first)
+        await EventStream(frames)(scope, receive, send)
+
+    async def __aenter__(self):
+        self._protocol.connection_made(self.wire)
+        return self
+
+    async def __aexit__(self, *_):
+        self._protocol.connection_lost(None)
+        while self._state.tasks:
+            await asyncio.wait(self._state.tasks)
+
+    def ask(self):
+        self._protocol.data_received(b"GET /events HTTP/1.1\r\nHost: h\r\n\r\n")
+
+
+async def test_the_first_words_go_with_the_head_and_the_last_with_the_end(engine):
+    """Each write wakes the client once more: the start and the end of an answer need one each."""
+    source = Gated("one")
+    run = await engine.start(source())
+
+    async with Line(run) as line:
+        line.ask()
+        await line.wire.until(lambda written: b"data: 1" in written)
+        source.gates[0].set()
+        await line.wire.until(lambda written: written.endswith(b"0\r\n\r\n"))
+
+    first, word, last = line.wire.writes
+    assert first.startswith(b"HTTP/1.1 200")
+    assert first.endswith(b"\r\n\r\n9\r\ndata: 1\n\n\r\n")
+    assert b"9\r\ndata: 2\n\n\r\n" == word
+    assert b"9\r\ndata: 3\n\n\r\n0\r\n\r\n" == last
+
+
+async def test_a_stream_ends_before_the_answer_to_a_request_that_came_meanwhile(engine):
+    """The connection has the next request by then, but the end belongs to the first."""
+    source = Gated("one")
+    run = await engine.start(source())
+
+    async with Line(run) as line:
+        line.ask()
+        await line.wire.until(lambda written: b"data: 1" in written)
+        line.ask()
+        source.gates[0].set()
+        await line.wire.until(lambda written: written.count(b"0\r\n\r\n") == 2)
+
+    first, second, rest = line.wire.written.split(b"0\r\n\r\n")
+    assert [1, 1, 0] == [answer.count(b"HTTP/1.1 200") for answer in (first, second, rest)]
+    assert b"data: 3" in first
+    assert b"data: 1" in second

@@ -17,11 +17,11 @@ import pytest
 from tests.support.server import Server, provider
 
 BUDGET = {
-    "a chunk that comes alone": 12,
-    "a chunk of a hundred that come together": 0.23,
+    "a chunk that comes alone": 11,
+    "a chunk of a hundred that come together": 0.21,
     "a chunk of a stored session that comes alone": 41,
-    "a chunk of a whole answer that comes at once": 1.79,
-    "a streaming request": 361,
+    "a chunk of a whole answer that comes at once": 1.75,
+    "a streaming request": 359,
     "a request without a stream": 317,
 }
 """Calls in the event loop's thread, as they are now."""

@@ -3,6 +3,7 @@
 import ast
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -16,17 +17,17 @@ CORE_LOOP = {"run.py": "Run", "pump.py": "Pump", "keeper.py": "Keeper", "committ
 MOST_LINES_OF_THE_CORE_LOOP = 600
 
 
-def trees() -> Iterator[tuple[Path, ast.Module]]:
-    for path in sorted(SRC.rglob("*.py")):
-        yield path.relative_to(ROOT), ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def trees() -> list[tuple[Path, ast.Module]]:
+    return [(path.relative_to(ROOT), ast.parse(path.read_text(encoding="utf-8"))) for path in sorted(SRC.rglob("*.py"))]
 
 
 def foreign_private_names(tree: ast.AST) -> Iterator[ast.Attribute]:
     """`x._name`, unless x is the object itself, its class, or its base class."""
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Attribute) or ast.unparse(node.value) in ("self", "cls", "super()"):
+        if not isinstance(node, ast.Attribute) or not node.attr.startswith("_") or node.attr.endswith("__"):
             continue
-        if node.attr.startswith("_") and not node.attr.endswith("__"):
+        if ast.unparse(node.value) not in ("self", "cls", "super()"):
             yield node
 
 

@@ -81,6 +81,7 @@ def bound_in_javascript(path: Path) -> list[str]:
     return [id for arguments in comments for id in re.findall(r"""["']([^"']+)["']""", arguments)]
 
 
+@cache
 def bindings(in_python: Callable[[Path], list[str]] = bound_in_python) -> dict[str, set[str]]:
     """Each id that is named anywhere, and the files that name it."""
     found: dict[str, set[str]] = defaultdict(set)

@@ -26,7 +26,7 @@ class ClientConnection(Protocol):
 
     is_lost: bool
     takes_more: bool
-    """Whether `go_on` may be called: the response was begun here, and the client reads."""
+    """Whether `go_on` and `end` may be called: the response was begun here, and the client reads."""
 
     def watch_loss(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` when the connection is lost, until the returned function is called."""
@@ -40,12 +40,16 @@ class ClientConnection(Protocol):
         """Send a whole response now. False if `send` must be used."""
         ...
 
-    def begin(self, send: Send, headers: Sequence[Header]) -> bool:
-        """Begin a chunked response now. False if `send` must be used."""
+    def begin(self, send: Send, headers: Sequence[Header], body: bytes) -> bool:
+        """Begin a chunked response now, with the first piece of its body if there is one. False: use `send`."""
         ...
 
     def go_on(self, body: bytes) -> None:
         """Send some more of the body now."""
+        ...
+
+    def end(self, body: bytes) -> None:
+        """Send the last piece of the body, if there is one, and the end of the response now."""
         ...
 
 

@@ -10,10 +10,9 @@ from itertools import accumulate
 from weakref import ref
 
 from ..engine.run import Render, Run, StoredLog
-from ..errors import ResumeGap
 from ..events import Event, Settled, Text, encode_event
 from ..log.log import Log
-from ..log.segment import NOTHING, Segment
+from ..log.segment import Segment
 from ..wires import native
 
 AT_ONCE = 64 * 1024
@@ -52,8 +51,6 @@ class RunFrames:
         self._unwatch: Callable[[], None] = _nothing
         self._rest: Iterator[bytes] = iter(())
         self.is_over = False
-        self.is_behind = False
-        """Whether `next` has something to return now: a piece that is left, or the end."""
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` whenever there is more to read, until the returned function is called."""
@@ -80,11 +77,11 @@ class RunFrames:
             self._waits.make_room()
         if piece := next(self._rest, b""):
             return piece
-        live, after = self.live, self.after
-        while segment := as_many_as_fit(live.slice(after) if live is not None else await self._log.batch(after)):
+        if frames := self.ready():
+            return frames
+        while self.live is None and (segment := as_many_as_fit(await self._log.batch(self.after))):
             if frames := self._rendered(segment):
                 return frames
-            after = self.after
         if self._log.successor is not None:
             self._continue_with(self._log.successor())
             return await self.next()
@@ -97,32 +94,33 @@ class RunFrames:
         self._log, self.live, self._waits = log, None, None
         self._unwatch = log.watch(self._wake)
 
-    def now(self) -> bytes:
-        """Return the frames of the new events of a live log; nothing if they were trimmed."""
-        log, after = self.live, self.after
-        assert log is not None
-        segment = log.newest if log.newest_after == after else self._slice(log)
-        if log.closed and long_ending(segment) is not None:
-            self.is_behind = True
-            return b""
-        if (count := len(segment.texts or segment.others)) > 1:
-            segment = as_many_as_fit(segment)
-            count = len(segment)
-        self.after = upto = after + count
-        self.is_behind = log.closed or upto < log.seq
-        return self._render(after + 1, segment)
+    def ready(self) -> bytes:
+        """Return the next frames of a live log; nothing if there are none yet, or if the log is not live."""
+        live = self.live
+        while live is not None and self.after < live.seq:
+            if frames := self._rendered(as_many_as_fit(live.slice(self.after))):
+                return frames
+        return b""
 
-    def _slice(self, log: Log) -> Segment:
-        try:
-            return log.slice(self.after)
-        except ResumeGap:
-            return NOTHING  # `next` raises it
+    def now(self) -> bytes:
+        """Return the frames of the newest events of a live log; nothing if more is to be done, which `next` does."""
+        log, after, render = self.live, self.after, self._render
+        if log is None or log.newest_after != after or log.closed:
+            return b""
+        segment = log.newest
+        count = len(segment.texts or segment.others)
+        if after + count != log.seq or (count > 1 and as_many_as_fit(segment) is not segment):
+            return b""
+        self.after = after + count
+        return render(after + 1, segment)
 
     def _rendered(self, segment: Segment) -> bytes:
-        first, self.after = self.after + 1, self.after + len(segment)
+        first, self.after = self.after + 1, self.after + len(segment.texts or segment.others)
         if self._pieces is not None and self._log.closed and (last := long_ending(segment)) is not None:
             self._rest = self._pieces(self.after, last)  # alone, since it is long
             return next(self._rest, b"")
+        live = self.live
+        self.is_over = live is not None and live.closed and live.successor is None and self.after == live.seq
         return self._render(first, segment)
 
 

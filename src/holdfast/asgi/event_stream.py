@@ -143,22 +143,24 @@ class EventStream(Response):
         self._closing.streams[self] = None
         try:
             self._connection = connection = scope.get(CONNECTION)
-            if connection is None or not connection.begin(send, self._sent_headers):
+            first = self._opening + self._ready()
+            has_begun = connection is not None and connection.begin(send, self._sent_headers, first)
+            if not has_begun:
                 await send({"type": "http.response.start", "status": 200, "headers": self._sent_headers})
             try:
-                if self._opening:
-                    await self._say(send, self._opening)
-                is_done = await self._copy(client, send)
+                if first and not has_begun:
+                    await self._say(send, first)
+                last = await self._copy(client, send)
             except OSError:  # another server reports a disconnect by this error
                 raise
             except Exception as error:  # noqa: BLE001 - the response has begun: only this stream can report the error
                 await self._break_off(client, send, error)
                 return False
-            if is_done:
-                await _end(send)
+            if last is not None:
+                await self._end(send, last)
             elif client.is_revoked:
                 await self._turn_away(send)
-            return is_done
+            return last is not None
         finally:
             unwatch()
             forget()
@@ -170,39 +172,48 @@ class EventStream(Response):
         """The number of events of a run that are not sent yet; 0 for other frames."""
         return self._frames.lag if isinstance(self._frames, RunFrames) else 0
 
-    async def _copy(self, client: RequestClient, send: Send) -> bool:
+    def _ready(self) -> bytes:
+        """Return the frames that go with the head of the response. An error is raised once it has begun."""
+        try:
+            return self._frames.ready() if isinstance(self._frames, RunFrames) else b""
+        except Exception as error:  # noqa: BLE001 - `_copy` raises it
+            self._error = error
+            return b""
+
+    async def _copy(self, client: RequestClient, send: Send) -> bytes | None:
+        """Send the frames. Return what is left to send with the end of the response; None if the client left."""
         frames = self._frames
         in_a_row = 0
         while not client.has_left:
+            if self._error is not None:
+                raise self._error
             self._wake.clear()
             if body := await frames.next():
+                if frames.is_over:
+                    return body
                 await self._say(send, body)
                 in_a_row += len(body)
                 if in_a_row > _SENT_IN_A_ROW:
                     in_a_row = 0
                     await asyncio.sleep(0)  # a long replay, whose sends never wait, must not block the event loop
             elif frames.is_over:
-                return True
+                return b""
             elif self._closing.has_begun:
-                await self._say(send, self._farewell)
-                return True
+                return self._farewell
             else:
                 self._live = frames if isinstance(frames, RunFrames) and frames.live and self._connection else None
                 await self._wake.wait()
                 self._live = None
-                if self._error is not None:
-                    raise self._error
                 if self._is_quiet() and not client.has_left:
                     await self._say(send, self._sign_of_life)
-        return False
+        return None
 
     async def _break_off(self, client: RequestClient, send: Send, error: Exception) -> None:
         """Send the error, or cut the connection. Other servers cut off a response that was not ended."""
         known = isinstance(error, HoldfastError)
         logger.error("broke off a stream: %s", error, exc_info=None if known else error)
         if self._broken is not None:
-            await self._say(send, self._broken(info_of(error)))
-            await _end(send)
+            await self._end(send, self._broken(info_of(error)))
         elif self._connection is not None and not client.has_left:
             self._connection.abort()
             while not client.has_left:
@@ -219,26 +230,22 @@ class EventStream(Response):
         """Send that the key was revoked, if the wire has a frame for it and the client reads; else cut it off."""
         connection = self._connection
         if self._broken is not None and (connection is None or connection.takes_more):
-            await self._say(send, self._broken(KeyRevoked().info()))
-            await _end(send)
+            await self._end(send, self._broken(KeyRevoked().info()))
         elif connection is not None:
             await _cut_off(connection)
 
     def _grew(self) -> None:
         """Send new events while the task waits. If that is not possible, wake the task."""
-        live, connection = self._live, self._connection
-        if live is None or connection is None or not connection.takes_more:
-            self._wake.set()
-            return
-        try:
-            if body := live.now():
-                self._spoke_at = self._time()
-                connection.go_on(body)
-        except Exception as error:  # noqa: BLE001 - an error of this stream must not reach the writer of the log
-            self._error = error
-            self._wake.set()
-        if live.is_behind:
-            self._wake.set()
+        live, connection, time = self._live, self._connection, self._time
+        if live is not None and connection is not None and connection.takes_more:
+            try:
+                if body := live.now():
+                    self._spoke_at = time()
+                    connection.go_on(body)
+                    return
+            except Exception as error:  # noqa: BLE001 - an error of this stream must not reach the writer of the log
+                self._error = error
+        self._wake.set()
 
     async def _say(self, send: Send, body: bytes) -> None:
         connection = self._connection
@@ -253,6 +260,15 @@ class EventStream(Response):
             self._sending_since = self._spoke_at = self._time()
             await send({"type": "http.response.body", "body": piece, "more_body": True})
             self._sending_since = None
+
+    async def _end(self, send: Send, body: bytes) -> None:
+        """Send the last bytes and the end of the response."""
+        connection = self._connection
+        if connection is not None and connection.takes_more and len(body) <= _SENT_IN_A_ROW:
+            connection.end(body)
+            return
+        await self._say(send, body)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def _is_quiet(self) -> bool:
         return self._time() >= self._quiet_at()
@@ -285,10 +301,6 @@ async def _cut_off(connection: ClientConnection) -> None:
     if not connection.is_lost:
         await lost.wait()
     unwatch()
-
-
-async def _end(send: Send) -> None:
-    await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def info_of(error: Exception) -> ErrorInfo:

@@ -110,8 +110,8 @@ class Pump:
 
     def emit(self, events: Sequence[Yielded]) -> bool:
         """Log events that arrived together, as one segment. False: enough for now, then `await room()`."""
-        log, kept = self.log, self.run.kept
-        self.touched = self.time()
+        log, kept, time = self.log, self.run.kept, self.time
+        self.touched = time()
         text = events[0] if len(events) == 1 else None
         if type(text) is not str or not text or not text.isascii() or not self.intake.is_plain:
             self.take_in(events)
@@ -119,7 +119,8 @@ class Pump:
             log.append(Segment(Text, (text,)))
             self.shared.changed(self)
         else:  # one more token, mostly: each call shows
-            log.say(Segment(Text, (text,)), self.shared.clock())
+            clock = self.shared.clock
+            log.say(Segment(Text, (text,)), clock())
         return not (self.is_far_behind if kept else log.is_full)
 
     async def room(self) -> None:

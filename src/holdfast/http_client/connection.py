@@ -120,8 +120,11 @@ class Reply:
 
     def add(self, pieces: list[bytes]) -> None:
         """Buffer pieces of the body, or pass them to the sink."""
-        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        pieces.clear()
+        if len(pieces) == 1:
+            data = pieces.pop()
+        else:
+            data = b"".join(pieces)
+            pieces.clear()
         sink = self._sink
         if sink is None:
             self._pieces.append(data)

@@ -6,6 +6,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable
 from itertools import accumulate, groupby, takewhile
+from operator import attrgetter
 from typing import Any
 
 from ..errors import ResumeGap, RunSettled
@@ -28,6 +29,7 @@ from .storable import characters, encodable
 _SLICE = 512  # events handed to a reader at once, so that a long replay never holds the loop
 _TOGETHER = 128  # events whose texts are put together, and which are packed, at once
 _A_FEW = 16  # events that cost little one by one, and segments of an ended log that are not worth packing
+_kind_of = attrgetter("kind")
 _SHORT = frozenset({RunStarted, Usage, Settled})
 """Events of every run that hold no text of their own."""
 
@@ -79,7 +81,8 @@ class Log:
         self._segments: list[Segment] = []
         self._starts: list[int] = []  # how many events came before each segment
         self._packed = 0  # segments
-        self._times: tuple[array[int], array[float]] | None = None
+        self._times: tuple[array[int], array[float]] | None = None  # of packed segments: seqs, and when they came
+        self._new_times: tuple[list[int], list[float]] = [], []  # of those that are not packed yet
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._folded = 0  # the seq up to which the texts are put together
@@ -88,7 +91,7 @@ class Log:
         self._tidied = 0  # the seq up to which all is packed
         self._due = _TOGETHER if limit is None else min(_TOGETHER, limit + 1)
         self._watchers: dict[Callable[[], None], None] = {}
-        self._called: tuple[Callable[[], None], ...] | None = None  # the watchers, until one is added or removed
+        self._called: tuple[Callable[[], None], ...] = ()  # the watchers, until one is added or removed
 
     # writing
 
@@ -114,32 +117,39 @@ class Log:
     def say(self, segment: Segment, at: float) -> None:
         """Append a segment of a run that nobody asked to keep, note its time, and show it at once.
 
-        This is `append` and `publish` in one, as it is done for each token. A time is two numbers for each call: a long
-        log stays small.
+        This is `append`, `publish` and `_show` in one, as it is done for each token. A time is two numbers for each
+        call: a long log stays small.
         """
         if self.sealed:
             raise RunSettled(self.run_id)
+        before = self.appended
         self._segments.append(segment)
-        self._starts.append(self.appended)
-        self.appended = upto = self.appended + len(segment.texts or segment.others)
-        times = self._times
-        if times is None:
-            times = self._times = array("Q"), array("d")
-        times[0].append(upto)
-        times[1].append(at)
+        self._starts.append(before)
+        self.appended = upto = before + len(segment.texts or segment.others)
+        seqs, times = self._new_times
+        seqs.append(upto)
+        times.append(at)
         if segment.kind is None or self.steps is not None:
             self._take_in(segment)
-        self._show(segment, upto)
+        self.newest = segment if upto - before <= _SLICE else segment[:_SLICE]
+        self.newest_after, self.seq = before, upto
+        if upto >= self._due:
+            self._tidy()
+        for wake in self._called or self._watching():
+            wake()
 
     def _show(self, segment: Segment, upto: int) -> None:
         self.newest = segment if upto - self.seq <= _SLICE else segment[:_SLICE]
         self.newest_after, self.seq = self.seq, upto
         if upto >= self._due:
             self._tidy()
-        if self._called is None:
-            self._called = tuple(self._watchers)
-        for wake in self._called:
+        for wake in self._called or self._watching():
             wake()
+
+    def _watching(self) -> tuple[Callable[[], None], ...]:
+        """Return the watchers. They are remembered, since each event is shown to them."""
+        self._called = tuple(self._watchers)
+        return self._called
 
     def _tidy(self) -> None:
         """Put together what has gathered, and forget what is too much: when it is due, and not for each event."""
@@ -156,10 +166,17 @@ class Log:
         """Pack the segments that were published since the last time, but for the last: readers are about to read it."""
         first, stop = self._packed, max(self._packed, bisect_right(self._starts, self.seq - 1) - 1)
         fresh = self._segments[first:stop]
-        together = [packed(joined([*group])) for _, group in groupby(fresh, lambda segment: segment.kind)]
+        together = [packed(joined([*group])) for _, group in groupby(fresh, _kind_of)]
         starts = accumulate(map(len, together), initial=self._starts[first]) if fresh else ()
         self._segments[first:stop], self._starts[first:stop] = together, [*starts][:-1]
         self._packed = first + len(together)
+        self._pack_times()
+
+    def _pack_times(self) -> None:
+        (seqs, times), (new_seqs, new_times) = self._times or (array("Q"), array("d")), self._new_times
+        seqs.fromlist(new_seqs)
+        times.fromlist(new_times)
+        self._times, self._new_times = (seqs, times), ([], [])
 
     def _trim(self, limit: int) -> None:
         """Forget the older half (one by one would move the rest each time), or what there is of it to forget."""
@@ -291,7 +308,8 @@ class Log:
 
     def times(self) -> list[tuple[int, float]]:
         """Return when events came: the last seq of those that came together, and their time."""
-        return [] if self._times is None else list(zip(*self._times, strict=True))
+        packed_times = () if self._times is None else zip(*self._times, strict=True)
+        return [*packed_times, *zip(*self._new_times, strict=True)]
 
     def snapshot(self) -> tuple[int, Snapshot]:
         """Return what was visible, and up to which seq: a reader can go on from there."""
@@ -338,11 +356,11 @@ class Log:
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` whenever there is more to read, until the returned function is called."""
-        self._watchers[wake], self._called = None, None
+        self._watchers[wake], self._called = None, ()
 
         def leave() -> None:
             self._watchers.pop(wake, None)
-            self._called = None
+            self._called = ()
 
         return leave
 

@@ -44,7 +44,7 @@ OVERLOADED = 529
 HOLD = 10.0
 """Seconds for which the status line waits for the first output: until then a failure can have an error status."""
 
-BEFORE_WORDS = (RunStarted, Notice, StepStarted)
+BEFORE_WORDS = frozenset({RunStarted, Notice, StepStarted})
 """Events before the first output of an answer."""
 
 Refuse = Callable[[Run, "Failed | Interrupted"], ASGIApp]
@@ -179,14 +179,14 @@ class FirstWord:
         assert isinstance(log, Log)
         while not log.closed and log.oldest <= self._looked_at + 1 <= log.seq:
             segment = log.slice(self._looked_at)
-            if segment.kind is not None or [True for event in segment.others if not isinstance(event, BEFORE_WORDS)]:
+            if segment.kind is not None or not BEFORE_WORDS.issuperset(map(type, segment.others)):
                 return True
             self._looked_at += len(segment)
         return log.closed or log.oldest > 1
 
     async def _read_first_word(self) -> None:
         async for _, event in self._run.read():
-            if not isinstance(event, BEFORE_WORDS):
+            if type(event) not in BEFORE_WORDS:
                 return
 
 
@@ -195,7 +195,7 @@ async def is_bare(run: Run) -> bool:
     if run.log.oldest > 1:
         return not run.text
     async for _, event in run.read():
-        if not isinstance(event, BEFORE_WORDS):
+        if type(event) not in BEFORE_WORDS:
             return isinstance(event, Settled)
     return True
 

@@ -38,6 +38,10 @@ LINGER = 2.0
 _line_of = b"%b: %b\r\n".__mod__
 """Returns the line of a header."""
 
+_SHORT = 1024  # bytes of a chunk with one token, at most
+_SIZE_LINES = [b"%x\r\n" % size for size in range(_SHORT)]
+"""The lines before chunks of a body that are as short as a token."""
+
 
 class InvalidHttp(BadRequest):
     """The received bytes are not an HTTP request that this server accepts."""
@@ -74,8 +78,8 @@ class Protocol(HttpToolsProtocol):
     """
 
     __slots__ = (  # beside uvicorn's own, which fill a dict
+        "_begun",
         "_connections",
-        "_has_begun",
         "_mark",
         "_part",
         "_received",
@@ -91,7 +95,8 @@ class Protocol(HttpToolsProtocol):
         super().__init__(**uvicorn)
         self._connections = connections
         self._watchers = Watchers()
-        self._has_begun = False
+        self._begun: RequestResponseCycle | None = None
+        """The request whose response was begun here."""
         self.is_lost = False
         self.takes_more = False
         """Whether a response was begun here, and uvicorn's `send` would write a piece of it at once.
@@ -123,7 +128,7 @@ class Protocol(HttpToolsProtocol):
         super().connection_lost(exc)
         self._connections.remove(self)
         self.is_lost = True
-        self.takes_more = self._has_begun = False
+        self.takes_more, self._begun = False, None
         self._watchers.notify()
         del self.cycle, self.scope  # break the reference cycle, so that reference counting frees it
 
@@ -349,11 +354,11 @@ class Protocol(HttpToolsProtocol):
     def resume_writing(self) -> None:
         """The write buffer has room again."""
         super().resume_writing()
-        self.takes_more = self._has_begun
+        self.takes_more = self._begun is not None
 
     def on_response_complete(self) -> None:
         """End a response; uvicorn may start the next request."""
-        self.takes_more = self._has_begun = False
+        self.takes_more, self._begun = False, None
         if self._part == "body" and self.expect_100_continue and self.cycle.response_complete:
             self.transport.close()  # whether the client will send the body after `Expect` is unknown
         super().on_response_complete()
@@ -363,24 +368,19 @@ class Protocol(HttpToolsProtocol):
         head = self._head(send, status, headers)
         if head is None:
             return False
-        cycle = self.cycle
-        cycle.response_started = cycle.response_complete = True
-        cycle.message_event.set()
-        self.transport.write(head + b"\r\n" + body)
-        if not cycle.keep_alive:
-            self.transport.close()
-        cycle.on_response()
+        self.cycle.response_started = True
+        self._write_last(self.cycle, head + b"\r\n" + body)
         return True
 
-    def begin(self, send: Send, headers: Sequence[Header]) -> bool:
-        """Begin a chunked response, as uvicorn's `send` would. False if `send` must be used."""
+    def begin(self, send: Send, headers: Sequence[Header], body: bytes) -> bool:
+        """Begin a chunked response, as uvicorn's `send` would, in one write. False if `send` must be used."""
         head = self._head(send, 200, headers)
         if head is None:
             return False
-        self.cycle.response_started = self.cycle.chunked_encoding = True
-        self.cycle.waiting_for_100_continue = False
-        self.takes_more = self._has_begun = True
-        self.transport.write(head + b"transfer-encoding: chunked\r\n\r\n")
+        self._begun = cycle = self.cycle
+        cycle.response_started = cycle.chunked_encoding = self.takes_more = True
+        cycle.waiting_for_100_continue = False
+        self.transport.write(b"%btransfer-encoding: chunked\r\n\r\n%b" % (head, _chunk_of(body)))
         return True
 
     def _head(self, send: Send, status: int, headers: Sequence[Header]) -> bytes | None:
@@ -409,7 +409,28 @@ class Protocol(HttpToolsProtocol):
 
     def go_on(self, body: bytes) -> None:
         """Send a piece of a body, as uvicorn's `send` would, without a coroutine."""
-        self.transport.write(b"%x\r\n%b\r\n" % (len(body), body))
+        size = len(body)
+        line = _SIZE_LINES[size] if size < _SHORT else b"%x\r\n" % size
+        self.transport.write(b"".join((line, body, b"\r\n")))
+
+    def end(self, body: bytes) -> None:
+        """Send the last piece of a body and the end of a response that was begun here, in one write."""
+        if self._begun is not None:
+            self._write_last(self._begun, _chunk_of(body) + b"0\r\n\r\n")
+
+    def _write_last(self, cycle: RequestResponseCycle, data: bytes) -> None:
+        """Write the last bytes of a response, and end it as uvicorn's `send` would."""
+        cycle.response_complete = True
+        cycle.message_event.set()
+        self.transport.write(data)
+        if not cycle.keep_alive:
+            self.transport.close()
+        cycle.on_response()
+
+
+def _chunk_of(body: bytes) -> bytes:
+    """Return a piece of a body as a chunk; nothing for an empty one, which would be the end."""
+    return b"%x\r\n%b\r\n" % (len(body), body) if body else b""
 
 
 def protocols_of(server: uvicorn.Server) -> Callable[[], asyncio.Protocol]:

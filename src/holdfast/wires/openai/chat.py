@@ -120,7 +120,7 @@ class Chunks:
             return b"".join(self.frames(segment))
         self._has_output, texts = True, segment.texts
         if len(texts) == 1:
-            return self._text_head + _encode(texts[0]) + self._text_tail
+            return b"".join((self._text_head, _encode(texts[0]), self._text_tail))
         if needs_no_escape("".join(texts)):
             return b'%b"%b"%b' % (self._text_head, self._between_texts.join(texts).encode(), self._text_tail)
         return self._text_head + self._between.join(map(_encode, texts)) + self._text_tail
@@ -204,6 +204,9 @@ def _call_delta(event: ToolDelta) -> dict[str, Any]:
     return {"tool_calls": [{"index": event.index, event.kind: written, **begins}]}
 
 
+_OF_A_CHOICE = frozenset({Text, Reasoning, ToolDelta, ProviderData})
+
+
 class ChatAnswer:
     """Builds the finished object from the events of a run."""
 
@@ -215,10 +218,11 @@ class ChatAnswer:
     def add(self, events: Sequence[Event]) -> None:
         """Add the next events."""
         for event in events:
-            if isinstance(event, (Text, Reasoning, ToolDelta, ProviderData)):
-                if event.choice not in self._choices:
-                    self._choices[event.choice] = _Choice()
-                self._choices[event.choice].add(event)
+            if type(event) in _OF_A_CHOICE:
+                index: int = event.choice  # type: ignore[union-attr]
+                if index not in self._choices:
+                    self._choices[index] = _Choice()
+                self._choices[index].add(event)  # type: ignore[arg-type]
 
     def body(self, settled: AnySettlement | None) -> dict[str, Any]:
         """Return the object so far."""
