@@ -232,7 +232,7 @@ async def expiry(apps: list[Any], key: str) -> None:
     headers = {"authorization": f"Bearer {key}"}
     async with asyncio.timeout(LONG):
         for app in apps:
-            while (await ask(app, "GET", "/api/me", headers=headers)).status != 401:
+            while (await ask(app, "GET", "/api/me", headers=headers)).status != 401:  # noqa: ASYNC110 - it polls
                 await asyncio.sleep(0.02)
 
 
