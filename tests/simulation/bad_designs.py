@@ -43,6 +43,7 @@ from holdfast.log.log import Log
 from holdfast.log.segment import NOTHING, Segment, segment_of
 from holdfast.log.settlement import StopIntent
 from holdfast.store import Idempotency, RunRecord
+from holdfast.store import semantics as rules
 from holdfast.store.memory import MemoryStore
 
 from .scenario import LEASE, Cut, Scenario, SendPlan, SourcePlan, StopPlan, Trouble, Weather
@@ -588,11 +589,16 @@ class _LastSettlementWins(MemoryStore):
     "no-fencing",
     "an owner who slept beyond its lease goes on writing",
     "Redis locks without fencing tokens",
-    expects="its log is not what its source yielded|something follows its settlement",
+    expects="a subscriber saw something else than the log|its log is not what its source yielded|something follows",
 )
 class _NoFencing(MemoryStore):
-    def _writable(self, run_id: str, epoch: int) -> Any:
-        return self._runs.get(run_id)
+    def _append(self, keeper: str, entry: Any) -> Any:
+        run = self._runs.get(entry.run_id)
+        if run is None:
+            return "lost"
+        if rules.extends(entry, run.record.seq):
+            self._extend(run, entry.events[run.record.seq + 1 - entry.first :])
+        return run.record.seq
 
     async def settle(self, run_id: str, epoch: int, **kwargs: Any) -> AnySettlement | None:
         run = self._runs.get(run_id)
