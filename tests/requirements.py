@@ -505,6 +505,24 @@ REQUIREMENTS: dict[str, str] = {
     "share.group": "A group reads a session that is shared with it, or writes in it; messages name their writer.",
     "share.group-limits": "Only the owner deletes, renames or shares a session, and runs agents in it.",
     "share.group-ends": "Leaving the group, or the end of the share, ends access and open streams within a second.",
+    "people.audit": (
+        "The audit log has who did what to what, from where, with which result: sign-ins and failures, keys, accounts, "
+        "settings, deletions, approvals, and what admins read about others; by HTTP and by command."
+    ),
+    "people.audit-contents": "The audit log has ids: no contents, names, e-mail addresses or secrets.",
+    "people.audit-all": "Every call of admins and every change of an account is audited, under its path at least.",
+    "people.audit-export": "The audit log is read by actor, action and time, and exported as lines with a cursor.",
+    "people.audit-refuses": "If the audit log cannot be written, what belongs there is refused and changes nothing.",
+    "people.audit-verify": "A changed, removed or cut-off entry of the audit log is found by `holdfast audit verify`.",
+    "people.audit-retention": "Entries are deleted only because of their age, and the log says which.",
+    "people.export": "A person exports all that they have in one archive, and nothing of others.",
+    "people.import": "An archive's chats come in with new ids, each whole or not at all; nothing is overwritten.",
+    "people.delete": (
+        "A person is deleted with everything, by themselves or an admin who chose so: running runs are stopped, no "
+        "table has their words, and a crash does not end it."
+    ),
+    "people.retention": "Chats that have not changed for `session_days` are deleted; pinned ones stay.",
+    "people.nothing-stored": "A request without a session, or with `store: false`, leaves nothing on the disk.",
     "safe.bind": "Beyond loopback, without keys and accounts, a server answers only who has the code that it printed.",
     "safe.origin": "A foreign Origin is refused.",
     "safe.host": "A foreign Host is refused, and so are two of Host, Origin, Authorization or X-Api-Key.",

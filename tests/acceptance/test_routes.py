@@ -41,6 +41,7 @@ OF_NOBODY = {
     "sign_in_id": "a sign-in, of a person who is signed in",
     "share_id": "a share, which admins revoke too; the matrix walks it",
     "token": "a link, which anyone may read who has it; tests of sharing walk it",
+    "erasure_id": "the deletion of a person, which only admins can see",
 }
 """Parameters of paths that name nothing that somebody owns."""
 

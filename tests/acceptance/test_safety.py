@@ -129,6 +129,7 @@ async def things_of(api: Native) -> dict[str, str]:
         "sign_in_id": "in_1",
         "share_id": shared["id"],
         "token": shared["token"],
+        "erasure_id": "era_1",
         "batch_id": batch,
         "conversation_id": kept["id"],
         "item_id": listed["data"][0]["id"],

@@ -217,12 +217,16 @@ def _as_nobody() -> dict[str, Any]:
     return {"user": NOBODY, "group": NOBODY} if os.getuid() == 0 else {}
 
 
+NOT_COMPARED = ("keepers", "audit", "audit_end")
+"""Tables in which something is written though nothing was changed: leases, and what was refused."""
+
+
 async def rows_of(url: str) -> dict[str, list[tuple[Any, ...]]]:
-    """Return all rows of all tables of a database, in an order of their own; those of nodes' leases left out."""
+    """Return all rows of all tables of a database, in an order of their own; those in `NOT_COMPARED` left out."""
     connection = await asyncpg.connect(url)
     try:
         tables = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
-        names = sorted(row["tablename"] for row in tables if row["tablename"] != "keepers")
+        names = sorted(row["tablename"] for row in tables if row["tablename"] not in NOT_COMPARED)
         found = {name: await connection.fetch(f"SELECT * FROM {name}") for name in names}
     finally:
         await connection.close()

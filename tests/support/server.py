@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 
 from tests.support.http import Client
 from tests.support.ports import free_port
-from tests.support.postgres import rows_of, shared_postgres
+from tests.support.postgres import NOT_COMPARED, rows_of, shared_postgres
 from tests.support.waiting import LONG
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -244,13 +244,13 @@ class Server(Process):
         return Client(self.url, named, timeout=timeout, ports=[self.port, *(peer.port for peer in self._peers)])
 
     def stored(self) -> dict[str, list[tuple[Any, ...]]]:
-        """All rows of all tables, but for the nodes' leases, which are renewed now and then."""
+        """All rows of all tables, but for the nodes' leases and the audit log, which has refusals too."""
         if url := self.environment.get("HOLDFAST_STORE"):
             with ThreadPoolExecutor(1) as thread:  # a loop may be running in this one
                 return thread.submit(asyncio.run, rows_of(url)).result()
         with closing(sqlite3.connect(f"file:{self.data / 'holdfast.db'}?mode=ro", uri=True)) as db:
             tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-            return {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in tables if name != "keepers"}
+            return {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in tables if name not in NOT_COMPARED}
 
     def log_text(self) -> str:
         """All that it has printed, to stdout and stderr, since the first start."""

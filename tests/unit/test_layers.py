@@ -35,6 +35,7 @@ LAYERS: dict[str, int] = {
     "store.records": 2,
     "store": 2,
     "store.nodes": 2,  # a part of the Protocol
+    "store.people": 2,  # parts of the Protocol
     "upstreams": 2,
     "wires": 2,
     "history": 2,

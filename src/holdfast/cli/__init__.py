@@ -32,6 +32,7 @@ COMMANDS = {
     "user": ("admin.users:user", "Create, list and change accounts."),
     "key": ("admin.keys:key", "Create, list and revoke API keys for the server."),
     "secrets": ("admin.sealing:secrets", "Rotate the key that encrypts kept secrets, or go on without a lost one."),
+    "audit": ("admin.audit:audit", "Export the audit log, and verify that nothing in it was changed or removed."),
     "backup": ("admin.backup:backup", "Write chats, runs, keys, settings and agents' files to one file."),
     "copy": ("admin.copying:copy_command", "Copy everything from one store to another, which must be empty."),
     "restore": (

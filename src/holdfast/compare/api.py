@@ -402,7 +402,9 @@ ENDPOINTS = [
         answers={200: "comparisons without their texts", 400: "a bad query"},
     ),
     Endpoint("GET", _ONE, get_comparison, who=READ, answers={200: "the comparison", **_THERE}),
-    Endpoint("DELETE", _ONE, delete_comparison, who=CHAT, answers={204: "deleted", **_THERE}),
+    Endpoint(
+        "DELETE", _ONE, delete_comparison, who=CHAT, audit="comparison.delete", answers={204: "deleted", **_THERE}
+    ),
     Endpoint("POST", f"{_ONE}/turns", next_turn, who=CHAT, takes=NextTurn, answers=_ROUND, streams=True),
     Endpoint("POST", f"{_ONE}/stop", stop_comparison, who=CHAT, answers={200: "the comparison", **_THERE}),
     Endpoint("POST", f"{_ONE}/detach", detach_comparison, who=CHAT, answers={200: "the comparison", **_THERE}),

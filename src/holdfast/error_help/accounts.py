@@ -90,6 +90,22 @@ ACCOUNT_ERRORS = (
         "32.8",
     ),
     ErrorHelp(
+        "audit_unavailable",
+        "503",
+        "the audit log cannot be written, so the call changed nothing",
+        "The store of the server is away or full.",
+        "An admin checks the store and its disk; then try again.",
+        "35.2",
+    ),
+    ErrorHelp(
+        "bad_archive",
+        "400",
+        "the file is no archive of a person's data, or it is not complete",
+        "The download was cut off, or it is another file.",
+        "Export the data again, and send the whole file.",
+        "35.6",
+    ),
+    ErrorHelp(
         "too_many_groups",
         "400",
         "there are as many groups as there can be",

@@ -389,5 +389,12 @@ ENDPOINTS = [
         takes=Resumption,
         answers={200: "the batch", 400: "bad input", 413: "too large", **_GONE},
     ),
-    Endpoint("DELETE", "/api/batches/{batch_id}", delete_batch, who=BATCHES, answers={204: "deleted", **_GONE}),
+    Endpoint(
+        "DELETE",
+        "/api/batches/{batch_id}",
+        delete_batch,
+        who=BATCHES,
+        audit="batch.delete",
+        answers={204: "deleted", **_GONE},
+    ),
 ]

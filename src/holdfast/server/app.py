@@ -33,12 +33,15 @@ from .accounts.api import keys as key_calls
 from .accounts.api import own_account, sign_in
 from .accounts.api import people as people_calls
 from .accounts.auth import Gate, check_bind
+from .accounts.data import api as data_calls
 from .accounts.keys import LOOK_EVERY, Keys
 from .accounts.made_keys import KeyFile
 from .accounts.owners import Owners
 from .accounts.people.people import People
 from .api import feed, grants, health, models, nodes, queue, runs, session_runs, session_transfer, sessions
 from .api import settings as settings_calls
+from .api.sessions import delete_with_grants
+from .audit import api as audit_calls
 from .budgets import api as budget_calls
 from .budgets.budgets import Budgets
 from .budgets.spending import Spending
@@ -111,9 +114,11 @@ ENDPOINTS: list[Endpoint] = [
     *grants.ENDPOINTS,
     *sign_in.ENDPOINTS,
     *own_account.ENDPOINTS,
+    *data_calls.ENDPOINTS,
     *key_calls.ENDPOINTS,
     *people_calls.ENDPOINTS,
     *budget_calls.ENDPOINTS,
+    *audit_calls.ENDPOINTS,
     *settings_calls.ENDPOINTS,
     *nodes.ENDPOINTS,
     *health.ENDPOINTS,
@@ -326,6 +331,7 @@ def _lifespan(parts: Parts):  # type: ignore[no-untyped-def]
             yield
             await end(parts, parts.settings.drain)
             await parts.background.close()
+            await parts.erasing.close()
         with suppress(HoldfastError):
             await parts.budgets.spending.flush()
         parts.offload.close()
@@ -354,6 +360,8 @@ def _begin_background(parts: Parts) -> None:
     background.every("usage", FLUSH_EVERY, parts.budgets.spending.flush, longest_pause=1.0)
     background.every("sums of usage", 60.0, lambda: _as_one_node(parts, "sums of usage", _fold_charges))
     background.every("log trimming", 3600.0, lambda: _as_one_node(parts, "log trimming", _trim_logs))
+    background.every("old audit entries", 3600.0, lambda: _as_one_node(parts, "old audit entries", _trim_audit))
+    background.every("erasures", 60.0, parts.erasing.look)
     background.every("old requests", 60.0, lambda: _as_one_node(parts, "old requests", _forget_requests), first=60.0)
     background.every("discovery", configured.look_every, configured.look, first=configured.look_every)
     if parts.metrics is not None:
@@ -398,6 +406,11 @@ async def _forget_links(parts: Parts) -> None:
     await parts.shares.forget_expired()
 
 
+async def _trim_audit(parts: Parts) -> None:
+    """Delete entries of the audit log that are older than they are kept."""
+    await parts.audit.trim(parts.store, parts.engine.now() - parts.settings.audit_days * 86400)
+
+
 async def _trim_logs(parts: Parts) -> None:
     """Delete old events, old runs outside of sessions, and conversations of the Responses API that are not used."""
     settings, now, day = parts.settings, parts.engine.now(), 86400
@@ -405,6 +418,14 @@ async def _trim_logs(parts: Parts) -> None:
     await parts.store.delete_runs(now - settings.retention_days * day)
     if math.isfinite(settings.retention_days):
         await delete_unused(parts.store, now - settings.retention_days * day)
+    await _delete_old_sessions(parts, now - settings.session_days * day)
+
+
+async def _delete_old_sessions(parts: Parts, before: float) -> None:
+    """Delete chats that have not changed since a time, with all that belongs to them."""
+    while old := await parts.store.old_sessions(before):
+        for id, owner in old:
+            await delete_with_grants(parts, id, owner)
 
 
 async def end(parts: Parts, drain: float) -> None:

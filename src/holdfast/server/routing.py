@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from copy import copy
-from typing import TypeGuard
+from typing import NoReturn, TypeGuard
 
 import msgspec
 from starlette.requests import Request
@@ -37,6 +37,7 @@ class Endpoint:
         lists: bool = False,
         pictures: bool = False,
         ollama: bool = False,
+        audit: str | None = "",
     ) -> None:
         self.method = method
         self.path = path
@@ -50,6 +51,17 @@ class Endpoint:
         self.pictures = pictures
         self.ollama = ollama
         """True if the endpoint also answers in the format of Ollama's API: lines of JSON, and errors as text."""
+        self.audit = f"{method} {path}" if audit == "" and self.must_be_audited else audit or ""
+        """The action in the audit log, such as `key.revoke`; empty if calls are not written there.
+
+        What admins do, and what people change of their accounts, is always written there: without a name, under the
+        method and the path. None leaves it out, which needs a reason.
+        """
+
+    @property
+    def must_be_audited(self) -> bool:
+        """Whether the rule alone puts calls into the audit log."""
+        return self.who.role == "admin" or (self.who.person and self.method != "GET")
 
     def with_handler(self, handler: Handler) -> Endpoint:
         """Return the same endpoint with another handler."""
@@ -145,14 +157,25 @@ class Router:
         try:
             endpoint = self._find(scope)
             if endpoint.who.name not in scope[ACCESS].rules:
-                raise not_allowed(endpoint.who, scope[ACCESS])
+                await self._refuse(endpoint, request)
             scope[RULE] = endpoint.who
-            response = await endpoint.handler(self._parts, request)
+            response = await self._answer(endpoint, request)
             if _is_worth_compressing(response) and (coding := _coding(scope, request)) is not None:
                 response = Compressed(response, coding, self._parts.compression)
             await response(scope, receive, sending(scope, send))
         except Exception as error:  # noqa: BLE001 - if the response has begun, the server cuts the connection
             await error_response(request, error)(scope, receive, sending(scope, send))
+
+    async def _answer(self, endpoint: Endpoint, request: Request) -> ASGIApp:
+        if not endpoint.audit:
+            return await endpoint.handler(self._parts, request)
+        return await self._parts.audit.noted(request, endpoint.audit, lambda: endpoint.handler(self._parts, request))
+
+    async def _refuse(self, endpoint: Endpoint, request: Request) -> NoReturn:
+        refusal = not_allowed(endpoint.who, request.scope[ACCESS])
+        if endpoint.audit:
+            await self._parts.audit.refused(request, endpoint.audit, refusal.code)
+        raise refusal
 
     def _find(self, scope: Scope) -> Endpoint:
         """Return the endpoint of a request, and set the parameters of its path."""

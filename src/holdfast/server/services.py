@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Mapping
+from functools import cached_property
 
 from ..asgi.event_stream import Closing
 from ..compare.model import Price, cost
@@ -16,8 +17,10 @@ from ..engine.run import Cost
 from ..evals.runner import BatchRunner
 from ..events import AnySettlement
 from ..store import RunRecord, Store
+from .accounts.data.erasing import Erasing
 from .accounts.keys import Keys
 from .accounts.people.people import People
+from .audit.audit import Audit
 from .budgets.budgets import Budgets
 from .config.default_model import DefaultModel
 from .config.live_settings import Configured
@@ -85,6 +88,18 @@ class Parts:
         self.starts = StartRate(settings.starts_per_minute, engine, store)
         self.webhooks = Webhooks(settings, environ, store, engine)
         self.batches = BatchRunner(store, engine, self.starts.take, settings.prices, budgets.submit)
+
+    @cached_property
+    def audit(self) -> Audit:
+        """The audit log."""
+        return Audit(self.store)
+
+    @cached_property
+    def erasing(self) -> Erasing:
+        """The erasures of people's data."""
+        return Erasing(
+            self.store, self.engine, self.people, self.keys, self.rounds, self.batches, self.audit, self.shares
+        )
 
     async def reload(self) -> Reloaded:
         """Take in the changed settings file, here and on the nodes that were started with this one."""

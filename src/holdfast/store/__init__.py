@@ -11,6 +11,8 @@ from ..access import Payer as Payer
 from ..events import AnySettlement, Event
 from ..history import Message, Session
 from .nodes import NodeStore
+from .people.audit import AuditStore
+from .people.owned import OwnedStore
 from .records import Cap as Cap
 from .records import CapKind as CapKind
 from .records import Charge as Charge
@@ -156,7 +158,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     body: dict[str, Any] = {}
 
 
-class Store(NodeStore, Protocol):
+class Store(NodeStore, AuditStore, OwnedStore, Protocol):
     """Keeps runs, their logs, sessions, the documents of features, and the server's API keys.
 
     Every method is one transaction: all of it happens or nothing. A method that fails to reach its medium raises
@@ -410,6 +412,12 @@ class Store(NodeStore, Protocol):
 
         Pages are limited as those of `list_runs`. Only an empty page is the end.
         """
+        ...
+
+    async def documents_of(
+        self, owner: str, *, after: tuple[str, str] = ("", ""), limit: int = 20
+    ) -> Sequence[Document]:
+        """Return documents of an owner, of every kind, by kind and id; `after` has those of the last one seen."""
         ...
 
     async def delete_document(self, kind: str, id: str) -> bool:

@@ -31,6 +31,7 @@ from . import semantics as rules
 from .files import refuse_unknown, take_out
 from .memory_keys import MemoryKeys, MemorySpending
 from .memory_nodes import MemoryNodes, StoredRun
+from .people.audit import MemoryAudit
 
 
 class _Session:
@@ -76,16 +77,46 @@ class _Session:
         self.feed.append(FeedEntry(len(self.feed) + 1, item[0], rules.plain_json(item[1])))
 
 
-class MemoryStore(MemoryNodes, MemoryKeys, MemorySpending):
+class MemoryStore(MemoryNodes, MemoryKeys, MemorySpending, MemoryAudit):
     """Keeps everything in dicts, on the loop's own thread. No method ever suspends, so each is one transaction."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         MemoryNodes.__init__(self, clock)
         MemoryKeys.__init__(self)
         MemorySpending.__init__(self)
+        MemoryAudit.__init__(self)
         self._sessions: dict[str, _Session] = {}
         self._keys: dict[tuple[str, str], tuple[str, str]] = {}
         self._documents: dict[tuple[str, str], Document] = {}
+
+    # what an owner has
+
+    async def sessions_of(self, owner: str, *, after: str = "", limit: int = 100) -> list[str]:
+        """Return the ids of an owner's sessions of every kind."""
+        ids = [id for id, it in self._sessions.items() if it.session.owner == owner and id > after]
+        return sorted(ids)[:limit]
+
+    async def documents_of(self, owner: str, *, after: tuple[str, str] = ("", ""), limit: int = 20) -> list[Document]:
+        """Return documents of an owner, of every kind."""
+        found = [it for place, it in sorted(self._documents.items()) if it.owner == owner and place > after]
+        return found[:limit]
+
+    async def old_sessions(self, before: float, limit: int = 100) -> list[tuple[str, str]]:
+        """Return id and owner of chats that have not changed since a time."""
+        chats = [it.session for it in self._sessions.values() if it.session.kind == "chat" and not it.session.pinned]
+        old = sorted((each for each in chats if each.updated_at < before), key=lambda each: each.updated_at)
+        return [(session.id, session.owner) for session in old[:limit]]
+
+    async def delete_documents_of(self, owner: str, limit: int = 100) -> int:
+        """Delete documents of an owner."""
+        found = [place for place, document in self._documents.items() if document.owner == owner][:limit]
+        for place in found:
+            del self._documents[place]
+        return len(found)
+
+    async def forget_words(self, *, begin: bool) -> bool:
+        """Do nothing: words go with their session."""
+        return False
 
     # runs
 

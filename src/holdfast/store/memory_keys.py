@@ -49,6 +49,13 @@ class MemoryKeys:
         """Return a number that grows whenever a key is added, changed or revoked."""
         return self._last_change
 
+    async def forget_keys(self, account: str) -> int:
+        """Remove what revoked keys say about a person."""
+        old = [key for key in self._api_keys.values() if key.account == account and key.revoked_at is not None]
+        for key in old:
+            self._put(replace(key, name="", owner="", account="", details=KeyDetails(), last_used_at=None))
+        return len(old)
+
     async def keys_used(self, ids: Sequence[str], now: float) -> None:
         """Note when keys were used last."""
         for id in ids:
@@ -86,6 +93,12 @@ class MemorySpending:
 
     def __init__(self) -> None:
         self._charges: dict[str, _Kept] = {}
+
+    async def delete_usage_of(self, owner: str) -> int:
+        """Delete what an owner has used."""
+        count = len(self._charges)
+        self._charges = {id: kept for id, kept in self._charges.items() if kept.charge.owner != owner}
+        return count - len(self._charges)
 
     async def draw(self, draws: Sequence[Draw], now: float) -> list[DrawResult]:
         """Share out budgets."""

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
 import click
 
 from ...errors import KeyExists
+from ...server.accounts.data.archive import ArchivedStore
+from ...server.accounts.data.bringing_in import SessionStore
 from ...server.accounts.made_keys import KeyFile
 from ...server.accounts.people.accounts import Account, Accounts
+from ...server.audit.audit import Audit, AuditNote
 from ...server.config.settings import Settings, data_folder
 from ...store import KeyDetails, KeyRecord
 from ...store.documents import DocumentStore, Stored
 from ...store.opening import open_store
+from ...store.people.audit import AuditLog
 from ...store.sqlite.beside import SqliteBeside
 
 T = TypeVar("T")
 
 
-class KeysBeside(DocumentStore, Protocol):
+class KeysBeside(DocumentStore, AuditLog, ArchivedStore, SessionStore, Protocol):
     """What a command needs of a store."""
 
     async def list_keys(self) -> Sequence[KeyRecord]:
@@ -43,6 +49,24 @@ class KeysBeside(DocumentStore, Protocol):
 def beside(settings: Settings, work: Callable[[KeysBeside], Awaitable[T]]) -> T:
     """Do a command's work with the store of the settings, which a running server may have open."""
     return asyncio.run(_with_database(settings.store, work) if settings.store else _with_folder(settings, work))
+
+
+def audited(settings: Settings, action: str, work: Callable[[KeysBeside, AuditNote], Awaitable[T]]) -> T:
+    """Do a command's work as `beside` does, and write it to the audit log. `work` notes the id of what it changes."""
+    note = AuditNote()
+
+    async def noted(store: KeysBeside) -> T:
+        return await Audit(store).by_command(action, f"os:{_user()}", note, lambda: work(store, note))
+
+    return beside(settings, noted)
+
+
+def _user() -> str:
+    """Return the name of the operating system's user; its number if there is no name."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return str(os.getuid()) if hasattr(os, "getuid") else "unknown"
 
 
 async def _with_database(url: str, work: Callable[[KeysBeside], Awaitable[T]]) -> T:

@@ -11,11 +11,12 @@ import click
 from ...access import KEY_SCOPES
 from ...server.accounts.made_keys import NewKey, check_key_name, new_key
 from ...server.accounts.people.accounts import Accounts
+from ...server.audit.audit import AuditNote
 from ...store import KeyDetails, KeyRecord
 from .. import show
 from ..commands import json_option, telling
 from ..lists.tables import Column, TableCell, print_list, when
-from .beside import KeysBeside, beside, person
+from .beside import KeysBeside, audited, beside, person
 from .budgets import key_budget
 from .folder import folder_options, settings_of
 
@@ -61,17 +62,18 @@ def key_new(
         made_by="command line",
     )
 
-    async def make(store: KeysBeside) -> NewKey:
+    async def make(store: KeysBeside, note: AuditNote) -> NewKey:
         if user is None:
             check_key_name(name, settings)
             made = new_key(name, admin=admin or "admin" in scopes, details=details)
         else:
             account = await person(store, user)
             made = new_key(name, owner=account.body.owner, account=account.id, details=details)
+        note.target = made.record.id
         await store.add_key(made.record)
         return made
 
-    made = beside(settings, make)
+    made = audited(settings, "key.new", make)
     click.echo(made.key)
     show.note("Save this key: it cannot be shown again. Clients send it as Authorization: Bearer …")
     show.note("The command line sends the key in HOLDFAST_API_KEY.")
@@ -124,16 +126,17 @@ def key_revoke(name: str, **where: Any) -> None:
     """Revoke a key by its name or id. It stops working within a second, and its open requests end."""
     settings = settings_of(**where)
 
-    async def revoke(store: KeysBeside) -> bool:
+    async def revoke(store: KeysBeside, note: AuditNote) -> bool:
         found = [key for key in await _in_force(store) if name in (key.name, key.id)]
         if len(found) > 1:
             raise click.ClickException(f"Several people have a key {name!r}. Name its id: see `holdfast key ls`.")
         if not found:
             raise click.ClickException(f"No key {name!r}. See `holdfast key ls`.")
+        note.target = found[0].id
         await store.revoke_key(found[0].id, time.time())
         return not await _in_force(store) and not await Accounts(store).exist()
 
-    was_last = beside(settings, revoke)
+    was_last = audited(settings, "key.revoke", revoke)
     click.echo(f"Revoked {name}.")
     if was_last and not settings.keys and not settings.api_key:
         show.note(

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable
+import time
+from pathlib import Path
 from typing import Any
 
 import click
 from msgspec.structs import replace
 
+from ...server.accounts.data.archive import Archive
+from ...server.accounts.data.bringing_in import BroughtIn, Importing
 from ...server.accounts.made_keys import LOCAL
 from ...server.accounts.people.accounts import Account
 from ...server.accounts.people.people import People
+from ...server.audit.audit import AuditNote
 from ...server.config.settings import Settings
 from ...store.documents import Stored
 from .. import show
 from ..client import local_url
 from ..commands import json_option, telling
 from ..lists.tables import Column, TableCell, print_list, when
-from .beside import KeysBeside, beside, person
+from .beside import KeysBeside, audited, beside, person
 from .budgets import user_budget
 from .folder import folder_options, settings_of
 from .keys import iso
@@ -44,7 +49,7 @@ def user_new(name: str, email: str, role: str, owner: str, password_stdin: bool,
     settings = settings_of(**where)
     password = sys.stdin.readline().rstrip("\n") if password_stdin else ""
 
-    async def make(store: KeysBeside) -> tuple[Stored[Account], str]:
+    async def make(store: KeysBeside, note: AuditNote) -> tuple[Stored[Account], str]:
         people = People(store)
         is_first = not await people.accounts.exist()
         account = Account(
@@ -54,9 +59,10 @@ def user_new(name: str, email: str, role: str, owner: str, password_stdin: bool,
             owner=owner or (LOCAL if is_first else ""),
         )
         added = await people.add(account, password)
+        note.target, note.details = added.id, {"role": added.body.role}
         return added, "" if password else await people.secrets.make("password", added.id)
 
-    added, token = beside(settings, make)
+    added, token = audited(settings, "person.new", make)
     click.echo(f"Created {added.body.name} ({added.body.role}).")
     if token:
         _print_link(settings, token)
@@ -103,12 +109,13 @@ def user_reset(name: str, **where: Any) -> None:
     """Print a link with which a person sets a new password, once, within a day."""
     settings = settings_of(**where)
 
-    async def make(store: KeysBeside) -> str:
+    async def make(store: KeysBeside, note: AuditNote) -> str:
         account, people = await person(store, name), People(store)
+        note.target = account.id
         await people.secrets.forget(account.id)
         return await people.secrets.make("password", account.id)
 
-    _print_link(settings, beside(settings, make))
+    _print_link(settings, audited(settings, "person.reset_link", make))
 
 
 @user.command("role")
@@ -118,7 +125,7 @@ def user_reset(name: str, **where: Any) -> None:
 @telling
 def user_role(name: str, role: str, **where: Any) -> None:
     """Change the role of a person. It counts within a second."""
-    _change(settings_of(**where), name, lambda account: replace(account, role=role))
+    _change(settings_of(**where), name, {"role": role})
     click.echo(f"{name} is {role} now.")
 
 
@@ -128,7 +135,7 @@ def user_role(name: str, role: str, **where: Any) -> None:
 @telling
 def user_disable(name: str, **where: Any) -> None:
     """Disable an account: its sign-ins and open requests end within a second. Nothing of it is deleted."""
-    _change(settings_of(**where), name, lambda account: replace(account, is_disabled=True))
+    _change(settings_of(**where), name, {"is_disabled": True})
     click.echo(f"Disabled {name}.")
 
 
@@ -138,21 +145,65 @@ def user_disable(name: str, **where: Any) -> None:
 @telling
 def user_enable(name: str, **where: Any) -> None:
     """Enable an account again."""
-    _change(settings_of(**where), name, lambda account: replace(account, is_disabled=False))
+    _change(settings_of(**where), name, {"is_disabled": False})
     click.echo(f"Enabled {name}.")
+
+
+@user.command("export")
+@click.argument("name")
+@click.argument("file", type=click.Path(path_type=Path))
+@folder_options
+@telling
+def user_export(name: str, file: Path, **where: Any) -> None:
+    """Write all that a person has to a ZIP archive: chats, pictures, runs, and more."""
+
+    async def work(store: KeysBeside, note: AuditNote) -> None:
+        account = await person(store, name)
+        note.target = account.id
+        with open(file, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as output:  # noqa: ASYNC230
+            async for piece in Archive(store, account).pieces():
+                output.write(piece)
+
+    try:
+        audited(settings_of(**where), "account.export", work)
+    except FileExistsError:
+        raise click.ClickException(f"{file} exists already. Choose another name.") from None
+    click.echo(f"Wrote {file}.")
+
+
+@user.command("import")
+@click.argument("name")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@folder_options
+@telling
+def user_import(name: str, file: Path, **where: Any) -> None:
+    """Bring in the chats of an archive for a person, with new ids. Nothing is overwritten."""
+
+    async def work(store: KeysBeside, note: AuditNote) -> BroughtIn:
+        account = await person(store, name)
+        note.target = account.id
+        with open(file, "rb") as archive:  # noqa: ASYNC230
+            return await Importing(archive, store, account.body.owner, time.time).bring_in()
+
+    result = audited(settings_of(**where), "account.import", work)
+    click.echo(f"Imported {result.sessions} chats.")
+    if result.refused:
+        show.note(f"{result.refused} could not be imported. {result.reason}", "yellow")
 
 
 user.add_command(user_budget)
 
 
-def _change(settings: Settings, name: str, change: Callable[[Account], Account]) -> None:
+def _change(settings: Settings, name: str, changes: dict[str, Any]) -> None:
     async def changed(account: Account) -> Account:
-        return change(account)
+        return replace(account, **changes)
 
-    async def work(store: KeysBeside) -> None:
-        await People(store).change((await person(store, name)).id, changed)
+    async def work(store: KeysBeside, note: AuditNote) -> None:
+        note.target = (await person(store, name)).id
+        note.details = {field: str(value) for field, value in changes.items()}
+        await People(store).change(note.target, changed)
 
-    beside(settings, work)
+    audited(settings, "person.change", work)
 
 
 def _print_link(settings: Settings, token: str) -> None:

@@ -41,6 +41,11 @@ def _shown(grant: Stored[Grant]) -> dict[str, Any]:
 ENDPOINTS = [
     Endpoint("GET", "/api/grants", list_grants, who=READ, answers={200: "grants"}),
     Endpoint(
-        "DELETE", "/api/grants/{grant_id}", delete_grant, who=CHAT, answers={204: "taken back", 404: "no such grant"}
+        "DELETE",
+        "/api/grants/{grant_id}",
+        delete_grant,
+        who=CHAT,
+        audit="grant.delete",
+        answers={204: "taken back", 404: "no such grant"},
     ),
 ]

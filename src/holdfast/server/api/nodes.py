@@ -46,6 +46,7 @@ ENDPOINTS = [
         "/api/nodes",
         list_nodes,
         who=ADMIN,
+        audit=None,
         answers={200: "the nodes", 403: "not an admin's key", 503: "the store cannot be reached"},
     )
 ]

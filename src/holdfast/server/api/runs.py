@@ -17,6 +17,7 @@ from ...errors import BadRequest, NotFound, StoreUnavailable
 from ...events import ApprovalRequested, StoppedBy
 from ...wires import native
 from ...wires.shapes import RunJson
+from ..audit.audit import note_of
 from ..caller import access_of, own_run, owner_of
 from ..errors import Json, json_of
 from ..request import decode, read_body, whole_number
@@ -132,6 +133,7 @@ async def decide(parts: Parts, request: Request) -> ASGIApp:
     """Decide a tool approval: once, for the session, or always."""
     run = await own_run(parts, request)
     wanted = decode(await read_body(parts, request), ApprovalDecision)
+    note_of(request).details = {"decision": wanted.decision, "scope": wanted.scope}
     _check_scope(run, wanted)
     approval_id = request.path_params["approval_id"]
     if not await _has_asked(run, approval_id):
@@ -221,6 +223,7 @@ ENDPOINTS = [
         "/api/runs/{run_id}/approvals/{approval_id}",
         decide,
         who=CHAT,
+        audit="approval.decide",
         takes=ApprovalDecision,
         answers={
             200: "the run; the decision is saved",

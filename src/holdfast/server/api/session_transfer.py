@@ -131,7 +131,7 @@ async def import_session(parts: Parts, request: Request) -> ASGIApp:
     if not brought.messages:
         raise BadRequest("The session has no messages.", param="messages")
     now = parts.engine.now()
-    messages = copied([_imported(said, now) for said in brought.messages])
+    messages = copied([imported_message(said, now) for said in brought.messages])
     session = Session(
         id=new_id("ses"),
         owner=owner_of(request),
@@ -148,7 +148,8 @@ async def import_session(parts: Parts, request: Request) -> ASGIApp:
     return Json(native.session(session), status_code=201, headers={"location": f"/api/sessions/{session.id}"})
 
 
-def _imported(said: ImportedMessage, now: float) -> Message:
+def imported_message(said: ImportedMessage, now: float) -> Message:
+    """Return a message of an exported session, without an id and a place."""
     return Message(
         id="",
         role=said.role,

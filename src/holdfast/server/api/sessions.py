@@ -214,11 +214,16 @@ async def _leaf(parts: Parts, session: Session, message_id: str) -> str:
 async def delete_session(parts: Parts, request: Request) -> ASGIApp:
     """Stop a session's runs and delete it with everything that belongs to it."""
     session = await own_session(parts, request)
-    await parts.engine.delete_session(session.id)
-    parts.engine.touch(session.id, session.owner)
-    await forget_grants(parts.store, session.owner, session.id)
-    await parts.shares.forget_session(session.owner, session.id)
+    await delete_with_grants(parts, session.id, session.owner)
     return NoContent()
+
+
+async def delete_with_grants(parts: Parts, session_id: str, owner: str) -> None:
+    """Stop a session's runs, and delete it with everything that belongs to it."""
+    await parts.engine.delete_session(session_id)
+    parts.engine.touch(session_id, owner)
+    await forget_grants(parts.store, owner, session_id)
+    await parts.shares.forget_session(owner, session_id)
 
 
 async def stop_session(parts: Parts, request: Request) -> ASGIApp:
@@ -275,6 +280,7 @@ ENDPOINTS = [
         "/api/sessions/{session_id}",
         delete_session,
         who=CHAT,
+        audit="session.delete",
         answers={204: "deleted", 404: "no such session", 409: "other nodes keep starting runs in it"},
     ),
     Endpoint(

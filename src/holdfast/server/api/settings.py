@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import UNSET
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ...access import ADMIN, READ
+from ..audit.audit import note_of
 from ..caller import is_admin, set_default
 from ..config.live_settings import Change, ProviderChange
 from ..errors import Json
@@ -23,7 +25,9 @@ async def get_settings(parts: Parts, request: Request) -> ASGIApp:
 
 async def put_settings(parts: Parts, request: Request) -> ASGIApp:
     """Change the settings of the UI. They apply to every run that starts from then on."""
-    await parts.configured.change(decode(await read_body(parts, request), Change))
+    change = decode(await read_body(parts, request), Change)
+    note_of(request).details = {"changed": " ".join(_changed(change))}
+    await parts.configured.change(change)
     return Json(_shown(parts, request))
 
 
@@ -35,6 +39,11 @@ async def test_provider(parts: Parts, request: Request) -> ASGIApp:
 async def reload_settings(parts: Parts, request: Request) -> ASGIApp:
     """Take in the settings file again, all of it or nothing."""
     return Json(await parts.reload())
+
+
+def _changed(change: Change) -> list[str]:
+    """Return the names of the settings that a change has."""
+    return [name for name in change.__struct_fields__ if getattr(change, name) is not UNSET]
 
 
 def _shown(parts: Parts, request: Request) -> dict[str, Any]:
@@ -50,6 +59,7 @@ ENDPOINTS = [
         "/api/settings",
         put_settings,
         who=ADMIN,
+        audit="settings.change",
         takes=Change,
         answers={
             200: "the current settings",
@@ -66,6 +76,7 @@ ENDPOINTS = [
         "/api/settings/test",
         test_provider,
         who=ADMIN,
+        audit="settings.test",
         takes=ProviderChange,
         answers={
             200: "whether it answers, and its models",
@@ -80,6 +91,7 @@ ENDPOINTS = [
         "/api/settings/reload",
         reload_settings,
         who=ADMIN,
+        audit="settings.reload",
         answers={
             200: "what has changed, and what needs a restart",
             403: "not an admin's key",

@@ -147,11 +147,9 @@ class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Names of the keys that may use it, besides those with admin rights: `["*"]` for all, `[]` for no others. Default:
     all, and no others if one of its tools could write or run something."""
     tools: tuple[str, ...] = ()
-    """`files`, `shell`, `mcp:name` for those of an `[[mcp]]` server, or `module:name` for a tool, or a list of them, in
-    Python."""
+    """`files`, `shell`, `mcp:name` for those of an `[[mcp]]` server, or `module:name` for one or a list in Python."""
     modules: str = ""
-    """The folder that is searched for the Python modules of `tools`, besides the installed packages. Default: the
-    folder of the settings file."""
+    """The folder with the Python modules of `tools`, besides installed packages. Default: that of the settings file."""
     folder: str = ""
     """The folder of `files` and `shell`, which all owners share. Default: one for each owner, in the data folder."""
     env_from: tuple[str, ...] = ()
@@ -221,8 +219,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A PostgreSQL database that several servers share, as `postgresql://user@host:port/dbname`. Default: SQLite in the
     data folder."""
     cluster_key: str = ""
-    """A secret that all servers of one `store` have, and no others: by it they trust each other. At least 16
-    characters."""
+    """A secret of at least 16 characters that all servers of one `store` have, and no others: they trust each other."""
     node_address: str = ""
     """`host:port` at which the other servers of the `store` reach this one. Default: its host, and its port + 1."""
     public_url: str = ""
@@ -292,8 +289,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     log_days: Annotated[float, msgspec.Meta(ge=0)] = 30.0
     """Days after which the events of an ended run are deleted; its text stays. `inf` keeps them."""
     retention_days: Annotated[float, msgspec.Meta(ge=0)] = math.inf
-    """Days after which an ended run outside of a session, such as a stored response, is deleted, and a conversation of
-    `/v1/conversations` that is not used. `inf` keeps them."""
+    """Days after which an ended run outside of a session, and an unused conversation, is deleted. `inf` keeps them."""
+    session_days: Annotated[float, msgspec.Meta(gt=0)] = math.inf
+    """Days after its last change after which a chat that is not pinned is deleted. `inf` keeps it."""
+    audit_days: Annotated[float, msgspec.Meta(ge=1)] = 365.0
+    """Days for which an entry of the audit log is kept. `inf` keeps it."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The log level: `debug`, `info`, `warning` or `error`."""
     log_format: Literal["text", "json"] = "text"

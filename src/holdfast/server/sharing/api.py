@@ -201,6 +201,7 @@ ENDPOINTS = [
         "/api/sessions/{session_id}/shares",
         share_session,
         who=CHAT,
+        audit="share.new",
         takes=NewShare,
         answers={201: "the share, with the token of a link", 409: "too many shares", **_BAD},
     ),
@@ -212,15 +213,18 @@ ENDPOINTS = [
         answers={200: "the shares, and the groups", 404: "no such session"},
     ),
     Endpoint("GET", "/api/shares", list_shares, who=READ, answers={200: "the shares"}),
-    Endpoint("DELETE", "/api/shares/{share_id}", revoke_share, who=CHAT, answers=_GONE),
+    Endpoint("DELETE", "/api/shares/{share_id}", revoke_share, who=CHAT, audit="share.revoke", answers=_GONE),
     Endpoint(
         "GET",
         "/api/admin/shares",
         list_all_shares,
         who=ADMIN,
+        audit="share.list",
         query={"limit": "1 to 200", "before": "the last id before"},
         answers={200: "the shares, and the id to continue from", 400: "a bad query"},
     ),
-    Endpoint("DELETE", "/api/admin/shares/{share_id}", revoke_any_share, who=ADMIN, answers=_GONE),
+    Endpoint(
+        "DELETE", "/api/admin/shares/{share_id}", revoke_any_share, who=ADMIN, audit="share.revoke", answers=_GONE
+    ),
     Endpoint("GET", "/api/shared-sessions", list_shared_sessions, who=READ, answers={200: "the sessions"}),
 ]

@@ -5,10 +5,10 @@ Each check is a sentence that must be true. `holdfast.testing` is the public nam
 
 from __future__ import annotations
 
-from . import closing, documents, files, intents, keys, logs, nodes, queue, runs, sessions, spending
+from . import audit, closing, documents, files, intents, keys, logs, nodes, queue, runs, sessions, spending
 from .case import Case, Check, OpenStore
 
-_SUBJECTS = (runs, queue, logs, sessions, files, documents, keys, nodes, intents, spending, closing)
+_SUBJECTS = (runs, queue, logs, sessions, files, documents, keys, nodes, intents, spending, audit, closing)
 
 STORE_CHECKS: tuple[Check, ...] = tuple(check for subject in _SUBJECTS for check in subject.CHECKS)
 """Every check, for `pytest.mark.parametrize`: run each with `run_check(check, open)`."""

@@ -15,11 +15,12 @@ from .. import semantics as rules
 from ..nodes import CLAIMED_AT_ONCE, RunsElsewhere, unstored_elsewhere
 from ..records import Intent, NodeDetails, NodeRecord
 from . import Row, Steps, first
+from .people import PeopleReading
 from .spending import SpendingReading
 from .structs import decode, encode, values_for
 
 
-class NodesReading(SpendingReading):
+class NodesReading(SpendingReading, PeopleReading):
     """The reads of one transaction, those of nodes included."""
 
     def nodes(self) -> Steps[list[NodeRecord]]:

@@ -30,6 +30,7 @@ from .. import (
 )
 from ..files import parted, take_out
 from ..nodes import RunsElsewhere
+from ..people.audit import AuditEntry, AuditFilter
 from ..records import Intent, NodeDetails, NodeRecord
 from . import Steps
 from .nodes import NodesReading
@@ -372,6 +373,54 @@ class RowStore(ABC):
     async def key_changes(self) -> int:
         """Return a number that grows whenever a key is added or revoked, by any process."""
         return await self._read_keys(lambda rows: rows.key_changes())
+
+    # the audit log, and what an owner has
+
+    async def add_audit(self, entry: AuditEntry) -> AuditEntry:
+        """Add an entry to the audit log."""
+        return await self._write(lambda rows: rows.add_audit(entry))
+
+    async def read_audit(
+        self, wanted: AuditFilter, *, after: int = 0, before: int | None = None, limit: int = 200
+    ) -> list[AuditEntry]:
+        """Return entries of the audit log."""
+        return await self._read(lambda rows: rows.read_audit(wanted, after, before, limit))
+
+    async def audit_end(self) -> tuple[int, str]:
+        """Return number and digest of the newest entry."""
+        return await self._read(lambda rows: rows.audit_end())
+
+    async def delete_audit(self, through: int) -> int:
+        """Delete the entries up to a number."""
+        return await self._write(lambda rows: rows.delete_audit(through))
+
+    async def sessions_of(self, owner: str, *, after: str = "", limit: int = 100) -> list[str]:
+        """Return the ids of an owner's sessions of every kind."""
+        return await self._read(lambda rows: rows.sessions_of(owner, after, limit))
+
+    async def documents_of(self, owner: str, *, after: tuple[str, str] = ("", ""), limit: int = 20) -> list[Document]:
+        """Return documents of an owner, of every kind."""
+        return await self._read(lambda rows: rows.documents_of(owner, after, limit))
+
+    async def old_sessions(self, before: float, limit: int = 100) -> list[tuple[str, str]]:
+        """Return id and owner of chats that have not changed since a time."""
+        return await self._read(lambda rows: rows.old_sessions(before, limit))
+
+    async def delete_documents_of(self, owner: str, limit: int = 100) -> int:
+        """Delete documents of an owner."""
+        return await self._write(lambda rows: rows.delete_documents_of(owner, limit))
+
+    async def delete_usage_of(self, owner: str) -> int:
+        """Delete what an owner has used."""
+        return await self._write(lambda rows: rows.delete_usage_of(owner))
+
+    async def forget_words(self, *, begin: bool) -> bool:
+        """Remove the words of deleted sessions from the search index, some of it."""
+        return await self._write(lambda rows: rows.forget_words(begin))
+
+    async def forget_keys(self, account: str) -> int:
+        """Remove what revoked keys say about a person."""
+        return await self._write(lambda rows: rows.forget_keys(account))
 
     async def waiting_sessions(self) -> list[str]:
         """Return the sessions in which a run is queued and none is running."""

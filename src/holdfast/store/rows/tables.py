@@ -53,6 +53,8 @@ TABLES = (
     ),
     _table("usage", "day owner key model runs input_tokens output_tokens cost", 4),
     _table("group_usage", "group_id day tokens cost", 2),
+    _table("audit", "n id at actor action target body hash"),
+    _table("audit_end", "one n hash"),
 )
 """Everything that is kept, those first that others refer to. What nodes have of each other is not: leases, requests."""
 

@@ -19,6 +19,7 @@ from .. import semantics as rules
 from ..files import Parted
 from . import Row, Steps, first
 from .nodes import NodesWriting
+from .people import PeopleWriting
 from .session_writing import OpenSession, SessionWriting
 from .spending import SpendingWriting
 from .structs import (
@@ -30,7 +31,7 @@ from .structs import (
 )
 
 
-class Writing(NodesWriting, SessionWriting, SpendingWriting):
+class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
     """What can be done in a transaction."""
 
     # runs

@@ -204,3 +204,14 @@ SELECT pg_advisory_xact_lock(4842671)
 -- Budgets are shared out one request after the other: two nodes never give out the same tokens.
 -- name: lock_spending
 SELECT pg_advisory_xact_lock(4842672)
+-- the audit log
+
+-- Entries are chained one after the other.
+-- name: lock_audit
+SELECT pg_advisory_xact_lock(4842673)
+
+-- The index has no words of deleted rows.
+-- name: search_changes
+SELECT 0 AS changes
+
+-- name: merge_search

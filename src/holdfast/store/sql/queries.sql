@@ -239,6 +239,87 @@ WHERE id = :id
 -- name: api_key_used
 UPDATE api_keys SET last_used_at = :now WHERE id = :id
 
+-- name: revoked_keys_of
+SELECT id FROM api_keys WHERE account = :account AND revoked_at IS NOT NULL ORDER BY n
+
+-- name: forget_api_key
+UPDATE api_keys SET name = '', owner = '', account = '', details = '{}', last_used_at = NULL,
+    changed = (SELECT coalesce(max(changed), 0) + 1 FROM api_keys)
+WHERE id = :id
+
+-- the audit log, and what an owner has
+
+-- name: lock_audit
+SELECT 1 AS locked
+
+-- name: audit_entry
+SELECT * FROM audit WHERE id = :id
+
+-- name: audit_end
+SELECT n, hash FROM audit_end
+
+-- name: insert_audit
+INSERT INTO audit (n, id, at, actor, action, target, body, hash)
+VALUES (:n, :id, :at, :actor, :action, :target, :body, :hash)
+
+-- name: move_audit_end
+INSERT INTO audit_end (one, n, hash) VALUES (1, :n, :hash)
+ON CONFLICT (one) DO UPDATE SET n = excluded.n, hash = excluded.hash
+
+-- name: audit
+SELECT * FROM audit WHERE {conditions} ORDER BY n LIMIT :limit
+
+-- name: audit_newest
+SELECT * FROM audit WHERE {conditions} ORDER BY n DESC LIMIT :limit
+
+-- name: audit_numbers
+n > :after AND n < :before
+
+-- name: audit_of_actor
+actor = :actor
+
+-- name: audit_of_action
+action = :action
+
+-- name: audit_of_person
+(actor = :person OR target = :person)
+
+-- name: audit_of_since
+at >= :since
+
+-- name: audit_of_until
+at < :until
+
+-- name: count_audit
+SELECT count(*) AS entries FROM audit WHERE n <= :through
+
+-- name: delete_audit
+DELETE FROM audit WHERE n <= :through
+
+-- name: sessions_of
+SELECT id FROM sessions WHERE owner = :owner AND id > :after ORDER BY id LIMIT :limit
+
+-- name: old_sessions
+SELECT id, owner FROM sessions WHERE updated_at < :before AND pinned = 0 AND kind = 'chat' ORDER BY updated_at LIMIT :limit
+
+-- name: documents_of
+SELECT * FROM documents WHERE owner = :owner AND (kind, id) > (:kind, :id) ORDER BY kind, id LIMIT :limit
+
+-- name: count_usage_of
+SELECT (SELECT count(*) FROM usage WHERE owner = :owner) + (SELECT count(*) FROM charges WHERE owner = :owner) AS entries
+
+-- name: delete_charges_of
+DELETE FROM charges WHERE owner = :owner
+
+-- name: delete_usage_of
+DELETE FROM usage WHERE owner = :owner
+
+-- name: documents_to_delete
+SELECT n FROM documents WHERE owner = :owner ORDER BY kind, id LIMIT :limit
+
+-- name: delete_document_by_number
+DELETE FROM documents WHERE n = ?
+
 -- nodes
 
 -- name: keeper

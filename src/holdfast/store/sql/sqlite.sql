@@ -118,3 +118,8 @@ FROM intents JOIN runs ON runs.n = run WHERE intents.id = :id
 -- what runs use
 
 -- name: lock_spending
+-- name: search_changes
+SELECT total_changes() AS changes
+
+-- name: merge_search
+INSERT INTO search (search, rank) VALUES ('merge', :pages)

@@ -10,8 +10,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from .. import Document, KeyDetails, KeyRecord
+from ...history import Message, Session
+from .. import Document, KeyDetails, KeyRecord, RunRecord, StoredFile
+from ..files import parted
 from ..folder import check_folder
+from ..people.audit import AuditEntry, AuditFilter
+from ..records import UsageRow
 from ..rows import Steps
 from ..rows.migrations import StoreInUse
 from .driver import READING, WRITING, drive
@@ -83,6 +87,68 @@ class SqliteBeside:
     async def delete_document(self, kind: str, id: str) -> bool:
         """Forget a document."""
         return await asyncio.to_thread(self._write, WRITING.delete_document(kind, id))
+
+    # what an owner has
+
+    async def sessions_of(self, owner: str, *, after: str = "", limit: int = 100) -> Sequence[str]:
+        """Return the ids of an owner's sessions of every kind."""
+        steps = READING.sessions_of(owner, after, limit)
+        return await asyncio.to_thread(lambda: self._read("sessions", steps, []))
+
+    async def documents_of(
+        self, owner: str, *, after: tuple[str, str] = ("", ""), limit: int = 20
+    ) -> Sequence[Document]:
+        """Return documents of an owner, of every kind."""
+        steps = READING.documents_of(owner, after, limit)
+        return await asyncio.to_thread(lambda: self._read("documents", steps, []))
+
+    async def get_session(self, session_id: str) -> Session | None:
+        """Return a session."""
+        return await asyncio.to_thread(self._read, "sessions", READING.session(session_id), None)
+
+    async def messages(self, session_id: str) -> Sequence[Message]:
+        """Return every message of a session."""
+        return await asyncio.to_thread(lambda: self._read("messages", READING.messages(session_id), []))
+
+    async def read_files(self, session_id: str, hashes: Sequence[str]) -> dict[str, StoredFile]:
+        """Return pictures of a session by their hashes."""
+        return await asyncio.to_thread(lambda: self._read("files", READING.read_files(session_id, hashes), {}))
+
+    async def list_runs(
+        self, *, owner: str | None = None, before: str | None = None, limit: int = 50
+    ) -> Sequence[RunRecord]:
+        """Return runs of an owner, the newest first."""
+        steps = READING.list_runs(owner, None, None, "", before, limit)
+        return await asyncio.to_thread(lambda: self._read("runs", steps, []))
+
+    async def usage(
+        self, since: int, until: int, *, owner: str | None = None, limit: int = 10_000
+    ) -> Sequence[UsageRow]:
+        """Return what was used on some days."""
+        steps = READING.usage(since, until, owner, limit)
+        return await asyncio.to_thread(lambda: self._read("usage", steps, []))
+
+    async def copy_session(self, session: Session, messages: Sequence[Message]) -> Session:
+        """Add a session together with messages."""
+        said = await parted(messages)
+        return await asyncio.to_thread(self._write, WRITING.add_session(session, said))
+
+    # the audit log
+
+    async def add_audit(self, entry: AuditEntry) -> AuditEntry:
+        """Add an entry to the audit log."""
+        return await asyncio.to_thread(self._write, WRITING.add_audit(entry))
+
+    async def read_audit(
+        self, wanted: AuditFilter, *, after: int = 0, before: int | None = None, limit: int = 200
+    ) -> Sequence[AuditEntry]:
+        """Return entries of the audit log."""
+        steps = READING.read_audit(wanted, after, before, limit)
+        return await asyncio.to_thread(lambda: self._read("audit", steps, []))
+
+    async def audit_end(self) -> tuple[int, str]:
+        """Return number and digest of the newest entry."""
+        return await asyncio.to_thread(self._read, "audit_end", READING.audit_end(), (0, ""))
 
     def _read(self, table: str, steps: Steps[T], nothing: T) -> T:
         if not self.path.exists():

@@ -14,6 +14,7 @@ from ....access import ADMIN, NO_BUDGET, PERSON, Access, Budget, KeyScope
 from ....errors import BadRequest, Conflict, KeyExists, NotFound
 from ....store import KeyDetails, KeyRecord
 from ....wires import native
+from ...audit.audit import note_of
 from ...caller import access_of
 from ...config.settings import SettingsError
 from ...errors import Json, NoContent
@@ -67,7 +68,7 @@ async def make_own_key(parts: Parts, request: Request) -> ASGIApp:
     if len(await _own_keys(parts, request)) >= MOST_KEYS:
         raise Conflict(f"A person has {MOST_KEYS} keys at most. Revoke one first.")
     made = new_key(given.name, owner=access.owner, account=access.account, details=_details(parts, given, access))
-    return await _added(parts, made.key, made.record)
+    return await _added(parts, request, made.key, made.record)
 
 
 async def revoke_own_key(parts: Parts, request: Request) -> ASGIApp:
@@ -78,7 +79,7 @@ async def revoke_own_key(parts: Parts, request: Request) -> ASGIApp:
 async def rotate_own_key(parts: Parts, request: Request) -> ASGIApp:
     """Make a key in place of another. Both work until the older one expires."""
     given = decode(await read_body(parts, request), Rotation)
-    return await _rotated(parts, await _own_key(parts, request), await _own_keys(parts, request), given)
+    return await _rotated(parts, request, await _own_key(parts, request), await _own_keys(parts, request), given)
 
 
 async def list_all_keys(parts: Parts, request: Request) -> ASGIApp:
@@ -94,7 +95,7 @@ async def make_service_key(parts: Parts, request: Request) -> ASGIApp:
     except SettingsError as error:
         raise BadRequest(str(error), param="name", code="bad_name") from None
     made = new_key(given.name, admin="admin" in given.scopes, details=_details(parts, given, access))
-    return await _added(parts, made.key, made.record)
+    return await _added(parts, request, made.key, made.record)
 
 
 async def revoke_any_key(parts: Parts, request: Request) -> ASGIApp:
@@ -105,7 +106,7 @@ async def revoke_any_key(parts: Parts, request: Request) -> ASGIApp:
 async def rotate_any_key(parts: Parts, request: Request) -> ASGIApp:
     """Make a key in place of another one of anyone's."""
     given, keys = decode(await read_body(parts, request), Rotation), await _in_force(parts)
-    return await _rotated(parts, _one_of(keys, request), keys, given)
+    return await _rotated(parts, request, _one_of(keys, request), keys, given)
 
 
 async def change_any_key(parts: Parts, request: Request) -> ASGIApp:
@@ -131,11 +132,12 @@ def _details(parts: Parts, given: NewApiKey, access: Access) -> KeyDetails:
     )
 
 
-async def _added(parts: Parts, key: str, record: KeyRecord) -> ASGIApp:
+async def _added(parts: Parts, request: Request, key: str, record: KeyRecord) -> ASGIApp:
     try:
         added = await parts.store.add_key(record)
     except KeyExists as error:
         raise Conflict(str(error)) from None
+    note_of(request).details = {"key": added.id, "scopes": " ".join(added.details.scopes or ())}
     await parts.keys.refresh()
     return Json({**shown_key(added), "key": key}, status_code=201)
 
@@ -146,7 +148,7 @@ async def _revoked(parts: Parts, key: KeyRecord) -> ASGIApp:
     return NoContent()
 
 
-async def _rotated(parts: Parts, key: KeyRecord, keys: list[KeyRecord], given: Rotation) -> ASGIApp:
+async def _rotated(parts: Parts, request: Request, key: KeyRecord, keys: list[KeyRecord], given: Rotation) -> ASGIApp:
     ends = parts.engine.now() + given.overlap_hours * 3600
     until = min(ends, key.details.expires_at or ends)
     made = new_key(
@@ -156,7 +158,7 @@ async def _rotated(parts: Parts, key: KeyRecord, keys: list[KeyRecord], given: R
         account=key.account,
         details=replace(key.details, prefix="", expires_at=None),
     )
-    response = await _added(parts, made.key, made.record)
+    response = await _added(parts, request, made.key, made.record)
     await parts.store.change_key(key.id, replace(key.details, expires_at=until))
     await parts.keys.refresh()
     return response
@@ -221,27 +223,49 @@ _MADE = {201: "the key, which is shown once", 409: "the name is taken", **_BAD}
 
 ENDPOINTS = [
     Endpoint("GET", "/api/keys", list_own_keys, who=PERSON, answers={200: "the keys"}),
-    Endpoint("POST", "/api/keys", make_own_key, who=PERSON, takes=NewApiKey, answers=_MADE),
-    Endpoint("DELETE", "/api/keys/{key_id}", revoke_own_key, who=PERSON, answers={204: "revoked", **_THERE}),
+    Endpoint("POST", "/api/keys", make_own_key, who=PERSON, audit="key.new", takes=NewApiKey, answers=_MADE),
     Endpoint(
-        "POST", "/api/keys/{key_id}/rotate", rotate_own_key, who=PERSON, takes=Rotation, answers={**_MADE, **_THERE}
+        "DELETE",
+        "/api/keys/{key_id}",
+        revoke_own_key,
+        who=PERSON,
+        audit="key.revoke",
+        answers={204: "revoked", **_THERE},
     ),
-    Endpoint("GET", "/api/admin/keys", list_all_keys, who=ADMIN, answers={200: "the keys"}),
-    Endpoint("POST", "/api/admin/keys", make_service_key, who=ADMIN, takes=NewApiKey, answers=_MADE),
+    Endpoint(
+        "POST",
+        "/api/keys/{key_id}/rotate",
+        rotate_own_key,
+        who=PERSON,
+        audit="key.rotate",
+        takes=Rotation,
+        answers={**_MADE, **_THERE},
+    ),
+    Endpoint("GET", "/api/admin/keys", list_all_keys, who=ADMIN, audit="key.list", answers={200: "the keys"}),
+    Endpoint("POST", "/api/admin/keys", make_service_key, who=ADMIN, audit="key.new", takes=NewApiKey, answers=_MADE),
+    Endpoint(
+        "DELETE",
+        "/api/admin/keys/{key_id}",
+        revoke_any_key,
+        who=ADMIN,
+        audit="key.revoke",
+        answers={204: "revoked", **_THERE},
+    ),
     Endpoint(
         "PATCH",
         "/api/admin/keys/{key_id}",
         change_any_key,
         who=ADMIN,
+        audit="key.change",
         takes=KeyChange,
         answers={200: "the key", **_BAD, **_THERE},
     ),
-    Endpoint("DELETE", "/api/admin/keys/{key_id}", revoke_any_key, who=ADMIN, answers={204: "revoked", **_THERE}),
     Endpoint(
         "POST",
         "/api/admin/keys/{key_id}/rotate",
         rotate_any_key,
         who=ADMIN,
+        audit="key.rotate",
         takes=Rotation,
         answers={**_MADE, **_THERE},
     ),

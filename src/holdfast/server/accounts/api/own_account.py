@@ -13,6 +13,7 @@ from ....access import PERSON
 from ....errors import NotFound
 from ....store.documents import Stored
 from ....wires import native
+from ...audit.audit import note_of
 from ...caller import access_of, address_of
 from ...errors import Json, NoContent
 from ...request import decode, read_body
@@ -45,6 +46,8 @@ async def get_account(parts: Parts, request: Request) -> ASGIApp:
 async def change_account(parts: Parts, request: Request) -> ASGIApp:
     """Change the caller's name or e-mail address."""
     given = decode(await read_body(parts, request), AccountChange)
+    changed_fields = [name for name in ("name", "email") if getattr(given, name) is not None]
+    note_of(request).details = {"changed": " ".join(changed_fields)}
 
     async def changed(account: Account) -> Account:
         name = account.name if given.name is None else given.name
@@ -125,6 +128,7 @@ ENDPOINTS = [
         "/api/account",
         change_account,
         who=PERSON,
+        audit="account.change",
         takes=AccountChange,
         answers={200: "the account", 409: "the name is taken", **_BAD},
     ),
@@ -133,16 +137,25 @@ ENDPOINTS = [
         "/api/account/password",
         change_password,
         who=PERSON,
+        audit="password.change",
         takes=PasswordChange,
         answers={204: "changed", 401: "the password is wrong", 429: "too many tries", **_BAD},
     ),
     Endpoint("GET", "/api/account/sign-ins", list_sign_ins, who=PERSON, answers={200: "the sign-ins"}),
-    Endpoint("DELETE", "/api/account/sign-ins", end_other_sign_ins, who=PERSON, answers={200: "how many ended"}),
+    Endpoint(
+        "DELETE",
+        "/api/account/sign-ins",
+        end_other_sign_ins,
+        who=PERSON,
+        audit="sign_ins.end",
+        answers={200: "how many ended"},
+    ),
     Endpoint(
         "DELETE",
         "/api/account/sign-ins/{sign_in_id}",
         end_sign_in,
         who=PERSON,
+        audit="sign_in.end",
         answers={204: "ended", 404: "no such sign-in"},
     ),
 ]

@@ -14,10 +14,12 @@ from ....access import ADMIN, NO_BUDGET, AccountRole, Budget
 from ....errors import BadRequest, NotFound
 from ....ids import new_id
 from ....store.documents import Stored
+from ...audit.audit import note_of
 from ...errors import Json, NoContent
 from ...request import check_name, decode, read_body, whole_number
 from ...routing import Endpoint
 from ...services import Parts
+from ..data.erasing import shown_erasure
 from ..people.accounts import Account, AccountGroup
 from .sign_in import Short, shown_account
 
@@ -86,6 +88,7 @@ async def add_person(parts: Parts, request: Request) -> ASGIApp:
         name=given.name, email=given.email, role=given.role, groups=given.groups, owner="", budget=given.budget
     )
     added = await parts.people.add(account, given.password)
+    note_of(request).target, note_of(request).details = added.id, {"role": given.role}
     link = None if given.password else await _link(parts, added.id)
     return Json({**shown_account(added), "reset": link}, status_code=201)
 
@@ -101,6 +104,7 @@ async def change_person(parts: Parts, request: Request) -> ASGIApp:
     if given.groups is not UNSET:
         await _check_groups(parts, given.groups)
     changes = {name: value for name, value in asdict(given).items() if value is not UNSET}
+    note_of(request).details = _noted(changes)
     if "disabled" in changes:
         changes["is_disabled"] = changes.pop("disabled")
 
@@ -111,12 +115,16 @@ async def change_person(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def delete_person(parts: Parts, request: Request) -> ASGIApp:
-    """Delete an account, its sign-ins and its keys."""
+    """Delete an account, its sign-ins and its keys; with `data=delete` also all that the person has."""
+    choice = request.query_params.get("data")
+    if choice not in ("keep", "delete"):
+        raise BadRequest("Choose what happens to the person's chats and runs: data=keep or data=delete.", param="data")
     account = await _person(parts, request)
-    await parts.people.delete(account.id)
-    for key in await parts.store.list_keys(account=account.id):
-        await parts.store.revoke_key(key.id, parts.engine.now())
-    await parts.keys.refresh()
+    note_of(request).details = {"data": choice}
+    if choice == "delete":
+        return Json(shown_erasure(await parts.erasing.begin(account)), status_code=202)
+    await parts.people.check_deletion(account.id)
+    await parts.erasing.remove_account(account.id)
     await parts.shares.forget_owner(account.body.owner)
     return NoContent()
 
@@ -141,6 +149,7 @@ async def add_group(parts: Parts, request: Request) -> ASGIApp:
         raise BadRequest(f"There can be {MOST_GROUPS} groups at most.", code="too_many_groups")
     group = AccountGroup(**asdict(given))
     stored = await parts.people.callers.groups.put(new_id("grp"), group)
+    note_of(request).target = stored.id
     await _group_changed(parts, stored.id)
     return Json(_shown(stored), status_code=201)
 
@@ -149,6 +158,7 @@ async def change_group(parts: Parts, request: Request) -> ASGIApp:
     """Change a group. The rights of its people change everywhere within a second."""
     given = decode(await read_body(parts, request), GroupChange)
     changes = {name: value for name, value in asdict(given).items() if value is not UNSET}
+    note_of(request).details = _noted(changes)
     if "name" in changes:
         check_name(changes["name"], "name")
 
@@ -170,6 +180,12 @@ async def delete_group(parts: Parts, request: Request) -> ASGIApp:
     await parts.shares.forget_group(id)
     await _group_changed(parts, id)
     return NoContent()
+
+
+def _noted(changes: dict[str, Any]) -> dict[str, str]:
+    """Return what the audit log has of a change: the names of fields, and the new role or state."""
+    shown = {name: str(value) for name, value in changes.items() if name in ("role", "disabled")}
+    return {"changed": " ".join(changes), **shown}
 
 
 async def _group_changed(parts: Parts, id: str) -> None:
@@ -212,21 +228,31 @@ _THERE = {404: "no such account"}
 _PAGES = {"before": "the id to go on from", "limit": "1 to 200", "name": "a name or e-mail address to find"}
 
 ENDPOINTS = [
-    Endpoint("GET", _PEOPLE, list_people, who=ADMIN, query=_PAGES, answers={200: "the people", 400: "a bad query"}),
+    Endpoint(
+        "GET",
+        _PEOPLE,
+        list_people,
+        who=ADMIN,
+        audit="person.list",
+        query=_PAGES,
+        answers={200: "the people", 400: "a bad query"},
+    ),
     Endpoint(
         "POST",
         _PEOPLE,
         add_person,
         who=ADMIN,
+        audit="person.new",
         takes=NewPerson,
         answers={201: "the account", 409: "the name is taken", **_BAD},
     ),
-    Endpoint("GET", _PERSON, get_person, who=ADMIN, answers={200: "the account", **_THERE}),
+    Endpoint("GET", _PERSON, get_person, who=ADMIN, audit="person.read", answers={200: "the account", **_THERE}),
     Endpoint(
         "PATCH",
         _PERSON,
         change_person,
         who=ADMIN,
+        audit="person.change",
         takes=PersonChange,
         answers={200: "the account", 409: "the name is taken, or no admin would be left", **_BAD, **_THERE},
     ),
@@ -235,18 +261,38 @@ ENDPOINTS = [
         _PERSON,
         delete_person,
         who=ADMIN,
-        answers={204: "deleted", 409: "no admin would be left", **_THERE},
+        audit="person.delete",
+        query={"data": "keep or delete"},
+        answers={
+            202: "deleted; the data is being deleted",
+            204: "deleted",
+            400: "no choice",
+            409: "no admin would be left",
+            **_THERE,
+        },
     ),
-    Endpoint("POST", f"{_PERSON}/reset-link", make_reset_link, who=ADMIN, answers={201: "the link", **_THERE}),
-    Endpoint("GET", _GROUPS, list_groups, who=ADMIN, answers={200: "the groups"}),
-    Endpoint("POST", _GROUPS, add_group, who=ADMIN, takes=NewGroup, answers={201: "the group", **_BAD}),
+    Endpoint(
+        "POST",
+        f"{_PERSON}/reset-link",
+        make_reset_link,
+        who=ADMIN,
+        audit="person.reset_link",
+        answers={201: "the link", **_THERE},
+    ),
+    Endpoint("GET", _GROUPS, list_groups, who=ADMIN, audit="group.list", answers={200: "the groups"}),
+    Endpoint(
+        "POST", _GROUPS, add_group, who=ADMIN, audit="group.new", takes=NewGroup, answers={201: "the group", **_BAD}
+    ),
     Endpoint(
         "PATCH",
         _GROUP,
         change_group,
         who=ADMIN,
+        audit="group.change",
         takes=GroupChange,
         answers={200: "the group", 404: "no such group", **_BAD},
     ),
-    Endpoint("DELETE", _GROUP, delete_group, who=ADMIN, answers={204: "deleted", 404: "no such group"}),
+    Endpoint(
+        "DELETE", _GROUP, delete_group, who=ADMIN, audit="group.delete", answers={204: "deleted", 404: "no such group"}
+    ),
 ]

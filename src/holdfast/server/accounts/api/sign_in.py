@@ -9,8 +9,10 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ....access import ANYONE, PERSON
+from ....errors import HoldfastError
 from ....store.documents import Stored
 from ....wires import native
+from ...audit.audit import note_of
 from ...caller import access_of, address_of, is_secure
 from ...errors import Json, NoContent
 from ...request import decode, header, read_body
@@ -57,7 +59,12 @@ async def ways_to_sign_in(parts: Parts, request: Request) -> ASGIApp:
 async def sign_in(parts: Parts, request: Request) -> ASGIApp:
     """Sign in with a password. A sign-in that the browser had before ends."""
     given = decode(await read_body(parts, request), NewSignIn)
-    account = await parts.people.check_password(given.name, given.password, address_of(request))
+    try:
+        account = await parts.people.check_password(given.name, given.password, address_of(request))
+    except HoldfastError:
+        tried = await parts.people.accounts.find(given.name)  # what was typed may be a password, so only an id is noted
+        note_of(request).target = "" if tried is None else tried.id
+        raise
     return await signed_in(parts, request, account, stay=given.stay)
 
 
@@ -89,6 +96,7 @@ async def reset_password(parts: Parts, request: Request) -> ASGIApp:
 async def signed_in(parts: Parts, request: Request, account: Stored[Account], *, stay: bool) -> ASGIApp:
     """Begin a sign-in in place of the browser's last one, and return the person with the cookie."""
     settings, secure = parts.settings, is_secure(parts, request)
+    note_of(request).actor = note_of(request).target = account.id
     if (before := token_in(request.scope[HEADERS].get(b"cookie", b""), secure=secure)) is not None:
         await parts.people.end_token(before)
     await parts.people.accounts.signed_in(account.id)
@@ -126,15 +134,17 @@ ENDPOINTS = [
         "/api/sign-in",
         sign_in,
         who=ANYONE,
+        audit="sign_in",
         takes=NewSignIn,
         answers={200: "the person", 401: "the name or the password is wrong", 429: "too many tries", **_REFUSED},
     ),
-    Endpoint("POST", "/api/sign-out", sign_out, who=PERSON, answers={204: "signed out"}),
+    Endpoint("POST", "/api/sign-out", sign_out, who=PERSON, audit="sign_out", answers={204: "signed out"}),
     Endpoint(
         "POST",
         "/api/first-admin",
         first_admin,
         who=ANYONE,
+        audit="first_admin",
         takes=FirstAdmin,
         answers={200: "the person", 403: "the code is not valid", 409: "there are accounts already", **_REFUSED},
     ),
@@ -143,6 +153,7 @@ ENDPOINTS = [
         "/api/reset-password",
         reset_password,
         who=ANYONE,
+        audit="password.reset",
         takes=NewPassword,
         answers={200: "the person", 403: "the link is not valid", **_REFUSED},
     ),

@@ -128,13 +128,17 @@ class People:
 
     async def delete(self, id: str) -> None:
         """Delete an account and its sign-ins, unless no admin would be left."""
-        account = await self.accounts.get(id)
-        if account is not None and account.body.role == "admin" and not await self._is_other_admin(id):
-            raise LastAdmin
+        await self.check_deletion(id)
         await self.accounts.delete(id)
         await self.sign_ins.end_all(id)
         await self.secrets.forget(id)
         await self.callers.refresh()
+
+    async def check_deletion(self, id: str) -> None:
+        """Refuse to delete an account if no admin would be left."""
+        account = await self.accounts.get(id)
+        if account is not None and account.body.role == "admin" and not await self._is_other_admin(id):
+            raise LastAdmin
 
     async def end(self, access: Access) -> None:
         """End the sign-in of a caller."""

@@ -264,6 +264,7 @@ ENDPOINTS = [
         "/v1/conversations/{conversation_id}",
         delete_conversation,
         who=CHAT,
+        audit="conversation.delete",
         answers={200: "it is gone", **_NOT_THERE},
     ),
     Endpoint(
@@ -294,6 +295,7 @@ ENDPOINTS = [
         "/v1/conversations/{conversation_id}/items/{item_id}",
         delete_item,
         who=CHAT,
+        audit="conversation.item_delete",
         answers={200: "the conversation without it", 404: "no such conversation, or no such item"},
     ),
 ]

@@ -503,6 +503,7 @@ ENDPOINTS = [
         "/v1/responses/{response_id}",
         delete_response,
         who=CHAT,
+        audit="response.delete",
         answers={200: "it is gone", **_NOT_THERE, 409: "it belongs to a session"},
     ),
     Endpoint(

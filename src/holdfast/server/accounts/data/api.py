@@ -1,0 +1,153 @@
+"""`/api/account/export`, `/api/account/import`, `DELETE /api/account`, and the progress of an erasure."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator
+from typing import IO
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+from starlette.types import ASGIApp
+
+from ....access import ADMIN, PERSON, Access
+from ....errors import BadRequest, KeyRevoked, NotFound
+from ....store.documents import Stored
+from ...audit.audit import note_of
+from ...caller import access_of, address_of, is_secure
+from ...errors import PRIVATE, Json
+from ...request import BodyTooLarge, decode, read_body
+from ...routing import Endpoint
+from ...services import Parts
+from ..api.sign_in import Short
+from ..people.accounts import Account
+from ..people.sign_ins import cookie
+from .archive import Archive
+from .bringing_in import Importing
+from .erasing import shown_erasure
+
+LARGEST_ARCHIVE = 1024 * 1024 * 1024
+"""Maximum size of an archive that is brought in, in bytes. It is received into a temporary file."""
+_IN_MEMORY = 1024 * 1024
+
+
+class AccountDeletion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The password, to be sure that it is the person. One without a password sends none."""
+
+    password: Short = ""
+
+
+async def export_account(parts: Parts, request: Request) -> ASGIApp:
+    """Return all that the caller has, as a ZIP archive."""
+    archive = Archive(parts.store, await _own(parts, request))
+    return StreamingResponse(
+        _while_allowed(archive.pieces(), access_of(request)),
+        media_type="application/zip",
+        headers={**PRIVATE, "content-disposition": 'attachment; filename="holdfast-account.zip"'},
+    )
+
+
+async def _while_allowed(pieces: AsyncIterator[bytes], access: Access) -> AsyncIterator[bytes]:
+    async for piece in pieces:
+        if access.is_revoked:
+            raise KeyRevoked
+        yield piece
+
+
+async def import_account(parts: Parts, request: Request) -> ASGIApp:
+    """Bring in the chats of an archive, with new ids: each as a whole or not at all. Nothing is overwritten."""
+    with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as file:
+        await _receive(request, file)
+        access = access_of(request)
+        importing = Importing(file, parts.store, access.owner, parts.engine.now)
+        result = await importing.bring_in()
+    for id in result.ids:
+        parts.engine.touch(id, access.owner)
+    note_of(request).details = {"sessions": str(result.sessions)}
+    return Json({"sessions": result.sessions, "refused": result.refused, "reason": result.reason or None})
+
+
+async def _receive(request: Request, file: IO[bytes]) -> None:
+    size, more = 0, True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise BadRequest("The client disconnected before it had sent its whole request.")
+        size += len(message.get("body", b""))
+        if size > LARGEST_ARCHIVE:
+            raise BodyTooLarge(LARGEST_ARCHIVE)
+        file.write(message.get("body", b""))
+        more = message.get("more_body", False)
+    if access_of(request).is_revoked:
+        raise KeyRevoked
+
+
+async def delete_account(parts: Parts, request: Request) -> ASGIApp:
+    """Delete the caller's account at once, and all that the caller has in the background."""
+    given = decode(await read_body(parts, request) or b"{}", AccountDeletion)
+    account = await _own(parts, request)
+    note_of(request).target = account.id
+    if account.body.password:
+        await parts.people.check_password(account.body.name, given.password, address_of(request))
+    erasure = await parts.erasing.begin(account)
+    taken = cookie("", secure=is_secure(parts, request), keep=None)
+    return Json(shown_erasure(erasure), status_code=202, headers={"set-cookie": taken})
+
+
+async def get_erasure(parts: Parts, request: Request) -> ASGIApp:
+    """Return how far an erasure is."""
+    if (found := await parts.erasing.get(request.path_params["erasure_id"])) is None:
+        raise NotFound("There is no such erasure, or it ended more than a month ago.")
+    return Json(shown_erasure(found))
+
+
+async def _own(parts: Parts, request: Request) -> Stored[Account]:
+    account = await parts.people.accounts.get(access_of(request).account)
+    if account is None:
+        raise NotFound("There is no such account.")
+    return account
+
+
+ENDPOINTS = [
+    Endpoint(
+        "GET",
+        "/api/account/export",
+        export_account,
+        who=PERSON,
+        audit="account.export",
+        answers={200: "a ZIP archive"},
+    ),
+    Endpoint(
+        "POST",
+        "/api/account/import",
+        import_account,
+        who=PERSON,
+        audit="account.import",
+        answers={200: "how many chats there are now", 400: "not an archive", 413: "too large"},
+    ),
+    Endpoint(
+        "DELETE",
+        "/api/account",
+        delete_account,
+        who=PERSON,
+        audit="account.delete",
+        takes=AccountDeletion,
+        answers={
+            202: "the account is deleted; its data is being deleted",
+            400: "a value is invalid",
+            401: "the password is wrong",
+            409: "no admin would be left",
+            413: "too large",
+            429: "too many tries",
+        },
+    ),
+    Endpoint(
+        "GET",
+        "/api/admin/erasures/{erasure_id}",
+        get_erasure,
+        who=ADMIN,
+        audit="erasure.read",
+        answers={200: "how far it is", 404: "no such erasure"},
+    ),
+]

@@ -1,0 +1,215 @@
+"""Writes the audit log. A change by a known caller is written before it takes effect, and its result afterwards."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
+from starlette.requests import Request
+from starlette.types import Scope
+
+from ...access import ACCESS, Access
+from ...errors import HoldfastError
+from ...ids import new_id
+from ...store.people.audit import TRIMMED, AuditEntry, AuditFilter, AuditLog, AuditResult, AuditStore
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+REFUSALS_A_MINUTE = 120
+"""Refusals of callers that are not known which a server writes in a minute."""
+_LONGEST_TARGET = 128
+_NOTE = "holdfast.audit"
+
+
+class AuditUnavailable(HoldfastError):
+    """The audit log cannot be written, so nothing is changed that belongs there."""
+
+    code = "audit_unavailable"
+    status = 503
+    type = "server_error"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The audit log cannot be written, so this was not done. Check the store of the server, then try again."
+        )
+
+
+class AuditNote(msgspec.Struct):
+    """What a handler adds to the entry of its call. Ids and names of fields only: no contents, no secrets."""
+
+    target: str = ""
+    actor: str = ""
+    """The person, if the caller was not known before the call: at a sign-in."""
+    details: dict[str, str] = {}
+
+
+def note_of(request: Request) -> AuditNote:
+    """Return what the entry of this call will say, for the handler to change. Without an audit it has no effect."""
+    note: AuditNote = request.scope.setdefault(_NOTE, AuditNote())
+    return note
+
+
+class Audit:
+    """The audit log of a server. `noted` wraps an audited call; `note` writes a single entry."""
+
+    def __init__(self, store: AuditLog, *, now: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._now = now
+        self._strangers = _Strangers()
+
+    async def noted(self, request: Request, action: str, work: Callable[[], Awaitable[T]]) -> T:
+        """Do the work of a call, and write who did it, to what, and with which result.
+
+        A change by a known caller is written first. A read, and a call by someone who is not known yet, is written
+        before it is answered. If the log cannot be written then, the call is refused.
+        """
+        access: Access = request.scope[ACCESS]
+        note = request.scope[_NOTE] = AuditNote(target=_named(request))
+        entry = self._entry(request.scope, action, "begun", note)
+        if request.method != "GET" and access.role is not None:
+            return await self._around(entry, note, work)
+        try:
+            answer = await work()
+        except Exception as error:
+            if self._strangers.may_be_written(access):
+                await self._end(entry, "", note, *_end_of(error))
+            raise
+        if not await self._end(entry, "", note, *_end_of_answer(answer)):
+            raise AuditUnavailable
+        return answer
+
+    async def by_command(self, action: str, user: str, note: AuditNote, work: Callable[[], Awaitable[T]]) -> T:
+        """Do the work of a command beside the server, and write who did it, to what, and with which result."""
+        entry = replace(self._of_server(action, note.target), via="command", actor=user, result="begun")
+        return await self._around(entry, note, work)
+
+    async def _around(self, entry: AuditEntry, note: AuditNote, work: Callable[[], Awaitable[T]]) -> T:
+        """Write what is about to be done, do it, and write the result. If the first is not possible, it is not done."""
+        await self._add(entry)
+        try:
+            answer = await work()
+        except Exception as error:
+            await self._end(entry, entry.id, note, *_end_of(error))
+            raise
+        await self._end(entry, entry.id, note, *_end_of_answer(answer))
+        return answer
+
+    async def note(
+        self, request: Request, action: str, target: str = "", result: AuditResult = "done", **details: str
+    ) -> None:
+        """Write one entry about the caller of a request. `AuditUnavailable` if it cannot be written."""
+        await self._add(self._entry(request.scope, action, result, AuditNote(target=target, details=details)))
+
+    async def refused(self, request: Request, action: str, code: str) -> None:
+        """Write that a caller was refused a call that is audited. It is refused even if this cannot be written."""
+        note = AuditNote(target=_named(request))
+        try:
+            await self._add(replace(self._entry(request.scope, action, "refused", note), code=code))
+        except AuditUnavailable:
+            pass  # it was logged, and the caller is refused
+
+    async def trim(self, store: AuditStore, before: float) -> int:
+        """Delete the entries of the store from before a time, and write which ones. Returns how many there were."""
+        if not (last := await store.read_audit(AuditFilter(until=before), before=sys.maxsize, limit=1)):
+            return 0
+        through = {"through": str(last[0].n), "hash": last[0].hash}
+        await self._add(self._of_server(TRIMMED, details=through))
+        return await store.delete_audit(last[0].n)
+
+    async def by_server(self, action: str, target: str, **details: str) -> None:
+        """Write one entry about what the server did by itself."""
+        await self._add(self._of_server(action, target, details))
+
+    def _of_server(self, action: str, target: str = "", details: dict[str, str] | None = None) -> AuditEntry:
+        at, id = self._now(), new_id("aud")
+        return AuditEntry(
+            id=id, at=at, action=action, result="done", via="server", target=target, details=details or {}
+        )
+
+    def _entry(self, scope: Scope, action: str, result: AuditResult, note: AuditNote) -> AuditEntry:
+        access: Access = scope[ACCESS]
+        is_known = access.role is not None
+        client = scope.get("client")
+        return AuditEntry(
+            id=new_id("aud"),
+            at=self._now(),
+            action=action,
+            result=result,
+            actor=(access.account or access.owner) if is_known else note.actor,
+            via=access.via if is_known else "",
+            credential=_credential(access),
+            address=client[0] if client else "",
+            target=note.target,
+            details=note.details,
+        )
+
+    async def _end(self, entry: AuditEntry, of: str, note: AuditNote, result: AuditResult, code: str) -> bool:
+        """Write how a call ended; False if that is not possible. `of` is the id of the entry from its beginning."""
+        ended = replace(
+            entry,
+            id=new_id("aud"),
+            at=self._now(),
+            result=result,
+            code=code,
+            actor=entry.actor or note.actor,
+            target=note.target,
+            details=note.details,
+            of=of,
+        )
+        try:
+            await self._add(ended)
+        except AuditUnavailable:
+            return False
+        return True
+
+    async def _add(self, entry: AuditEntry) -> AuditEntry:
+        try:
+            return await self._store.add_audit(entry)
+        except Exception as error:
+            logger.error("The audit log cannot be written: %s %s %s: %s", entry.action, entry.id, entry.result, error)
+            raise AuditUnavailable from error
+
+
+class _Strangers:
+    """Limits how many refusals of callers that are not known are written in a minute: they could fill the disk."""
+
+    def __init__(self) -> None:
+        self._minute, self._written = 0, 0
+
+    def may_be_written(self, access: Access) -> bool:
+        """Return whether a refusal is written. One of a known caller always is."""
+        if access.role is not None:
+            return True
+        minute = int(time.monotonic() // 60)
+        self._written = self._written + 1 if minute == self._minute else 1
+        self._minute = minute
+        if self._written == REFUSALS_A_MINUTE:
+            logger.warning("More refusals of unknown callers in this minute are not in the audit log.")
+        return self._written <= REFUSALS_A_MINUTE
+
+
+def _end_of(error: Exception) -> tuple[AuditResult, str]:
+    if isinstance(error, HoldfastError):
+        return ("refused" if error.status < 500 else "failed"), error.code
+    return "failed", "internal_error"
+
+
+def _end_of_answer(answer: object) -> tuple[AuditResult, str]:
+    status = getattr(answer, "status_code", 200)
+    return ("done", "") if status < 400 else ("refused" if status < 500 else "failed", str(status))
+
+
+def _named(request: Request) -> str:
+    """Return the ids in the path of a request. A caller may have put any text there."""
+    ids = " ".join(request.path_params.values())[:_LONGEST_TARGET]
+    return "".join(character if character.isprintable() else "?" for character in ids)
+
+
+def _credential(access: Access) -> str:
+    return f"in_{access.credential[:16]}" if access.via == "sign_in" else access.credential

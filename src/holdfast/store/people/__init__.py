@@ -1,0 +1,1 @@
+"""What a store keeps about people: the audit log, and all that one owner has."""

@@ -1,0 +1,111 @@
+"""The audit log and what an owner has, in rows."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import msgspec
+from msgspec.structs import asdict
+
+from .. import Document
+from ..people.audit import AuditEntry, AuditFilter, chained_entry
+from . import Row, Steps, first
+from .reading import Reading
+from .structs import as_document, decode, encode
+
+_LAST = sys.maxsize
+_MERGED_AT_ONCE = 200  # pages of the index that one transaction writes
+
+
+class PeopleReading(Reading):
+    """The reads of one transaction, those of the audit log included."""
+
+    def read_audit(self, wanted: AuditFilter, after: int, before: int | None, limit: int) -> Steps[list[AuditEntry]]:
+        """Return entries of the audit log."""
+        values: dict[str, Any] = {name: value for name, value in asdict(wanted).items() if value is not None}
+        conditions = [f"audit_of_{name}" for name in values]
+        query = ("audit" if before is None else "audit_newest", "audit_numbers", *conditions)
+        numbers = {"after": after, "before": _LAST if before is None else before, "limit": limit}
+        return [_as_entry(row) for row in (yield query, values | numbers)]
+
+    def audit_end(self) -> Steps[tuple[int, str]]:
+        """Return number and digest of the newest entry."""
+        row = first((yield "audit_end", {}))
+        return (0, "") if row is None else (row["n"], row["hash"])
+
+    def sessions_of(self, owner: str, after: str, limit: int) -> Steps[list[str]]:
+        """Return the ids of an owner's sessions of every kind."""
+        return [row["id"] for row in (yield "sessions_of", {"owner": owner, "after": after, "limit": limit})]
+
+    def documents_of(self, owner: str, after: tuple[str, str], limit: int) -> Steps[list[Document]]:
+        """Return documents of an owner, of every kind."""
+        kind, id = after
+        rows = yield "documents_of", {"owner": owner, "kind": kind, "id": id, "limit": limit}
+        return [as_document(row) for row in rows]
+
+    def old_sessions(self, before: float, limit: int) -> Steps[list[tuple[str, str]]]:
+        """Return id and owner of chats that have not changed since a time."""
+        rows = yield "old_sessions", {"before": before, "limit": limit}
+        return [(row["id"], row["owner"]) for row in rows]
+
+
+class PeopleWriting(PeopleReading):
+    """What can be done to the audit log, and to all that an owner has, in a transaction."""
+
+    def add_audit(self, entry: AuditEntry) -> Steps[AuditEntry]:
+        """Add an entry to the audit log."""
+        yield "lock_audit", {}
+        if (known := first((yield "audit_entry", {"id": entry.id}))) is not None:
+            return _as_entry(known)
+        added = chained_entry(entry, (yield from self.audit_end()))
+        yield "insert_audit", _values(added)
+        yield "move_audit_end", {"n": added.n, "hash": added.hash}
+        return added
+
+    def delete_audit(self, through: int) -> Steps[int]:
+        """Delete the entries up to a number."""
+        row = first((yield "count_audit", {"through": through}))
+        yield "delete_audit", {"through": through}
+        return 0 if row is None else int(row["entries"])
+
+    def delete_documents_of(self, owner: str, limit: int) -> Steps[int]:
+        """Delete documents of an owner."""
+        numbers = [(row["n"],) for row in (yield "documents_to_delete", {"owner": owner, "limit": limit})]
+        yield "delete_document_by_number", numbers
+        return len(numbers)
+
+    def delete_usage_of(self, owner: str) -> Steps[int]:
+        """Delete what an owner has used."""
+        row = first((yield "count_usage_of", {"owner": owner}))
+        yield "delete_charges_of", {"owner": owner}
+        yield "delete_usage_of", {"owner": owner}
+        return 0 if row is None else int(row["entries"])
+
+    def forget_words(self, begin: bool) -> Steps[bool]:
+        """Merge a part of the search index, which drops the words of deleted sessions. False if it is merged."""
+        before = first((yield "search_changes", {}))
+        yield "merge_search", {"pages": -_MERGED_AT_ONCE if begin else _MERGED_AT_ONCE}
+        after = first((yield "search_changes", {}))
+        return before is not None and after is not None and after["changes"] - before["changes"] >= 2
+
+    def forget_keys(self, account: str) -> Steps[int]:
+        """Remove what revoked keys say about a person."""
+        yield "lock_api_keys", {}
+        ids = [row["id"] for row in (yield "revoked_keys_of", {"account": account})]
+        for id in ids:
+            yield "forget_api_key", {"id": id}
+        return len(ids)
+
+
+_COLUMNS = ("n", "id", "at", "actor", "action", "target", "hash")
+
+
+def _values(entry: AuditEntry) -> dict[str, Any]:
+    body = {name: value for name, value in msgspec.to_builtins(entry).items() if name not in _COLUMNS}
+    return {name: getattr(entry, name) for name in _COLUMNS} | {"body": encode(body)}
+
+
+def _as_entry(row: Row) -> AuditEntry:
+    values = {name: row[name] for name in _COLUMNS}
+    return msgspec.convert(values | decode(row["body"]), AuditEntry)

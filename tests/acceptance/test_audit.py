@@ -1,0 +1,274 @@
+"""The audit log: who did what to what, from where, with which result; complete, unchanged, and without contents."""
+
+import asyncio
+import hashlib
+import json
+import sqlite3
+import sys
+from collections.abc import AsyncIterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from holdfast.access import ADMIN, PERSON
+from holdfast.server.app import ENDPOINTS
+from holdfast.server.audit.audit import Audit
+from holdfast.store.memory import MemoryStore
+from holdfast.store.people.audit import AuditFilter, ChainCheck
+from tests.requirements import requirement
+from tests.support.native import Native
+from tests.support.people import PASSWORD, add_person, browser, first_admin, sign_in
+from tests.support.server import Server, clean_environment, provider
+from tests.support.upstream import Upstream
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+NOT_ABOUT_PEOPLE = {"/metrics", "/api/nodes"}
+"""What programs ask for every few seconds, and what says nothing about a person."""
+
+
+@dataclass
+class World:
+    """A server with an admin and a member."""
+
+    server: Server
+    data: Path
+    ada: str
+    bob: str
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    async with Upstream() as up:
+        data = tmp_path_factory.mktemp("audit")
+        async with Server(data, [provider(up.base_url, models=None)]) as server:
+            ada = await first_admin(server)
+            yield World(server, data, ada, await add_person(server, ada, "bob"))
+
+
+async def entries(world: World, **query: str) -> list[dict[str, Any]]:
+    """The entries that a query finds, the newest first."""
+    async with browser(world.server, world.ada) as client:
+        asked = "&".join(f"{name}={value}" for name, value in query.items())
+        response = await client.get(f"/api/admin/audit?{asked}")
+        assert 200 == response.status, await response.text()
+        return list((await response.json())["entries"])
+
+
+async def id_of(world: World, name: str) -> str:
+    async with browser(world.server, world.ada) as client:
+        return str((await Native(client).get(f"/api/admin/people?name={name}"))["people"][0]["id"])
+
+
+@requirement("people.audit")
+async def test_an_entry_has_who_did_what_to_what_from_where_and_how_it_ended(world: World):
+    """A change has an entry before it takes effect and one with its result. A failure has its reason."""
+    async with browser(world.server, world.ada) as client:
+        made = await (await client.post("/api/admin/keys", {"name": "ci"})).json()
+        await client.request("DELETE", f"/api/admin/keys/{made['id']}")
+        missing = await client.request("DELETE", "/api/admin/keys/key_missing")
+    revoked = await entries(world, action="key.revoke")
+    ada = await id_of(world, "ada")
+
+    assert 404 == missing.status
+    assert ["refused", "begun", "done", "begun"] == [entry["result"] for entry in revoked]
+    assert ["key_missing"] * 2 + [made["id"]] * 2 == [entry["target"] for entry in revoked]
+    assert "not_found" == revoked[0]["code"]
+    assert revoked[3]["id"] == revoked[2]["of"]
+    assert {("ada", ada, "sign_in", "127.0.0.1")} == {
+        (entry["actor"], entry["actor_id"], entry["via"], entry["address"]) for entry in revoked
+    }
+
+
+@requirement("people.audit")
+async def test_sign_ins_and_wrong_passwords_are_written(world: World):
+    """With the id of the account that was tried, and never with what was typed."""
+    await sign_in(world.server, "bob")
+    async with browser(world.server) as stranger:
+        typed = "a password in the wrong field"
+        await stranger.post("/api/sign-in", {"name": "bob", "password": "not bob's password"})
+        await stranger.post("/api/sign-in", {"name": typed, "password": "wrong"})
+    unknown, wrong, right = (await entries(world, action="sign_in"))[:3]
+    bob = await id_of(world, "bob")
+
+    ended = [(it["result"], it["code"], it["target"], it["actor_id"]) for it in (unknown, wrong, right)]
+    assert ("refused", "wrong_password", "", "") == ended[0]
+    assert ("refused", "wrong_password", bob, "") == ended[1]
+    assert ("done", "", bob, bob) == ended[2]
+    assert typed not in json.dumps(await entries(world))
+
+
+@requirement("people.audit")
+async def test_changes_of_people_deletions_and_an_admins_reads_are_written(world: World):
+    """A role is part of the entry. Whoever reads about others leaves an entry too, and who was refused as well."""
+    bob = await id_of(world, "bob")
+    async with browser(world.server, world.ada) as client:
+        await client.request("PATCH", f"/api/admin/people/{bob}", json={"role": "guest"})
+        await client.request("PATCH", f"/api/admin/people/{bob}", json={"role": "member"})
+        await client.get(f"/api/admin/people/{bob}")
+    async with browser(world.server, world.bob) as client:
+        session = await Native(client).new_session(title="To be deleted")
+        await client.request("DELETE", f"/api/sessions/{session}")
+        refused = await client.get("/api/admin/people")
+    changed, read = (await entries(world, action="person.change"))[0], (await entries(world, action="person.read"))[0]
+    deleted = (await entries(world, actor="bob", action="session.delete"))[0]
+    tried = (await entries(world, actor="BOB", action="person.list"))[0]
+
+    assert 403 == refused.status
+    assert ({"changed": "role", "role": "member"}, bob) == (changed["details"], changed["target"])
+    assert ("done", bob) == (read["result"], read["target"])
+    assert ("done", session, bob) == (deleted["result"], deleted["target"], deleted["actor_id"])
+    assert ("refused", "admin_only") == (tried["result"], tried["code"])
+
+
+@requirement("people.audit-contents")
+async def test_the_log_has_no_contents_and_no_secrets(world: World):
+    """No passwords, keys, links, prompts, names or e-mail addresses: what stays of a person is an id."""
+    secret, email = "The moon is made of tin.", "cleo@example.org"
+    async with browser(world.server, world.ada) as client:
+        added = await (await client.post("/api/admin/people", {"name": "cleo", "email": email})).json()
+        key = await (await client.post("/api/keys", {"name": "laptop"})).json()
+        session = await Native(client).new_session(title=secret)
+        await Native(client).settled(await Native(client).start(session, secret, "up/echo:there"))
+        await client.request("DELETE", f"/api/sessions/{session}")
+        lines = await (await client.get("/api/admin/audit?format=jsonl")).text()
+
+    assert key["id"] in lines
+    for text in (PASSWORD, key["key"], added["reset"]["token"], secret, "cleo", email, world.ada.partition("=")[2]):
+        assert text not in lines, text
+
+
+@requirement("people.audit-all")
+async def test_every_call_of_admins_and_every_change_of_an_account_is_audited():
+    """A route that is added without a thought is audited under its path."""
+    must = [it for it in ENDPOINTS if it.who is ADMIN or (it.who is PERSON and it.method != "GET")]
+    forgotten = {it.path for it in must if not it.audit}
+    deletions = [it for it in ENDPOINTS if it.method == "DELETE" and it.path.startswith(("/api/", "/v1/responses/"))]
+
+    assert len(must) > 25
+    assert NOT_ABOUT_PEOPLE == forgotten
+    assert {"/api/sessions/{session_id}/queue/{n}"} == {it.path for it in deletions if not it.audit}
+
+
+@requirement("people.audit-export")
+async def test_the_log_is_exported_as_lines_that_anyone_can_verify(world: World):
+    """In order, with a cursor, filtered by actor, action and time; each digest covers the line and the one before."""
+    async with browser(world.server, world.ada) as client:
+        text = await (await client.get("/api/admin/audit?format=jsonl")).text()
+        lines = [json.loads(line) for line in text.splitlines()]
+        half = lines[len(lines) // 2]["n"]
+        rest = await (await client.get(f"/api/admin/audit?format=jsonl&after={half}")).text()
+        none = await (await client.get("/api/admin/audit?until=2020-01-01T00:00:00Z")).json()
+        bad = await client.get("/api/admin/audit?since=yesterday")
+    previous = ""
+    for line in text.splitlines():
+        body, _, digest = line.rpartition(',"hash":"')
+        assert hashlib.sha256(f"{previous}\n{body}}}".encode()).hexdigest() == digest.rstrip('"}')
+        previous = digest.rstrip('"}')
+
+    assert list(range(1, len(lines) + 1)) == [line["n"] for line in lines]
+    assert half + 1 == json.loads(rest.splitlines()[0])["n"]
+    assert [] == none["entries"]
+    assert 400 == bad.status
+
+
+@requirement("people.audit-refuses")
+async def test_an_admins_change_is_refused_if_it_cannot_be_written(tmp_path: Path):
+    """Nothing is changed that leaves no trace. People go on chatting."""
+    async with Upstream() as up, Server(tmp_path, [provider(up.base_url, models=None)], nodes=1) as server:
+        ada = await first_admin(server)
+        bob = await add_person(server, ada, "bob")
+        with closing(sqlite3.connect(tmp_path / "holdfast.db")) as db:
+            db.execute("CREATE TRIGGER full BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'the disk is full'); END")
+            db.commit()
+        async with browser(server, ada) as client, browser(server, bob) as member:
+            made = await client.post("/api/admin/keys", {"name": "ci"})
+            read = await client.get("/api/admin/people")
+            session = await Native(member).new_session(title="Meanwhile")
+            run = await Native(member).settled(await Native(member).start(session, "Hi", "up/echo:there"))
+        with closing(sqlite3.connect(tmp_path / "holdfast.db")) as db:
+            db.execute("DROP TRIGGER full")
+            db.commit()
+        async with browser(server, ada) as client:
+            keys = (await Native(client).get("/api/admin/keys"))["keys"]
+
+    assert [(503, "audit_unavailable")] * 2 == [
+        (response.status, (await response.json())["error"]["code"]) for response in (made, read)
+    ]
+    assert "completed" == run["outcome"]
+    assert [] == keys
+
+
+async def holdfast(data: Path, *args: str) -> tuple[int, str]:
+    """Run a command beside the server, and return its exit code and output."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "holdfast", *args, "--data", str(data), "--config", str(data / "holdfast.toml")),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env=clean_environment(),
+    )
+    output, _ = await process.communicate()
+    return process.returncode or 0, output.decode()
+
+
+@requirement("people.audit-verify", "people.audit")
+async def test_a_changed_a_removed_and_a_cut_off_entry_are_found(tmp_path: Path):
+    """Commands beside the server are written too. The head of an earlier check shows a log that was made anew."""
+    async with Upstream() as up, Server(tmp_path, [provider(up.base_url, models=None)], nodes=1) as server:
+        await first_admin(server)
+        made = await holdfast(tmp_path, "user", "new", "dora")
+        exported = await holdfast(tmp_path, "audit", "export", "--action", "person.new")
+        intact = await holdfast(tmp_path, "audit", "verify")
+        head = intact[1].split("Head: ")[1].strip()
+        found = await holdfast(tmp_path, "audit", "verify", "--head", head)
+        other = await holdfast(tmp_path, "audit", "verify", "--head", head[:-1] + "x")
+        damaged = []
+        for damage in (
+            "UPDATE audit SET actor = 'eve' WHERE n = 1",
+            "DELETE FROM audit WHERE n = 2",
+            "DELETE FROM audit WHERE n = (SELECT max(n) FROM audit)",
+        ):
+            with closing(sqlite3.connect(tmp_path / "holdfast.db")) as db:
+                rows = db.execute("SELECT * FROM audit").fetchall()
+                db.execute(damage)
+                db.commit()
+                damaged.append(await holdfast(tmp_path, "audit", "verify"))
+                db.execute("DELETE FROM audit")
+                db.executemany("INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+                db.commit()
+        again = await holdfast(tmp_path, "audit", "verify")
+
+    assert 0 == made[0], made[1]
+    lines = [json.loads(line) for line in exported[1].splitlines()]
+    assert ["begun", "done"] == [line["result"] for line in lines]
+    assert {"command"} == {line["via"] for line in lines}
+    assert lines[0]["actor"].startswith("os:")
+    assert (0, 0, 1, 0) == (intact[0], found[0], other[0], again[0])
+    assert [1, 1, 1] == [code for code, _ in damaged]
+    assert ["was changed", "are missing", "are missing"] == [
+        "was changed" if "was changed" in text else "are missing" if "are missing" in text else text
+        for _, text in damaged
+    ]
+
+
+@requirement("people.audit-retention")
+async def test_old_entries_go_and_the_rest_can_still_be_verified():
+    """The log names what was deleted because of its age. Anything else that is missing shows."""
+    store, clock = MemoryStore(), [0.0]
+    audit = Audit(store, now=lambda: clock[0])
+    for _ in range(5):
+        await audit.by_server("test", "x")
+        clock[0] += 86400.0
+    deleted = await audit.trim(store, 3 * 86400.0 - 1)
+    left = await store.read_audit(AuditFilter())
+    whole, cut = ChainCheck(), ChainCheck()
+    whole.add(left)
+    cut.add(left[1:])
+
+    assert (3, [4, 5, 6]) == (deleted, [entry.n for entry in left])
+    assert "" == whole.end(await store.audit_end())
+    assert "Entries 4 to 4 are missing." == cut.end(await store.audit_end())
