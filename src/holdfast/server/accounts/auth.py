@@ -14,6 +14,7 @@ from ..config.settings import Settings, SettingsError
 from ..errors import error_answer, in_words_of
 from ..http.loopback import host_name, is_loopback
 from ..web import is_of_the_page
+from .client_addresses import TrustedProxies
 from .keys import SHORTEST, Keys, KeysUnavailable, short_keys
 from .people.callers import Callers
 from .people.sign_ins import token_in
@@ -21,6 +22,8 @@ from .wrong_keys import WrongKeys
 
 HEADERS = "holdfast.headers"
 """The scope's entry for the request headers as a dict. The first of several headers with one name counts."""
+PEER = "holdfast.peer"
+"""The scope's entry for the address that the connection comes from, if proxies are trusted."""
 ALLOWED_HEADERS = (
     "authorization",
     "content-type",
@@ -118,6 +121,7 @@ class Gate:
         self._keys = keys
         self._callers = callers
         self._secure = settings.public_url.startswith("https://")
+        self._proxies = TrustedProxies(settings.proxy.addresses)
         self._wrong_keys = WrongKeys()
         self._local = is_loopback(settings.host)
         self._hosts = {host.lower() for host in settings.allowed_hosts}
@@ -135,6 +139,9 @@ class Gate:
             scope = _own_paths(scope)
         headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
         scope[HEADERS] = headers
+        if self._proxies and scope.get("client"):
+            scope[PEER], port = scope["client"]
+            scope["client"] = self._proxies.client(scope[PEER], scope["headers"]), port
         origin = headers.get(b"origin", b"").decode("latin-1")
         if self._keys.is_stale and not self._is_open(scope):
             await self._keys.catch_up()
@@ -254,11 +261,13 @@ class Gate:
 def _is_from_our_page(scope: Scope, headers: dict[bytes, bytes]) -> bool:
     """Return whether a request with a cookie may change something: a browser must say that our page sent it.
 
-    The Gate has checked the Origin, if there is one.
+    The Gate has checked the Origin, if there is one. A page of an allowed origin may call with a key alone: of the same
+    site it would have the cookie too, so what the browser says about the site decides first.
     """
     if scope["method"] in ("GET", "HEAD", "OPTIONS") and not headers.get(b"upgrade"):
         return True
-    return bool(headers.get(b"origin")) or headers.get(b"sec-fetch-site") == b"same-origin"
+    site = headers.get(b"sec-fetch-site")
+    return bool(headers.get(b"origin")) if site is None else site == b"same-origin"
 
 
 def _refused(scope: Scope, headers: dict[bytes, bytes], refusal: ErrorInfo) -> ASGIApp:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import time
 from collections import OrderedDict
+
+from .client_addresses import place_of
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ class WrongKeys:
 
     async def seen(self, address: str) -> None:
         """Count a wrong key, and wait if its address has sent many."""
-        if self._count(_place(address)) > FREE:
+        if self._count(place_of(address)) > FREE:
             await asyncio.sleep(DELAY)
 
     def _count(self, place: str) -> int:
@@ -61,14 +62,3 @@ class WrongKeys:
             logger.warning("wrong keys from %s: %d within a minute%s", place, count, slowed)
         elif lines == MOST_LINES:
             logger.warning("wrong keys from more addresses than are logged in a minute")
-
-
-def _place(address: str) -> str:
-    """Return what counts as one address: an IPv4 address, or the /64 network of an IPv6 address."""
-    try:
-        parsed = ipaddress.ip_address(address)
-    except ValueError:
-        return "an unknown address"
-    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is None:
-        return str(ipaddress.ip_network((parsed, 64), strict=False))
-    return str(parsed)

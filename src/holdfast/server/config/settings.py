@@ -20,6 +20,7 @@ from ...upstreams.kinds import KindError, ProviderKind, kind_names, kind_of
 from ...upstreams.profiles import PROFILES, Profile, ProfileName, profile_of
 from .settings_errors import explain, suggestion
 from .settings_file import choose, user_folder
+from .sign_in_settings import KeySettings, OidcSettings, ProxySettings, about_sign_in
 
 PREFIX = "HOLDFAST_"
 AGENT = "agent"
@@ -107,17 +108,6 @@ class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         given = {name: value for name, value in said.items() if value is not None}
         known = profile_of(self.profile)
         return msgspec.structs.replace(known, base_url=self.base_url or known.base_url, **given)
-
-
-class KeySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One `[[keys]]` table: an API key. Each name is an owner with its own sessions."""
-
-    name: str
-    key_env: str = ""
-    sha256: str = ""
-    """The key's SHA-256 in hexadecimal, in place of the key itself."""
-    admin: bool = False
-    """May change the settings."""
 
 
 class WebhookSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -315,6 +305,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Currency of all `prices`, as its ISO 4217 code. The page and reports show costs in it."""
     providers: tuple[ProviderSettings, ...] = ()
     keys: tuple[KeySettings, ...] = ()
+    proxy: ProxySettings = ProxySettings()
+    oidc: OidcSettings | None = None
     webhooks: tuple[WebhookSettings, ...] = ()
     agents: tuple[AgentSettings, ...] = ()
     mcp: tuple[McpSettings, ...] = ()
@@ -335,6 +327,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 TABLES = (
     "providers",
     "keys",
+    "proxy",
+    "oidc",
     "webhooks",
     "agents",
     "mcp",
@@ -403,6 +397,7 @@ def complaints(settings: Settings, sources: Mapping[str, str], environ: Mapping[
     yield from _about_dialects(settings.providers, sources.get("providers", ""))
     if settings.tls_key and not settings.tls_cert:
         yield "The setting `tls_key` needs `tls_cert`, the certificate."
+    yield from about_sign_in(settings.proxy, settings.oidc, settings.public_url)
     yield from _about_variables(environ, settings)
 
 
@@ -516,6 +511,8 @@ def _named_variables(settings: Settings) -> Iterator[str]:
         yield provider.api_key_env
     for key in settings.keys:
         yield key.key_env
+    if settings.oidc is not None:
+        yield settings.oidc.client_secret_env
     for webhook in settings.webhooks:
         yield webhook.secret_env
     for agent in settings.agents:

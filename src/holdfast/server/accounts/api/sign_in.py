@@ -77,19 +77,17 @@ async def sign_out(parts: Parts, request: Request) -> ASGIApp:
 async def first_admin(parts: Parts, request: Request) -> ASGIApp:
     """Add the first admin, and sign in. From then on everyone signs in."""
     given = decode(await read_body(parts, request), FirstAdmin)
-    if parts.people.callers.exist or await parts.people.accounts.exist():
+    if parts.people.callers.exist:
         raise AccountsExist
-    if parts.keys.is_needed or given.code:
-        await parts.people.secrets.take("first_admin", given.code)
-    account = await parts.people.add_first(given.name, given.email, given.password)
+    code = given.code if parts.keys.is_needed or given.code else None
+    account = await parts.people.add_first(given.name, given.email, given.password, code=code)
     return await signed_in(parts, request, account, stay=False)
 
 
 async def reset_password(parts: Parts, request: Request) -> ASGIApp:
     """Set a password with the token of a link, and sign in."""
     given = decode(await read_body(parts, request), NewPassword)
-    id = await parts.people.secrets.take("password", given.token)
-    account = await parts.people.set_password(id, given.password)
+    account = await parts.people.reset_password(given.token, given.password)
     return await signed_in(parts, request, account, stay=False)
 
 
@@ -97,13 +95,13 @@ async def signed_in(parts: Parts, request: Request, account: Stored[Account], *,
     """Begin a sign-in in place of the browser's last one, and return the person with the cookie."""
     settings, secure = parts.settings, is_secure(parts, request)
     note_of(request).actor = note_of(request).target = account.id
+    idle = settings.stay_signed_in_days * 86400 if stay else settings.sign_in_hours * 3600
+    token = await parts.people.begin(
+        account, idle=idle, stay=stay, address=address_of(request), agent=header(request, b"user-agent") or ""
+    )
     if (before := token_in(request.scope[HEADERS].get(b"cookie", b""), secure=secure)) is not None:
         await parts.people.end_token(before)
     await parts.people.accounts.signed_in(account.id)
-    idle = settings.stay_signed_in_days * 86400 if stay else settings.sign_in_hours * 3600
-    token = await parts.people.sign_ins.begin(
-        account.id, idle=idle, stay=stay, address=address_of(request), agent=header(request, b"user-agent") or ""
-    )
     given = cookie(token, secure=secure, keep=idle if stay else None)
     return Json(shown_account(account), headers={"set-cookie": given})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Awaitable, Callable
 
@@ -10,21 +9,18 @@ import msgspec
 from msgspec.structs import replace
 
 from ....access import NO_BUDGET, AccountRole, Budget
-from ....errors import BadRequest, Conflict, NotFound
+from ....errors import Conflict, NotFound
 from ....ids import new_id
 from ....store.documents import Documents, DocumentStore, Stored
+from .account_names import check_names, folded
 from .changes import AccessChanges
-
-ACCOUNT_NAME_RULE = "1 to 64 letters, digits or any of . _ -"
-_ACCOUNT_NAME = re.compile(r"[\w.-]{1,64}")
-_EMAIL = re.compile(r"[^@\s<>\"]{1,64}@[^@\s<>\"]{1,185}")
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
     """A person. `owner` is whose sessions and runs are theirs."""
 
     name: str
-    """The name to sign in with, unique whatever its case is."""
+    """The name to sign in with. No other looks like it, in any case."""
     owner: str
     role: AccountRole = "member"
     email: str = ""
@@ -86,8 +82,8 @@ class Accounts:
 
     async def find(self, login: str) -> Stored[Account] | None:
         """Return an account by its name or e-mail address, in any case."""
-        folded = login.strip().casefold()
-        return await self._indexed(f"name {folded}") or await self._indexed(f"email {folded}")
+        name = folded(login)
+        return await self._indexed(f"name {name}") or await self._indexed(f"email {name}")
 
     async def of_owner(self, owner: str) -> Stored[Account] | None:
         """Return the account whose things belong to an owner."""
@@ -103,7 +99,7 @@ class Accounts:
 
     async def add(self, account: Account) -> Stored[Account]:
         """Add an account. An empty owner becomes the account's id."""
-        check_account(account)
+        check_names(account.name, account.email)
         id = new_id("user")
         account = replace(account, owner=account.owner or id)
         claimed: list[str] = []
@@ -127,7 +123,7 @@ class Accounts:
 
         async def changed(account: Account) -> Account:
             after = await change(account)
-            check_account(after)
+            check_names(after.name, after.email)
             for entry in set(_entries(after)) - before - set(claimed):
                 await self._claim(entry, id)
                 claimed.append(entry)
@@ -187,14 +183,6 @@ def _no_account(id: str) -> NotFound:
 
 def _entries(account: Account) -> list[str]:
     """Return the index entries of an account. A name and an e-mail address can never be the same text."""
-    entries = [f"name {account.name.casefold()}", f"owner {account.owner}"]
-    entries += [f"email {account.email.casefold()}"] if account.email else []
+    entries = [f"name {folded(account.name)}", f"owner {account.owner}"]
+    entries += [f"email {folded(account.email)}"] if account.email else []
     return entries + ([f"subject {account.subject}"] if account.subject else [])
-
-
-def check_account(account: Account) -> None:
-    """Refuse an invalid name or e-mail address."""
-    if not _ACCOUNT_NAME.fullmatch(account.name):
-        raise BadRequest(f"A name has {ACCOUNT_NAME_RULE}.", param="name", code="bad_name")
-    if account.email and not _EMAIL.fullmatch(account.email):
-        raise BadRequest(f"{account.email!r} is not an e-mail address.", param="email", code="bad_email")

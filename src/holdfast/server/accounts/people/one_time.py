@@ -51,12 +51,16 @@ class OneTimeSecrets:
 
     async def take(self, purpose: Purpose, secret: str) -> str:
         """Use a secret up, and return the account that it is for. `LinkUsed` if it is not valid."""
-        id = _digest_of(secret.strip())
-        stored = await self._all.get(id)
+        account = await self.find(purpose, secret)
+        if not await self._all.delete(_digest_of(secret)):
+            raise LinkUsed  # another request was faster
+        return account
+
+    async def find(self, purpose: Purpose, secret: str) -> str:
+        """Return the account that a secret is for, and leave the secret valid. `LinkUsed` if it is not."""
+        stored = await self._all.get(_digest_of(secret))
         if stored is None or stored.body.purpose != purpose or self._now() - stored.created_at > LINK_LASTS:
             raise LinkUsed
-        if not await self._all.delete(id):
-            raise LinkUsed  # another request was faster
         return stored.body.account
 
     async def forget(self, account: str) -> None:
@@ -72,4 +76,4 @@ class OneTimeSecrets:
 
 
 def _digest_of(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()
+    return hashlib.sha256(secret.strip().encode()).hexdigest()

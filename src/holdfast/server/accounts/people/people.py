@@ -10,10 +10,12 @@ from msgspec.structs import replace
 from ....access import Access
 from ....errors import Conflict, HoldfastError
 from ....store.documents import DocumentStore, Stored
+from ..client_addresses import TrustedProxies
 from ..made_keys import LOCAL
+from .account_names import check_names
 from .accounts import Account, Accounts
 from .callers import Callers
-from .one_time import OneTimeSecrets
+from .one_time import LinkUsed, OneTimeSecrets
 from .passwords import Passwords
 from .sign_ins import SignIns, id_of_token
 from .throttle import SignInThrottle
@@ -57,11 +59,12 @@ class People:
         *,
         on_first: Callable[[], object] = lambda: None,
         now: Callable[[], float] = time.time,
+        proxies: TrustedProxies | None = None,
     ) -> None:
         """`on_first` is called when there is an account: from then on everyone signs in."""
         self.callers = Callers(store, now=now, on_first=on_first)
         self.passwords = Passwords()
-        self.throttle = SignInThrottle(store, now=now)
+        self.throttle = SignInThrottle(store, now=now, hides_clients=(proxies or TrustedProxies()).hides_clients)
         self.secrets = OneTimeSecrets(store, now=now)
 
     @property
@@ -76,22 +79,50 @@ class People:
 
     async def check_password(self, login: str, password: str, address: str) -> Stored[Account]:
         """Return the account of a name and its password. All refusals look alike, and take the same time."""
-        await self.throttle.check(login, address)
+        await self.throttle.take(login, address)
         account = await self.accounts.find(login)
         is_open = account is not None and not account.body.is_disabled
         is_right = await self.passwords.is_right(account.body.password if account and is_open else "", password)
         if account is None or not is_right:
-            await self.throttle.failed(login, address)
             raise WrongPassword
-        await self.throttle.succeeded(login)
+        await self.throttle.succeeded(login, address)
         return account
 
-    async def add_first(self, name: str, email: str, password: str) -> Stored[Account]:
-        """Add the first account: an admin, whose things are those of the server's only user so far."""
+    async def begin(self, account: Stored[Account], *, idle: float, stay: bool, address: str, agent: str) -> str:
+        """Begin a sign-in, and return its token. Refused if the account has changed since it was recognised.
+
+        Another password ends all sign-ins: one that began with the old password at the same time ends here.
+        """
+        token = await self.sign_ins.begin(account.id, idle=idle, stay=stay, address=address, agent=agent)
+        now = await self.accounts.get(account.id)
+        if now is None or now.body.is_disabled or now.body.password != account.body.password:
+            await self.end_token(token.encode())
+            raise WrongPassword
+        return token
+
+    async def add_first(self, name: str, email: str, password: str, *, code: str | None) -> Stored[Account]:
+        """Add the first account: an admin, whose things are those of the server's only user so far.
+
+        The `code` is used up, unless the name or the password is refused.
+        """
         if await self.accounts.exist():
             raise AccountsExist
-        account = Account(name=name, email=email, role="admin", owner=LOCAL)
-        return await self.add(account, password)
+        if code is not None:
+            await self.secrets.find("first_admin", code)
+        check_names(name, email)
+        hashed = await self.passwords.hash(password, name, email)
+        if code is not None:
+            await self.secrets.take("first_admin", code)
+        return await self.add(Account(name=name, email=email, role="admin", owner=LOCAL, password=hashed))
+
+    async def reset_password(self, token: str, password: str) -> Stored[Account]:
+        """Set a password with the token of a link. The link is used up, unless the password is refused."""
+        account = await self.accounts.get(await self.secrets.find("password", token))
+        if account is None or account.body.is_disabled:
+            raise LinkUsed
+        hashed = await self.passwords.hash(password, account.body.name, account.body.email)
+        await self.secrets.take("password", token)
+        return await self._set_hash(account.id, hashed)
 
     async def add(self, account: Account, password: str = "") -> Stored[Account]:
         """Add an account. Without a password, its person needs a link to set one."""
@@ -106,15 +137,16 @@ class People:
         """Set a person's password, and end the sign-ins besides one: whoever knew the old password is out."""
         account = await self.accounts.get(id)
         names = (account.body.name, account.body.email) if account else ()
-        hashed = await self.passwords.hash(password, *names)
+        return await self._set_hash(id, await self.passwords.hash(password, *names), keep=keep)
 
+    async def _set_hash(self, id: str, hashed: str, *, keep: str = "") -> Stored[Account]:
         async def changed(account: Account) -> Account:
             return replace(account, password=hashed)
 
         stored = await self.accounts.change(id, changed)
         await self.secrets.forget(id)
         await self.sign_ins.end_all(id, besides=keep)
-        await self.throttle.succeeded(stored.body.name)
+        await self.throttle.forget(stored.body.name)
         await self.callers.refresh()
         return stored
 

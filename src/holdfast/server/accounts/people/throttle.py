@@ -10,6 +10,8 @@ import msgspec
 
 from ....errors import HoldfastError
 from ....store.documents import Documents, DocumentStore
+from ..client_addresses import place_of
+from .account_names import folded
 
 FREE_TRIES = 5
 """Wrong passwords for a name, or ten times as many from an address, before it has to wait."""
@@ -44,30 +46,35 @@ class SignInThrottle:
     """Makes those wait who guess: the wait doubles with each wrong password, up to a quarter of an hour.
 
     A name that no account has is counted too: the answer does not tell which accounts exist. At the highest rate it
-    takes 28 years to try a million passwords for one name.
+    takes 28 years to try a million passwords for one name. A try is counted before the password is checked, so that
+    many at once get no more tries than one after another.
     """
 
-    def __init__(self, store: DocumentStore, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        store: DocumentStore,
+        *,
+        now: Callable[[], float] = time.time,
+        hides_clients: Callable[[str], bool] = lambda address: False,
+    ) -> None:
+        """`hides_clients` tells which addresses many people share, as a proxy's: they are not counted."""
         self._tries = Documents(store, "wrong_tries", WrongTries, now=now)
         self._now = now
+        self._hides_clients = hides_clients
 
-    async def check(self, name: str, address: str) -> None:
-        """Refuse a try that comes too early."""
-        now = self._now()
-        for id in _counted(name, address):
-            stored = await self._tries.get(id)
-            if stored is not None and stored.body.next_at > now:
-                raise TryLater(max(1.0, stored.body.next_at - now))
+    async def take(self, name: str, address: str) -> None:
+        """Count a try as a wrong one, until it is known to be right. Refuse one that comes too early."""
+        await self._take(_of_name(name), FREE_TRIES, await self._take_of(address))
 
-    async def failed(self, name: str, address: str) -> None:
-        """Count a wrong password."""
-        for id, free in zip(_counted(name, address), (FREE_TRIES, FREE_TRIES * FOR_ADDRESSES), strict=False):
-            await self._tries.get_or_create(id, WrongTries(0, self._now(), 0.0))
-            await self._tries.change(id, lambda tries, free=free: self._counted(tries, free))  # type: ignore[misc]
-
-    async def succeeded(self, name: str) -> None:
+    async def succeeded(self, name: str, address: str) -> None:
         """Forget the wrong passwords of a name. Those of the address stay: it may know one and guess another."""
-        await self._tries.delete(_counted(name, "")[0])
+        await self.forget(name)
+        if not self._hides_clients(address):
+            await self._give_back(_of_address(address))
+
+    async def forget(self, name: str) -> None:
+        """Forget the wrong passwords of a name."""
+        await self._tries.delete(_of_name(name))
 
     async def forget_old(self) -> None:
         """Delete counts that have started anew."""
@@ -76,18 +83,53 @@ class SignInThrottle:
         for id in old:
             await self._tries.delete(id)
 
-    async def _counted(self, tries: WrongTries, free: int) -> WrongTries:
+    async def _take_of(self, address: str) -> str | None:
+        """Count a try of an address, and return what was counted."""
+        if self._hides_clients(address):
+            return None
+        id = _of_address(address)
+        await self._take(id, FREE_TRIES * FOR_ADDRESSES)
+        return id
+
+    async def _take(self, id: str, free: int, taken: str | None = None) -> None:
+        """Count a try. If it is refused, `taken` is given back: no password is tried."""
+
+        async def counted(tries: WrongTries) -> WrongTries:
+            if tries.next_at > self._now():
+                raise TryLater(max(1.0, tries.next_at - self._now()))
+            return self._one_more(tries, free)
+
+        try:
+            while await self._tries.change(id, counted) is None:
+                await self._tries.get_or_create(id, WrongTries(0, self._now(), 0.0))
+        except TryLater:
+            if taken is not None:
+                await self._give_back(taken)
+            raise
+
+    async def _give_back(self, id: str) -> None:
+        """Take back the count of a try that was right. Its turn had come, so that the next one need not wait."""
+
+        async def uncounted(tries: WrongTries) -> WrongTries:
+            return WrongTries(max(0, tries.count - 1), tries.at, 0.0)
+
+        await self._tries.change(id, uncounted)
+
+    def _one_more(self, tries: WrongTries, free: int) -> WrongTries:
         now = self._now()
         count = 1 if now - tries.at > FORGOTTEN_AFTER else tries.count + 1
         wait = 0.0 if count < free else min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(count - free, 20))
         return WrongTries(count, now, now + wait if wait else 0.0)
 
 
-def _counted(name: str, address: str) -> list[str]:
-    """Return the ids of what is counted: the name, and the address if it is known. Neither is stored in clear."""
-    ids = [f"name {_digest(name.strip().casefold())}"]
-    return [*ids, f"address {_digest(address)}"] if address else ids
+def _of_name(name: str) -> str:
+    return f"name {_digest(folded(name))}"
+
+
+def _of_address(address: str) -> str:
+    return f"address {_digest(place_of(address))}"
 
 
 def _digest(text: str) -> str:
+    """Return what stands for a name or an address, which are not stored in clear."""
     return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -1,0 +1,71 @@
+"""Addresses of clients: behind a trusted proxy, the one that the proxy names; and what counts as one place."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from ..http.loopback import is_loopback
+
+FORWARDED = b"x-forwarded-for"
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class TrustedProxies:
+    """The networks of the proxies that the operator trusts. Without any, no forwarded header counts."""
+
+    def __init__(self, networks: Iterable[str] = ()) -> None:
+        """Raises `ValueError` for what is not an address or a network."""
+        self._networks: tuple[Network, ...] = tuple(ipaddress.ip_network(each, strict=False) for each in networks)
+
+    def __bool__(self) -> bool:
+        """Return whether any proxy is trusted."""
+        return bool(self._networks)
+
+    def trusts(self, address: str) -> bool:
+        """Return whether an address is that of a trusted proxy."""
+        parsed = _parsed(address)
+        return parsed is not None and any(parsed in network for network in self._networks)
+
+    def hides_clients(self, address: str) -> bool:
+        """Return whether many people may come from one address: a proxy's, this machine's, or one that is not known."""
+        return not address or is_loopback(address) or self.trusts(address)
+
+    def client(self, peer: str, headers: Sequence[tuple[bytes, bytes]]) -> str:
+        """Return the address of the client: the right-most in `X-Forwarded-For` that is no trusted proxy.
+
+        What stands further left was written by the client itself.
+        """
+        if not self.trusts(peer):
+            return peer
+        hops = b",".join(value for name, value in headers if name == FORWARDED).decode("latin-1").split(",")
+        nearest = peer
+        for hop in reversed(hops):
+            parsed = _parsed(hop.strip())
+            if parsed is None:
+                break
+            nearest = str(parsed)
+            if not self.trusts(nearest):
+                break
+        return nearest
+
+
+@lru_cache(4096)
+def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return an address; an IPv4 address that is written as IPv6 is one of IPv4. None if it is no address."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return None
+    return getattr(parsed, "ipv4_mapped", None) or parsed
+
+
+def place_of(address: str) -> str:
+    """Return what counts as one address: an IPv4 address, or the /64 network of an IPv6 address."""
+    parsed = _parsed(address)
+    if parsed is None:
+        return "an unknown address"
+    if isinstance(parsed, ipaddress.IPv6Address):
+        return str(ipaddress.ip_network((int(parsed), 64), strict=False))
+    return str(parsed)
