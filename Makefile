@@ -90,7 +90,8 @@ lock: setup-dev ## resolve every dependency again, to the newest versions
 	$(call compile,pyproject.toml --extra postgres --constraints requirements/server.txt --output-file requirements/postgres.txt)
 	$(call compile,pyproject.toml --extra metrics --constraints requirements/server.txt --output-file requirements/metrics.txt)
 	$(call compile,pyproject.toml --extra otel --constraints requirements/server.txt --constraints requirements/mcp.txt --output-file requirements/otel.txt)
-	$(call compile,pyproject.toml --extra server --extra mcp --extra postgres --extra metrics --extra otel --group dev --constraints requirements/server.txt --constraints requirements/mcp.txt --constraints requirements/postgres.txt --constraints requirements/metrics.txt --constraints requirements/otel.txt --output-file requirements/dev.txt)
+	$(call compile,pyproject.toml --extra oidc --constraints requirements/server.txt --output-file requirements/oidc.txt)
+	$(call compile,pyproject.toml --extra server --extra mcp --extra postgres --extra metrics --extra otel --extra oidc --group dev --constraints requirements/server.txt --constraints requirements/mcp.txt --constraints requirements/postgres.txt --constraints requirements/metrics.txt --constraints requirements/otel.txt --constraints requirements/oidc.txt --output-file requirements/dev.txt)
 	$(call compile,--group cluster --constraints requirements/dev.txt --output-file requirements/cluster.txt)
 	$(call compile,--group docs --constraints requirements/dev.txt --output-file requirements/docs.txt)
 	cd $(NODE) && PATH="$(CURDIR)/$(BIN):$$PATH" npm install openai@latest ws@latest @anthropic-ai/sdk@latest @ag-ui/client@latest @modelcontextprotocol/server-everything@latest @modelcontextprotocol/server-filesystem@latest ai@latest @ai-sdk/openai@latest @ai-sdk/react@latest @ai-sdk/workflow@latest react@latest react-test-renderer@latest zod@latest axe-core@latest --save-exact --package-lock-only \
@@ -111,7 +112,7 @@ clean: ## remove what make and the tools made
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
-.venv/.setup: .venv/.tools requirements/server.txt requirements/local.txt requirements/mcp.txt requirements/postgres.txt requirements/metrics.txt requirements/otel.txt pyproject.toml
+.venv/.setup: .venv/.tools requirements/server.txt requirements/local.txt requirements/mcp.txt requirements/postgres.txt requirements/metrics.txt requirements/otel.txt requirements/oidc.txt pyproject.toml
 	@echo "Installing Holdfast ..."
 	@$(call install,--require-hashes -r requirements/server.txt)
 	@$(call install,--require-hashes -r requirements/local.txt) || \
@@ -120,6 +121,7 @@ clean: ## remove what make and the tools made
 	@$(call install,--require-hashes -r requirements/postgres.txt)
 	@$(call install,--require-hashes -r requirements/metrics.txt)
 	@$(call install,--require-hashes -r requirements/otel.txt)
+	@$(call install,--require-hashes -r requirements/oidc.txt)
 	@$(call install,--no-deps --no-build-isolation --editable .)
 	@touch $@
 

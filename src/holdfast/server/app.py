@@ -30,9 +30,10 @@ from ..store.memory import MemoryStore
 from ..store.opening import open_store
 from . import openapi, web
 from .accounts.api import keys as key_calls
-from .accounts.api import own_account, sign_in
+from .accounts.api import oidc, own_account, sign_in
 from .accounts.api import people as people_calls
 from .accounts.auth import Gate, check_bind
+from .accounts.client_addresses import TrustedProxies
 from .accounts.data import api as data_calls
 from .accounts.keys import LOOK_EVERY, Keys
 from .accounts.made_keys import KeyFile
@@ -113,6 +114,7 @@ ENDPOINTS: list[Endpoint] = [
     *models.ENDPOINTS,
     *grants.ENDPOINTS,
     *sign_in.ENDPOINTS,
+    *oidc.ENDPOINTS,
     *own_account.ENDPOINTS,
     *data_calls.ENDPOINTS,
     *key_calls.ENDPOINTS,
@@ -177,7 +179,7 @@ def _parts(
     observers: Observers,
 ) -> Parts:
     """Return the services of a server, each with those that it needs."""
-    people = People(store, on_first=keys.need)
+    people = People(store, on_first=keys.need, proxies=TrustedProxies(settings.proxy.addresses))
     owners = Owners(keys, people.callers)
     providers, fallbacks = configured.providers, lambda: configured.fallbacks
     chats = ChatSources(store, providers, settings.retry_patience, fallbacks, observers.traces, owners.may_ask)
@@ -252,7 +254,7 @@ def _app(parts: Parts, lifespan: Any) -> Starlette:
     if parts.metrics is not None:
         _watch(parts, parts.metrics)
     on_refusal = None if parts.metrics is None else parts.metrics.refused
-    app.middleware_stack = Gate(router, parts.settings, parts.keys, open_paths, on_refusal, parts.people.callers)
+    app.middleware_stack = Gate(router, parts.settings, parts.keys, open_paths, on_refusal, parts.people)
     app.state.router = router
     app.state.parts = parts
     return app

@@ -19,6 +19,7 @@ from ..events import AnySettlement
 from ..store import RunRecord, Store
 from .accounts.data.erasing import Erasing
 from .accounts.keys import Keys
+from .accounts.oidc.opening import oidc_of
 from .accounts.people.people import People
 from .audit.audit import Audit
 from .budgets.budgets import Budgets
@@ -61,6 +62,8 @@ class Parts:
         self.agents = agents
         self.keys, self.people, self.budgets = keys, people, budgets
         self.shares = Shares(store)
+        self.oidc = oidc_of(settings, environ)
+        """The identity provider; None if people sign in here."""
         self.first_admin = ""
         """The code for the first admin, if the server waits for one and refuses everything else."""
         self.environ = environ

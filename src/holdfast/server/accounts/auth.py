@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -17,8 +18,12 @@ from ..web import is_of_the_page
 from .client_addresses import TrustedProxies
 from .keys import SHORTEST, Keys, KeysUnavailable, short_keys
 from .people.callers import Callers
+from .people.people import People
 from .people.sign_ins import token_in
+from .proxy_people import ProxyPeople
 from .wrong_keys import WrongKeys
+
+logger = logging.getLogger(__name__)
 
 HEADERS = "holdfast.headers"
 """The scope's entry for the request headers as a dict. The first of several headers with one name counts."""
@@ -112,14 +117,18 @@ class Gate:
         keys: Keys,
         open_paths: Iterable[str],
         on_refusal: Callable[[ErrorInfo], None] | None = None,
-        callers: Callers | None = None,
+        people: People | None = None,
     ) -> None:
         """`open_paths` are what anyone may ask for, besides the page. `on_refusal` is called with each refusal."""
         self._app = app
         self._on_refusal = on_refusal
         self._open = frozenset(open_paths)
         self._keys = keys
-        self._callers = callers
+        self._callers = None if people is None else people.callers
+        self._proxy_people: ProxyPeople | None = None
+        if people is not None and settings.proxy.user_header:
+            self._proxy_people = ProxyPeople(people, settings.proxy)
+            keys.need()  # nobody is the only user of this machine
         self._secure = settings.public_url.startswith("https://")
         self._proxies = TrustedProxies(settings.proxy.addresses)
         self._wrong_keys = WrongKeys()
@@ -146,7 +155,7 @@ class Gate:
         if self._keys.is_stale and not self._is_open(scope):
             await self._keys.catch_up()
         refusal = self._refuse(scope, headers, origin)
-        if (refusal is NO_KEY and b"cookie" in headers) or refusal is TO_BE_READ:
+        if (refusal is NO_KEY and (b"cookie" in headers or self._is_named(headers))) or refusal is TO_BE_READ:
             refusal = await self._identify_person(scope, headers)
         if refusal is WRONG_KEY or refusal is SIGNED_OUT:
             await self._wrong_keys.seen((scope.get("client") or ("",))[0])
@@ -172,6 +181,8 @@ class Gate:
             return _refusal("origin_not_allowed", f"Pages from {origin} may not call this server. Set allowed_origins.")
         if b"sec-fetch-site" in headers and not origin and self._is_from_elsewhere(scope):
             return _refusal("origin_not_allowed", "Pages of other sites may not call this server.")
+        if (misuse := self._misuse_of_header(scope, headers)) is not None:
+            return misuse
         if self._local and not self._keys.is_needed and not _is_local_server(scope):
             return NOT_LOCAL
         return self._identify(scope, headers)
@@ -196,13 +207,32 @@ class Gate:
                 await callers.catch_up()
             if ACCESS in scope:
                 return None if await callers.load(scope[ACCESS]) else WRONG_KEY
-            access = await self._access_of_cookie(callers, scope, headers)
+            if self._proxy_people is not None and self._is_named(headers):
+                access: Access | None = await self._proxy_people.access_of(headers)
+            else:
+                access = await self._access_of_cookie(callers, scope, headers)
         except HoldfastError as error:
             return error.info()
         if access is None:
             return NO_KEY if token_in(headers[b"cookie"], secure=self._is_secure(scope)) is None else SIGNED_OUT
         scope[ACCESS] = access
         return None if _is_from_our_page(scope, headers) else NO_ORIGIN
+
+    def _is_named(self, headers: dict[bytes, bytes]) -> bool:
+        """Return whether a header names the person."""
+        return self._proxy_people is not None and self._proxy_people.header in headers
+
+    def _misuse_of_header(self, scope: Scope, headers: dict[bytes, bytes]) -> ErrorInfo | None:
+        """Refuse a header that names the person, if it is not the trusted proxy's, or if there are two."""
+        if self._proxy_people is None or not self._is_named(headers):
+            return None
+        peer, name = scope.get(PEER, ""), self._proxy_people.header
+        if not self._proxies.trusts(peer):
+            logger.warning("refused %s from %s, which is no trusted proxy", name.decode(), peer or "a socket")
+            return _refusal("proxy_not_trusted", "Only a trusted proxy may name the person. Set proxy.addresses.")
+        if sum(each == name for each, _ in scope["headers"]) > 1:
+            return _refusal("proxy_not_trusted", f"The request has more than one {name.decode()} header.")
+        return None
 
     async def _access_of_cookie(self, callers: Callers, scope: Scope, headers: dict[bytes, bytes]) -> Access | None:
         token = token_in(headers[b"cookie"], secure=self._is_secure(scope))

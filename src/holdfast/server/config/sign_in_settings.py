@@ -39,7 +39,6 @@ class ProxySettings(IdentityRules, frozen=True, forbid_unknown_fields=True, kw_o
     """Addresses or networks of the proxies. `X-Forwarded-For` counts only from them."""
     user_header: str = ""
     """The header with the person's name. The proxy must remove it from what clients send."""
-    email_header: str = ""
     groups_header: str = ""
     """The header with the person's groups, with commas between them."""
 

@@ -60,9 +60,9 @@ async def change_password(parts: Parts, request: Request) -> ASGIApp:
     """Change the caller's password, and end all other sign-ins."""
     given = decode(await read_body(parts, request), PasswordChange)
     access, account = access_of(request), await _own(parts, request)
-    if account.body.password:
-        await parts.people.check_password(account.body.name, given.current, address_of(request))
-    await parts.people.set_password(account.id, given.password, keep=access.credential)
+    await parts.people.change_password(
+        account, given.current, given.password, address=address_of(request), keep=access.credential
+    )
     return NoContent()
 
 
@@ -139,7 +139,13 @@ ENDPOINTS = [
         who=PERSON,
         audit="password.change",
         takes=PasswordChange,
-        answers={204: "changed", 401: "the password is wrong", 429: "too many tries", **_BAD},
+        answers={
+            204: "changed",
+            401: "the password is wrong",
+            409: "the account has none",
+            429: "too many tries",
+            **_BAD,
+        },
     ),
     Endpoint("GET", "/api/account/sign-ins", list_sign_ins, who=PERSON, answers={200: "the sign-ins"}),
     Endpoint(

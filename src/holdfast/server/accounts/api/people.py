@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -45,6 +45,8 @@ class PersonChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     email: Short | UnsetType = UNSET
     role: AccountRole | UnsetType = UNSET
     groups: tuple[Short, ...] | UnsetType = UNSET
+    subject: Annotated[str, msgspec.Meta(max_length=600)] | UnsetType = UNSET
+    """Who the person is elsewhere: `issuer subject` of the identity provider, or `proxy name`."""
     disabled: bool | UnsetType = UNSET
     budget: Budget | UnsetType = UNSET
 

@@ -50,15 +50,35 @@ class NewPassword(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     password: Short
 
 
+class PasswordsOff(HoldfastError):
+    """People sign in with the identity provider alone."""
+
+    code = "passwords_off"
+    status = 403
+    type = "permission_error"
+
+    def __init__(self) -> None:
+        super().__init__("This server takes no passwords. Sign in with the identity provider.")
+
+
 async def ways_to_sign_in(parts: Parts, request: Request) -> ASGIApp:
     """Return what a sign-in page needs to know."""
     exist = parts.people.callers.exist
-    return Json({"accounts": exist, "first_admin": not exist and bool(parts.first_admin), "password": True})
+    oidc = parts.settings.oidc
+    return Json(
+        {
+            "accounts": exist,
+            "first_admin": not exist and bool(parts.first_admin),
+            "password": oidc is None or not oidc.only,
+            "oidc": None if oidc is None else {"name": oidc.name, "start": "/api/oidc/start"},
+        }
+    )
 
 
 async def sign_in(parts: Parts, request: Request) -> ASGIApp:
     """Sign in with a password. A sign-in that the browser had before ends."""
     given = decode(await read_body(parts, request), NewSignIn)
+    _refuse_passwords(parts)
     try:
         account = await parts.people.check_password(given.name, given.password, address_of(request))
     except HoldfastError:
@@ -87,11 +107,17 @@ async def first_admin(parts: Parts, request: Request) -> ASGIApp:
 async def reset_password(parts: Parts, request: Request) -> ASGIApp:
     """Set a password with the token of a link, and sign in."""
     given = decode(await read_body(parts, request), NewPassword)
+    _refuse_passwords(parts)
     account = await parts.people.reset_password(given.token, given.password)
     return await signed_in(parts, request, account, stay=False)
 
 
-async def signed_in(parts: Parts, request: Request, account: Stored[Account], *, stay: bool) -> ASGIApp:
+def _refuse_passwords(parts: Parts) -> None:
+    if parts.settings.oidc is not None and parts.settings.oidc.only:
+        raise PasswordsOff
+
+
+async def signed_in(parts: Parts, request: Request, account: Stored[Account], *, stay: bool) -> Json:
     """Begin a sign-in in place of the browser's last one, and return the person with the cookie."""
     settings, secure = parts.settings, is_secure(parts, request)
     note_of(request).actor = note_of(request).target = account.id
@@ -117,6 +143,7 @@ def shown_account(account: Stored[Account]) -> dict[str, Any]:
         "groups": body.groups,
         "disabled": body.is_disabled,
         "has_password": bool(body.password),
+        "subject": body.subject,
         "created_at": native.moment(account.created_at),
         "signed_in_at": None if body.signed_in_at is None else native.moment(body.signed_in_at),
         "budget": body.budget,
@@ -134,7 +161,13 @@ ENDPOINTS = [
         who=ANYONE,
         audit="sign_in",
         takes=NewSignIn,
-        answers={200: "the person", 401: "the name or the password is wrong", 429: "too many tries", **_REFUSED},
+        answers={
+            200: "the person",
+            401: "the name or the password is wrong",
+            403: "passwords are not accepted",
+            429: "too many tries",
+            **_REFUSED,
+        },
     ),
     Endpoint("POST", "/api/sign-out", sign_out, who=PERSON, audit="sign_out", answers={204: "signed out"}),
     Endpoint(

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from ....access import KEY_SCOPES, NO_BUDGET, Access, Allowed, Budget, Budgeted
-from ....errors import HoldfastError
+from ....errors import HoldfastError, NotFound
 from ....store.documents import Documents, DocumentStore, Stored
 from .accounts import Account, AccountGroup, Accounts
 from .changes import KEPT, AccessChange, AccessChanges
@@ -94,6 +94,23 @@ class Callers:
         self._by_account.setdefault(account.id, set()).add(access)
         if len(self._by_sign_in) > MOST_KEPT:
             self._drop(next(iter(self._by_sign_in)))
+        return access
+
+    async def of_account(self, id: str) -> Access:
+        """Return the access of a person whom a trusted proxy names: the same one for all requests of the person.
+
+        `NotFound` if the account was deleted or disabled meanwhile.
+        """
+        account = await self._unchanged(lambda: self.accounts.get(id))
+        if account is None or account.body.is_disabled:
+            raise NotFound(f"There is no account {id!r}.")
+        credential = f"proxy {id}"
+        there = (access for access in self._by_account.get(id, ()) if access.credential == credential)
+        if (access := next(there, None)) is not None:
+            return access
+        access = Access(account.body.owner, via="sign_in", account=id, credential=credential)
+        self._give(access, account)
+        self._by_account.setdefault(id, set()).add(access)
         return access
 
     async def load(self, access: Access) -> bool:

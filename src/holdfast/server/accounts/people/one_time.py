@@ -10,12 +10,12 @@ from typing import Literal
 
 import msgspec
 
-from ....errors import HoldfastError
+from ....errors import HoldfastError, StaleDocument
 from ....store.documents import Documents, DocumentStore
 
 LINK_LASTS = 86400.0
 """Seconds for which a link that sets a password can be used."""
-Purpose = Literal["first_admin", "password"]
+Purpose = Literal["first_admin", "password", "oidc_nonce"]
 
 
 class LinkUsed(HoldfastError):
@@ -55,6 +55,13 @@ class OneTimeSecrets:
         if not await self._all.delete(_digest_of(secret)):
             raise LinkUsed  # another request was faster
         return account
+
+    async def use(self, purpose: Purpose, secret: str) -> None:
+        """Note that a secret of another maker was used. `LinkUsed` if it was used before."""
+        try:
+            await self._all.put(_digest_of(f"{purpose} {secret}"), OneTimeSecret(purpose))
+        except StaleDocument:
+            raise LinkUsed from None
 
     async def find(self, purpose: Purpose, secret: str) -> str:
         """Return the account that a secret is for, and leave the secret valid. `LinkUsed` if it is not."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import unicodedata
 from collections.abc import Callable
 from functools import cache
@@ -42,7 +43,11 @@ class Passwords:
     def __init__(self) -> None:
         self._turn = asyncio.Semaphore(AT_ONCE)
         self._waiting = 0
-        self._of_no_one = ""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many wait for their turn as may."""
+        return self._waiting >= MOST_WAITING
 
     async def hash(self, password: str, *others: str) -> str:
         """Return the hash of a new password. `others` are names that it must not be."""
@@ -51,13 +56,10 @@ class Passwords:
 
     async def is_right(self, hashed: str, password: str) -> bool:
         """Return whether a password has this hash. An empty hash takes the same time, and no password has it."""
-        if not self._of_no_one:
-            self._of_no_one = await self._take_turn(lambda: _HASHER.hash("the password of no one"))
-        found = await self._take_turn(lambda: _matches(hashed or self._of_no_one, password))
-        return found and bool(hashed)
+        return await self._take_turn(lambda: _matches(hashed, password))
 
     async def _take_turn(self, work: Callable[[], T]) -> T:
-        if self._waiting >= MOST_WAITING:
+        if self.is_full:
             raise TooManySignIns
         self._waiting += 1
         try:
@@ -68,12 +70,17 @@ class Passwords:
 
 
 def _matches(hashed: str, password: str) -> bool:
-    if len(password) > LONGEST_PASSWORD:
-        return False
+    of_no_one = _of_no_one()  # in any case, so that the first refusal takes no longer for an unknown name
     try:
-        return _HASHER.verify(hashed, _normal(password))
+        _HASHER.verify(hashed or of_no_one, _normal(password[:LONGEST_PASSWORD]))
     except (VerificationError, InvalidHashError):
         return False
+    return bool(hashed) and len(password) <= LONGEST_PASSWORD
+
+
+@cache
+def _of_no_one() -> str:
+    return _HASHER.hash(secrets.token_urlsafe(32))
 
 
 def _normal(password: str) -> str:

@@ -16,7 +16,7 @@ from .account_names import check_names
 from .accounts import Account, Accounts
 from .callers import Callers
 from .one_time import LinkUsed, OneTimeSecrets
-from .passwords import Passwords
+from .passwords import Passwords, TooManySignIns
 from .sign_ins import SignIns, id_of_token
 from .throttle import SignInThrottle
 
@@ -30,6 +30,15 @@ class WrongPassword(HoldfastError):
 
     def __init__(self) -> None:
         super().__init__("The name or the password is wrong.")
+
+
+class NoPassword(Conflict):
+    """The account has no password that could be changed."""
+
+    code = "no_password"
+
+    def __init__(self) -> None:
+        super().__init__("This account has no password: you sign in elsewhere. An admin can make a link that sets one.")
 
 
 class AccountsExist(Conflict):
@@ -82,7 +91,11 @@ class People:
         await self.throttle.take(login, address)
         account = await self.accounts.find(login)
         is_open = account is not None and not account.body.is_disabled
-        is_right = await self.passwords.is_right(account.body.password if account and is_open else "", password)
+        try:
+            is_right = await self.passwords.is_right(account.body.password if account and is_open else "", password)
+        except TooManySignIns:
+            await self.throttle.untried(login, address)
+            raise
         if account is None or not is_right:
             raise WrongPassword
         await self.throttle.succeeded(login, address)
@@ -138,6 +151,15 @@ class People:
         account = await self.accounts.get(id)
         names = (account.body.name, account.body.email) if account else ()
         return await self._set_hash(id, await self.passwords.hash(password, *names), keep=keep)
+
+    async def change_password(
+        self, account: Stored[Account], current: str, password: str, *, address: str, keep: str
+    ) -> None:
+        """Change a person's password, who knows the one so far."""
+        if not account.body.password:
+            raise NoPassword
+        await self.check_password(account.body.name, current, address)
+        await self.set_password(account.id, password, keep=keep)
 
     async def _set_hash(self, id: str, hashed: str, *, keep: str = "") -> Stored[Account]:
         async def changed(account: Account) -> Account:

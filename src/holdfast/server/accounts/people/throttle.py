@@ -55,7 +55,7 @@ class SignInThrottle:
         store: DocumentStore,
         *,
         now: Callable[[], float] = time.time,
-        hides_clients: Callable[[str], bool] = lambda address: False,
+        hides_clients: Callable[[str], bool] = lambda address: not address,
     ) -> None:
         """`hides_clients` tells which addresses many people share, as a proxy's: they are not counted."""
         self._tries = Documents(store, "wrong_tries", WrongTries, now=now)
@@ -69,6 +69,12 @@ class SignInThrottle:
     async def succeeded(self, name: str, address: str) -> None:
         """Forget the wrong passwords of a name. Those of the address stay: it may know one and guess another."""
         await self.forget(name)
+        if not self._hides_clients(address):
+            await self._give_back(_of_address(address))
+
+    async def untried(self, name: str, address: str) -> None:
+        """Take back the count of a try whose password could not be checked."""
+        await self._give_back(_of_name(name))
         if not self._hides_clients(address):
             await self._give_back(_of_address(address))
 
@@ -108,7 +114,7 @@ class SignInThrottle:
             raise
 
     async def _give_back(self, id: str) -> None:
-        """Take back the count of a try that was right. Its turn had come, so that the next one need not wait."""
+        """Take back the count of a try that was not wrong. Its turn had come, so that the next one need not wait."""
 
         async def uncounted(tries: WrongTries) -> WrongTries:
             return WrongTries(max(0, tries.count - 1), tries.at, 0.0)

@@ -1,0 +1,113 @@
+"""`/api/oidc`: signing in with the identity provider of the settings. A browser is sent there, and comes back."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from ....access import ANYONE
+from ....errors import HoldfastError, NotFound
+from ....store.documents import Stored
+from ...caller import is_secure
+from ...errors import PRIVATE
+from ...routing import Endpoint
+from ...services import Parts
+from ..auth import HEADERS
+from ..oidc.attempt import Attempt, NotSignedIn, attempt_cookie, attempt_in
+from ..people.accounts import Account
+from ..people.identities import Identities
+from .sign_in import signed_in
+
+if TYPE_CHECKING:
+    from ..oidc.provider import OidcProvider  # needs an extra
+
+logger = logging.getLogger(__name__)
+
+
+async def start(parts: Parts, request: Request) -> ASGIApp:
+    """Send the browser to the provider."""
+    provider = _provider(parts)
+    attempt = Attempt.new(request.query_params.get("next", "/"))
+    try:
+        url = await provider.start_url(attempt, _redirect(parts))
+    except HoldfastError as error:
+        return _failed(parts, request, error)
+    return _to(url, attempt_cookie(attempt, secure=is_secure(parts, request)))
+
+
+async def callback(parts: Parts, request: Request) -> ASGIApp:
+    """Sign in the person whom the provider has recognised, and send the browser to where it wanted to go."""
+    provider, secure = _provider(parts), is_secure(parts, request)
+    attempt = attempt_in(request.scope[HEADERS].get(b"cookie", b""), secure=secure)
+    try:
+        if attempt is None:
+            raise NotSignedIn("This browser has not begun to sign in, or too long ago.")
+        account = await _recognised(parts, provider, request, attempt)
+        given = await signed_in(parts, request, account, stay=False)
+    except HoldfastError as error:
+        return _failed(parts, request, error)
+    return _to(attempt.next, given.headers["set-cookie"], attempt_cookie(None, secure=secure))
+
+
+async def _recognised(parts: Parts, provider: OidcProvider, request: Request, attempt: Attempt) -> Stored[Account]:
+    """Return the account of the person in the provider's answer. Nothing in it counts before the state is checked."""
+    given = request.query_params
+    if not hmac.compare_digest(given.get("state", "").encode(), attempt.state.encode()):
+        raise NotSignedIn("The answer is not for this browser's attempt to sign in.")
+    await provider.check_issuer(given.get("iss"))
+    if "error" in given or not given.get("code"):
+        raise NotSignedIn(f"The provider has refused: {given.get('error', 'no code')[:100]!r}.")
+    identity = await provider.identity(given["code"], attempt, _redirect(parts))
+    await parts.people.secrets.use("oidc_nonce", attempt.nonce)
+    account = await Identities(parts.people, provider.settings).account_of(identity)
+    await parts.people.accounts.signed_in(account.id)
+    return account
+
+
+def _provider(parts: Parts) -> OidcProvider:
+    if parts.oidc is None:
+        raise NotFound("This server has no identity provider.")
+    return parts.oidc
+
+
+def _redirect(parts: Parts) -> str:
+    """Return where the provider sends people back to. It is of the settings: a Host header could be anyone's."""
+    return f"{parts.settings.public_url.rstrip('/')}/api/oidc/callback"
+
+
+def _failed(parts: Parts, request: Request, error: HoldfastError) -> ASGIApp:
+    """Send the browser to the sign-in page, which says what happened. The reason is in the log."""
+    logger.warning("sign-in with the identity provider failed: %s", error)
+    return _to(f"/?sign_in_error={error.code}", attempt_cookie(None, secure=is_secure(parts, request)))
+
+
+def _to(url: str, *cookies: str) -> Response:
+    response = Response(status_code=303, headers={**PRIVATE, "location": url, "referrer-policy": "no-referrer"})
+    for each in cookies:
+        response.headers.append("set-cookie", each)
+    return response
+
+
+ENDPOINTS = [
+    Endpoint(
+        "GET",
+        "/api/oidc/start",
+        start,
+        who=ANYONE,
+        query={"next": "the page of this server to show afterwards"},
+        answers={303: "to the provider", 404: "no identity provider is set"},
+    ),
+    Endpoint(
+        "GET",
+        "/api/oidc/callback",
+        callback,
+        who=ANYONE,
+        query={"code": "of the provider", "state": "of the attempt", "iss": "the provider", "error": "of the provider"},
+        answers={303: "to the page, signed in, or to the sign-in page", 404: "no identity provider is set"},
+    ),
+]

@@ -1,0 +1,86 @@
+"""ID tokens: their signature, and every claim that could make one token count for another purpose."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from typing import Any
+
+from joserfc import jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet
+
+from .attempt import NotSignedIn
+
+ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA"]
+"""Signatures that are accepted: none that the client's own secret, or no secret at all, could have made."""
+LEEWAY = 60
+"""Seconds by which the clocks may differ."""
+_SIGNING = ("RSA", "EC", "OKP")
+
+
+class UnknownSigningKey(NotSignedIn):
+    """The token is signed with a key that the provider did not have when its keys were read."""
+
+
+def key_set(document: Any) -> KeySet:
+    """Return the provider's keys. Those of other kinds, and for other uses, are left out."""
+    keys = document.get("keys") if isinstance(document, dict) else None
+    if not isinstance(keys, list):
+        raise NotSignedIn("The provider's keys are not a key set.")
+    usable = [key for key in keys if isinstance(key, dict) and key.get("kty") in _SIGNING]
+    try:
+        return KeySet.import_key_set({"keys": [key for key in usable if key.get("use", "sig") == "sig"]})
+    except (JoseError, ValueError, KeyError) as error:
+        raise NotSignedIn(f"The provider's keys cannot be read: {error}") from None
+
+
+def claims_of(token: str, keys: KeySet) -> tuple[dict[str, Any], str]:
+    """Return the claims of a token with a valid signature, and the algorithm."""
+    try:
+        header = _header(token)
+        if header.get("kid") is not None and header["kid"] not in {key.kid for key in keys}:
+            raise UnknownSigningKey("The ID token is signed with an unknown key.")
+        decoded = jwt.decode(token, keys, algorithms=ALGORITHMS)
+    except (JoseError, ValueError, KeyError, TypeError) as error:
+        raise NotSignedIn(f"The ID token is not valid: {error}") from None
+    return decoded.claims, str(decoded.header["alg"])
+
+
+def _header(token: str) -> dict[str, Any]:
+    """Return the header of a token, which proves nothing yet."""
+    part = token.partition(".")[0]
+    header = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    return header if isinstance(header, dict) else {}
+
+
+def check_claims(claims: dict[str, Any], *, issuer: str, client: str, nonce: str, now: float) -> None:
+    """Refuse a token of another issuer, for another client, of another attempt, or of another time."""
+    audience = claims.get("aud")
+    audiences = audience if isinstance(audience, list) else [audience]
+    if claims.get("iss") != issuer:
+        raise NotSignedIn("The ID token is of another issuer.")
+    if client not in audiences or claims.get("azp", client) != client or (len(audiences) > 1 and "azp" not in claims):
+        raise NotSignedIn("The ID token is for another client.")
+    if not hmac.compare_digest(str(claims.get("nonce", "")).encode(), nonce.encode()):
+        raise NotSignedIn("The ID token is of another attempt to sign in.")
+    times = [claims.get("exp"), claims.get("iat")]
+    if not all(isinstance(each, int | float) for each in times) or not now - LEEWAY < claims["exp"]:
+        raise NotSignedIn("The ID token has expired.")
+    if claims["iat"] > now + LEEWAY:
+        raise NotSignedIn("The ID token is of the future: the clock of the provider or of this server is wrong.")
+    if not isinstance(claims.get("sub"), str) or not 0 < len(claims["sub"]) <= 255:
+        raise NotSignedIn("The ID token names no subject.")
+
+
+def check_access_token(claims: dict[str, Any], algorithm: str, access_token: str) -> None:
+    """Refuse an access token that is not the one that was issued with the ID token, if that says which one."""
+    if "at_hash" not in claims:
+        return
+    size = {"384": hashlib.sha384, "512": hashlib.sha512}.get(algorithm[-3:], hashlib.sha256)
+    digest = (hashlib.sha512 if algorithm.startswith("Ed") else size)(access_token.encode()).digest()
+    expected = base64.urlsafe_b64encode(digest[: len(digest) // 2]).rstrip(b"=")
+    if not hmac.compare_digest(expected, str(claims["at_hash"]).encode()):
+        raise NotSignedIn("The access token is not that of the ID token.")

@@ -1,0 +1,92 @@
+"""Identities: people whom an identity provider or a trusted proxy has recognised, and the accounts that are theirs."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+from msgspec.structs import replace
+
+from ....access import AccountRole
+from ....errors import HoldfastError
+from ....store.documents import Stored
+from ...config.sign_in_settings import IdentityRules
+from .accounts import Account, NameTaken
+from .people import LastAdmin, People
+
+_HIGHEST: tuple[AccountRole, ...] = ("admin", "member", "guest")
+_OTHER_NAMES = 50
+"""Numbers that are tried after a name that another account has."""
+
+
+class NoAccount(HoldfastError):
+    """The person was recognised, and has no account that could be used here."""
+
+    code = "no_account"
+    status = 403
+    type = "permission_error"
+
+    def __init__(self) -> None:
+        super().__init__("You have no account on this server. Ask an admin for one.")
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """A person as another system knows them. `subject` never changes there, and is never given to another person."""
+
+    subject: str
+    name: str
+    groups: tuple[str, ...] = ()
+
+
+class Identities:
+    """Finds the account of an identity, by its subject alone: names and e-mail addresses can be chosen by others."""
+
+    def __init__(self, people: People, rules: IdentityRules) -> None:
+        self._people = people
+        self._rules = rules
+
+    async def account_of(self, identity: Identity) -> Stored[Account]:
+        """Return the account of an identity, with the role and groups that it has now. `NoAccount` if there is none."""
+        account = await self._people.accounts.of_subject(identity.subject) or await self._add(identity)
+        if account.body.is_disabled:
+            raise NoAccount
+        role, groups = self.role_of(identity, account.body.role), await self._groups_of(identity, account.body.groups)
+        if (role, set(groups)) == (account.body.role, set(account.body.groups)):
+            return account
+
+        async def changed(body: Account) -> Account:
+            return replace(body, role=role, groups=groups)
+
+        try:
+            return await self._people.change(account.id, changed)
+        except LastAdmin:
+            return account  # somebody has to be able to change the roles
+
+    def role_of(self, identity: Identity, otherwise: AccountRole) -> AccountRole:
+        """Return the highest role of an identity's groups."""
+        given = {self._rules.roles[group] for group in identity.groups if group in self._rules.roles}
+        return next((role for role in _HIGHEST if role in given), otherwise)
+
+    async def _groups_of(self, identity: Identity, now: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the groups of an account: those that the rules name as the identity has them, others as they are."""
+        if not self._rules.groups:
+            return now
+        ids = {stored.body.name: stored.id async for stored in self._people.callers.groups.all()}
+        ruled = {ids[name] for name in self._rules.groups.values() if name in ids}
+        has = {self._rules.groups[group] for group in identity.groups if group in self._rules.groups}
+        kept = [id for id in now if id not in ruled]
+        return (*kept, *sorted(ids[name] for name in has if name in ids))
+
+    async def _add(self, identity: Identity) -> Stored[Account]:
+        if self._rules.create is None:
+            raise NoAccount
+        name = re.sub(r"[^\w.-]+", "-", identity.name, flags=re.ASCII).strip("-")[:56] or "person"
+        role = self.role_of(identity, self._rules.create)
+        for number in range(1, _OTHER_NAMES):
+            other = name if number == 1 else f"{name}-{number}"
+            try:
+                return await self._people.add(Account(name=other, role=role, subject=identity.subject, owner=""))
+            except NameTaken:
+                if (there := await self._people.accounts.of_subject(identity.subject)) is not None:
+                    return there  # another request was faster
+        raise NoAccount
