@@ -496,6 +496,9 @@ REQUIREMENTS: dict[str, str] = {
     "people.attack.timing": "Every refused sign-in hashes once.",
     "people.attack.names": "No name looks like another's or holds what others could take for markup or a header.",
     "people.attack.flood": "A flood of sign-ins is refused, and holds up no other request.",
+    "people.oidc": "People sign in with an OpenID Connect provider; accounts are linked by issuer and subject alone.",
+    "people.oidc.attacks": "An answer counts for one browser, attempt and provider, and leads to no other site.",
+    "people.proxy.user": "A header names the person only from a trusted proxy; from elsewhere it is refused.",
     "people.proxy.address": "X-Forwarded-For counts only from a trusted proxy: the right-most address that is none.",
     "people.throttle": "Wrong passwords make the name and the address wait, longer each time.",
     # sharing
