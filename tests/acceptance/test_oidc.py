@@ -11,6 +11,9 @@ import pytest
 import pytest_asyncio
 from joserfc.jwk import ECKey, OctKey
 
+from holdfast.server.accounts.oidc.attempt import Attempt
+from holdfast.server.accounts.oidc.provider import OidcProvider, ProviderUnavailable
+from holdfast.server.config.sign_in_settings import OidcSettings
 from tests.requirements import requirement
 from tests.support.http import Client, Response
 from tests.support.oidc import CLIENT, SECRET, OidcLab
@@ -252,6 +255,23 @@ async def test_the_answer_of_another_provider_is_refused(world: World):
     right = await ended(world, cookie, code=code, state=asked["state"], iss=world.lab.url)
     assert failed(mixed)
     assert "holdfast" in cookies_of(right)
+
+
+@requirement("people.oidc.attacks")
+@pytest.mark.parametrize(
+    "described",
+    [{"issuer": "https://evil.example"}, {"token_endpoint": "ftp://evil.example"}, {"jwks_uri": None}],
+    ids=["issuer", "scheme", "missing"],
+)
+async def test_the_description_of_another_issuer_is_refused(described: dict[str, Any]):
+    """A provider cannot pass itself off as another one, nor lead us to another protocol."""
+    lab = OidcLab()
+    lab.described = described
+    async with Served(lab.app) as served:
+        lab.url = served.url
+        settings = OidcSettings(issuer=lab.url, client_id=CLIENT)
+        with pytest.raises(ProviderUnavailable):
+            await OidcProvider(settings, {}).start_url(Attempt.new("/"), "http://127.0.0.1/api/oidc/callback")
 
 
 @requirement("people.oidc.attacks")

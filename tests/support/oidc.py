@@ -24,6 +24,8 @@ class OidcLab:
     def __init__(self) -> None:
         self.url = ""
         self.wrong: dict[str, Any] = {}
+        self.described: dict[str, Any] = {}
+        """What its description says besides, or otherwise."""
         self.key: RSAKey | ECKey | OctKey = ECKey.generate_key("P-256", {"kid": "one"})
         self.shown: list[RSAKey | ECKey] = [self.key] if isinstance(self.key, ECKey) else []
         self.algorithm = "ES256"
@@ -50,7 +52,7 @@ class OidcLab:
             "token_endpoint": f"{self.url}/token",
             "jwks_uri": f"{self.url}/keys",
         }
-        return JSONResponse(own)
+        return JSONResponse({**own, **self.described})
 
     async def _keys(self, request: Request) -> Response:
         self.reads_of_keys += 1
