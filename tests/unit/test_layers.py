@@ -102,6 +102,8 @@ THIRD_PARTY: dict[str, set[str]] = {
     "evals.api": {"msgspec", "starlette"},
     "server": {"msgspec", "starlette", "uvicorn", "uvloop", "httptools", "websockets", "anyio", "rich"},
     "server.accounts.people.passwords": {"argon2", "zxcvbn"},
+    "server.accounts.oidc.id_tokens": {"joserfc"},
+    "server.accounts.oidc.provider": {"joserfc"},
     "server.secrets.sealer": {"cryptography"},
     "server.metrics.values": {"prometheus_client"},
     "server.metrics.prometheus": {"prometheus_client"},

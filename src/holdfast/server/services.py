@@ -63,7 +63,6 @@ class Parts:
         self.keys, self.people, self.budgets = keys, people, budgets
         self.shares = Shares(store)
         self.oidc = oidc_of(settings, environ)
-        """The identity provider; None if people sign in here."""
         self.first_admin = ""
         """The code for the first admin, if the server waits for one and refuses everything else."""
         self.environ = environ

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from ...config.settings import Settings, SettingsError
@@ -15,8 +17,7 @@ def oidc_of(settings: Settings, environ: Mapping[str, str]) -> OidcProvider | No
     """Return the provider of the settings; None if there is none."""
     if settings.oidc is None:
         return None
-    try:
-        from .provider import OidcProvider  # noqa: PLC0415 - an extra that most servers do not have
-    except ImportError:
-        raise SettingsError("The table `oidc` needs more packages: pip install 'holdfast[oidc]'.") from None
-    return OidcProvider(settings.oidc, environ)
+    if find_spec("joserfc") is None:
+        raise SettingsError("The table `oidc` needs more packages: pip install 'holdfast[oidc]'.")
+    provider: OidcProvider = import_module(".provider", __package__).OidcProvider(settings.oidc, environ)
+    return provider
