@@ -77,7 +77,10 @@ async def measure(people: int, sessions: int) -> dict[str, float]:
                 app, "POST", "/api/keys", json={"name": "k"}, headers={**cookie, "origin": "http://127.0.0.1"}
             )
             key = {"authorization": f"Bearer {made.json()['key']}"}
-            get = lambda path, headers: lambda: ask(app, "GET", path, headers=headers)  # noqa: E731
+
+            def get(path: str, headers: dict[str, str]) -> Callable[[], Awaitable[object]]:
+                return lambda: ask(app, "GET", path, headers=headers)
+
             for path in ("/api/me", "/api/sessions"):
                 for headers in (cookie, key):
                     assert (await ask(app, "GET", path, headers=headers)).status == 200, path
