@@ -193,9 +193,23 @@ class Gate:
         except KeysUnavailable as error:
             return error.info()
         if access is None:
-            return WRONG_KEY if AUTHORIZATION in headers or API_KEY in headers else NO_KEY
+            if AUTHORIZATION in headers or API_KEY in headers:
+                return WRONG_KEY
+            return self._identify_known(scope, headers) if b"cookie" in headers else NO_KEY
         scope[ACCESS] = access
         return TO_BE_READ if access.role is None and access is not ANONYMOUS else None
+
+    def _identify_known(self, scope: Scope, headers: dict[bytes, bytes]) -> ErrorInfo | None:
+        """Recognise a person by a cookie whose rights are in memory: what nearly every request of a page needs."""
+        callers = self._callers
+        if callers is None or callers.is_stale or self._is_named(headers):
+            return NO_KEY
+        token = token_in(headers[b"cookie"], secure=self._is_secure(scope))
+        access = None if token is None else callers.known(token, (scope.get("client") or ("",))[0])
+        if access is None:
+            return NO_KEY
+        scope[ACCESS] = access
+        return None if _is_from_our_page(scope, headers) else NO_ORIGIN
 
     async def _identify_person(self, scope: Scope, headers: dict[bytes, bytes]) -> ErrorInfo | None:
         """Recognise a person by the cookie, or read the rights of the person whose key it is."""
@@ -238,7 +252,7 @@ class Gate:
         token = token_in(headers[b"cookie"], secure=self._is_secure(scope))
         if token is None:
             return None
-        return callers.known(token, (scope.get("client") or ("",))[0]) or await callers.find(token)
+        return await callers.find(token)
 
     def _is_secure(self, scope: Scope) -> bool:
         return self._secure or scope.get("scheme") == "https"
