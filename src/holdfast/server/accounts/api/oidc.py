@@ -14,11 +14,11 @@ from ....access import ANYONE
 from ....errors import HoldfastError, NotFound
 from ....store.documents import Stored
 from ...caller import is_secure
-from ...errors import PRIVATE
+from ...errors import PRIVATE, Json
 from ...routing import Endpoint
 from ...services import Parts
 from ..auth import HEADERS
-from ..oidc.attempt import Attempt, NotSignedIn, attempt_cookie, attempt_in
+from ..oidc.attempt import Attempt, NotSignedIn, attempt_cookie, attempt_in, local_path
 from ..people.accounts import Account
 from ..people.identities import Identities
 from .sign_in import signed_in
@@ -43,20 +43,24 @@ async def start(parts: Parts, request: Request) -> ASGIApp:
 async def callback(parts: Parts, request: Request) -> ASGIApp:
     """Sign in the person whom the provider has recognised, and send the browser to where it wanted to go."""
     provider, secure = _provider(parts), is_secure(parts, request)
-    attempt = attempt_in(request.scope[HEADERS].get(b"cookie", b""), secure=secure)
-    try:
-        if attempt is None:
-            raise NotSignedIn("This browser has not begun to sign in, or too long ago.")
+    attempt = attempt_in(request.scope[HEADERS].get(b"cookie", b""), secure=secure) or Attempt("", "", "", "/")
+
+    async def recognised() -> Json:
         account = await _recognised(parts, provider, request, attempt)
-        given = await signed_in(parts, request, account, stay=False)
+        return await signed_in(parts, request, account, stay=False)
+
+    try:
+        given = await parts.audit.noted(request, "sign_in", recognised)
     except HoldfastError as error:
         return _failed(parts, request, error)
-    return _to(attempt.next, given.headers["set-cookie"], attempt_cookie(None, secure=secure))
+    return _to(local_path(attempt.next), given.headers["set-cookie"], attempt_cookie(None, secure=secure))
 
 
 async def _recognised(parts: Parts, provider: OidcProvider, request: Request, attempt: Attempt) -> Stored[Account]:
     """Return the account of the person in the provider's answer. Nothing in it counts before the state is checked."""
     given = request.query_params
+    if not attempt.state:
+        raise NotSignedIn("This browser has not begun to sign in, or too long ago.")
     if not hmac.compare_digest(given.get("state", "").encode(), attempt.state.encode()):
         raise NotSignedIn("The answer is not for this browser's attempt to sign in.")
     await provider.check_issuer(given.get("iss"))
@@ -64,9 +68,7 @@ async def _recognised(parts: Parts, provider: OidcProvider, request: Request, at
         raise NotSignedIn(f"The provider has refused: {given.get('error', 'no code')[:100]!r}.")
     identity = await provider.identity(given["code"], attempt, _redirect(parts))
     await parts.people.secrets.use("oidc_nonce", attempt.nonce)
-    account = await Identities(parts.people, provider.settings).account_of(identity)
-    await parts.people.accounts.signed_in(account.id)
-    return account
+    return await Identities(parts.people, provider.settings).account_of(identity)
 
 
 def _provider(parts: Parts) -> OidcProvider:
