@@ -62,16 +62,24 @@ def _operation(endpoint: Endpoint, bodies: dict[type[msgspec.Struct], dict[str, 
         "operationId": endpoint.handler.__name__,
         "summary": (endpoint.handler.__doc__ or "").strip().split("\n")[0],
         "parameters": [*_path_parameters(endpoint), *_query_parameters(endpoint)],
-        "responses": {str(status): _response(endpoint, status, says) for status, says in endpoint.answers.items()},
+        "responses": {str(status): _response(endpoint, status, says) for status, says in _answers(endpoint).items()},
     }
     if endpoint.who is not ANYONE:
         described["security"] = [{"key": []}]
+        described["x-rule"] = msgspec.structs.asdict(endpoint.who)
     if endpoint.takes is not None:
         described["requestBody"] = {
             "required": True,
             "content": {"application/json": {"schema": bodies[endpoint.takes]}},
         }
     return described
+
+
+def _answers(endpoint: Endpoint) -> dict[int, str]:
+    """Return the answers of an endpoint with those that its rule adds."""
+    if endpoint.who is ANYONE:
+        return endpoint.answers
+    return {401: "no valid key or sign-in", 403: "the caller's role or key does not allow it", **endpoint.answers}
 
 
 def _path_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
