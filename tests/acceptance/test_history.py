@@ -662,7 +662,8 @@ async def test_no_row_is_left_of_deleted_sessions(world, api, server):
     await server.restart()
 
     assert {204} == {response.status for response in deleted}
-    assert [] == [(table, row) for table, row in rows if "orphanmark" in row]
+    used = ("charges", "usage")  # what was used, by the names of models, outlives the chats
+    assert [] == [(table, row) for table, row in rows if "orphanmark" in row and table not in used]
     assert {"sessions", "messages", "runs", "events", "feed"} <= {table for table, _ in rows}  # of other tests
     assert ([], []) == (orphans, unknown)
 

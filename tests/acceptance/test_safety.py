@@ -63,6 +63,10 @@ def rightly(endpoint: Endpoint) -> dict[str, str]:
     return bearer("ada" if endpoint.who is ADMIN else "alice")
 
 
+LATER = ("keepers", "charges", "usage", "group_usage")
+"""Tables that are written without a request: the lease, and what runs have used, which is summed up now and then."""
+
+
 @dataclass
 class World:
     """A server with two owners. What Alice has stands in `things`, by the names that paths and bodies use."""
@@ -546,7 +550,13 @@ OWNED = {
 }
 
 
-WAYS_IN = ("/api/sign-in", "/api/first-admin", "/api/reset-password")
+WAYS_IN = (
+    "/api/sign-in",
+    "/api/first-admin",
+    "/api/reset-password",
+    "/api/oidc/start",
+    "/api/oidc/callback",
+)
 """What people call to be let in."""
 
 
