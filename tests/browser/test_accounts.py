@@ -326,6 +326,7 @@ async def test_who_is_disabled_sees_the_sign_in_at_once(world: World, signed_in:
     await fill_in(open_page, "leaving")
     await expect(open_page.page.get_by_role("alert")).to_have_text("The name or the password is wrong.")
     await tab.press("Delete leaving")
+    await tab.page.get_by_role("dialog").get_by_label("Keep them on the server").check()
     await tab.page.get_by_role("dialog").get_by_role("button", name="Delete", exact=True).click()
     await expect(tab.page.get_by_text("No account has this name or e-mail address.")).to_be_visible()
 

@@ -5,7 +5,9 @@ import json
 
 import pytest
 
+from holdfast.access import ACCESS, ANYONE
 from holdfast.asgi.event_stream import EventStream
+from holdfast.server.accounts.auth import ANONYMOUS
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import Settings
 from holdfast.server.errors import Json
@@ -143,13 +145,24 @@ class BrokenFrames:
         return lambda: None
 
 
+def open_to_all(*endpoints):
+    """A router behind a gate that lets everyone in."""
+    router = Router(None, endpoints, other=None)
+
+    async def app(scope, receive, send):
+        scope[ACCESS] = ANONYMOUS
+        await router(scope, receive, send)
+
+    return app
+
+
 async def broken_stream(parts, request):
     return EventStream(BrokenFrames())
 
 
 async def test_a_bug_in_the_middle_of_a_stream_cuts_it_off():
     """An end that looks like any other would make half an answer a whole one."""
-    app = Router(None, [Endpoint("GET", "/broken", broken_stream)], other=None)
+    app = open_to_all(Endpoint("GET", "/broken", broken_stream, who=ANYONE))
     async with Served(app, http=protocol(), lifespan="off") as served:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(served.url.rpartition(":")[2]))
         writer.write(asking("/broken") + asking("/broken"))
@@ -225,7 +238,7 @@ ROUTES = [
 
 async def routed(method, path):
     """The status, the head and the body of a request to a router."""
-    app = Router(None, [Endpoint(*each, named) for each in ROUTES], other=None)
+    app = open_to_all(*(Endpoint(*each, named, who=ANYONE) for each in ROUTES))
     async with Served(app, http=protocol(), lifespan="off") as served:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(served.url.rpartition(":")[2]))
         writer.write(asking(path, "connection: close", method=method))

@@ -34,6 +34,9 @@ class Wire(asyncio.Transport):
     def write(self, data: Any) -> None:
         self.written += bytes(data)
 
+    def can_write_eof(self) -> bool:
+        return True
+
     def write_eof(self) -> None:
         self.closed_or_ended.set()
 
