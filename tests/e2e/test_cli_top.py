@@ -73,7 +73,10 @@ async def test_without_metrics_it_says_what_to_set(shell, tmp_path):
     async with Server(tmp_path / "data") as server:
         shown = await shell("top", "--url", server.url)
 
-    assert (1, "Error: Metrics are off. Set `metrics = true`, and restart the server.\n") == (shown.code, shown.err)
+    assert (
+        1,
+        "Error: Metrics are off. Set `metrics = true`, and restart the server. (holdfast explain metrics_off)\n",
+    ) == (shown.code, shown.err)
 
 
 async def test_an_interrupt_leaves_the_terminal_as_it_was(shell, server):
