@@ -126,7 +126,7 @@ async def test_a_key_that_is_revoked_while_its_rights_are_read_stays_revoked(nod
     assert key.is_revoked
 
 
-@requirement("people.rights-change")
+@requirement("share.ends")
 async def test_a_node_without_its_store_for_a_minute_ends_the_streams_of_a_revoked_link(nodes):
     """It looks back to what it has read last, however long ago that was."""
     here, other = (Shares(nodes.store, now=lambda: nodes.now) for _ in range(2))
