@@ -436,6 +436,7 @@ async def end(parts: Parts, drain: float) -> None:
     The timeouts are such that the process ends within ten seconds, even if the store is away.
     """
     await parts.engine.close(drain=drain, within=3.0)
+    await parts.budgets.spending.close()
     await parts.tasks.wait(timeout=1.0)
     parts.closing.begin()
 

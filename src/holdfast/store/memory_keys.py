@@ -108,7 +108,7 @@ class MemorySpending:
         result = rules.shared_out(draw, [self._spent(cap, draw.charge.id, now) for cap in draw.caps])
         known = self._charges.get(draw.charge.id)
         is_open = known is None or known.settled_at is None
-        if is_open and (result.refused is None or not draw.opens):
+        if is_open and not draw.looks and (result.refused is None or not draw.opens):
             self._charges[draw.charge.id] = _Kept(draw.charge, None, result.tokens or 0, result.cost or 0.0)
         return result
 

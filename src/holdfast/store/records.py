@@ -150,6 +150,8 @@ class Draw(msgspec.Struct, frozen=True, kw_only=True):
     caps: tuple[Cap, ...]
     opens: bool = False
     """The run is about to start: it gets nothing yet, and may be refused."""
+    looks: bool = False
+    """There is no run: the caller wants to know what is left, and nothing is stored."""
     tokens: int = 0
     cost: float = 0.0
 

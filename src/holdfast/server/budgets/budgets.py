@@ -15,7 +15,7 @@ from ...engine.run import Run
 from ...errors import HoldfastError
 from ...history import Message
 from ...ids import new_id
-from ...store import Cap, Charge, Draw, DrawResult, Idempotency, Payer, RunRecord, Store
+from ...store import Charge, Draw, DrawResult, Idempotency, Payer, RunRecord, Store
 from ..accounts.owners import Owners
 from .added_headers import EXTRA_HEADERS
 from .caps import StorageFull, budget_refusal, budgets_of, caps_of, headers_of
@@ -65,9 +65,7 @@ class Budgets:
     async def require(self, payer: Payer) -> None:
         """Raise if a payer has nothing left."""
         if payer.limited:
-            charge = self._request(payer, "")
-            await self._open(charge)
-            await self._store.drop_charge(charge.id)
+            await self._open(self._request(payer, ""), looks=True)
 
     async def begin_request(self, payer: Payer, model: str) -> Charge:
         """Begin a request that is passed on to an upstream, if its payer has something left."""
@@ -86,20 +84,18 @@ class Budgets:
             keeper=self._engine.keeper,
         )
 
-    async def _open(self, charge: Charge) -> None:
+    async def _open(self, charge: Charge, *, looks: bool = False) -> None:
         access = await self._owners.access(charge.owner, charge.payer.key)
         budgets = [] if access is None else budgets_of(access, self.spending.default)
         for each in budgets:
             if each.budget.bytes_stored is not None:
                 await self._require_room(charge.owner, each.budget.bytes_stored)
-        result = await self._drawn(charge, caps_of(budgets, charge.started_at))
+        caps = caps_of(budgets, charge.started_at)
+        result = await self.spending.draw(Draw(charge=charge, caps=caps, opens=True, looks=looks))
         if (headers := _LEFT.get()) is not None:
             headers.update(headers_of(result))
         if result.refused is not None:
             raise self._refused(result)
-
-    async def _drawn(self, charge: Charge, caps: tuple[Cap, ...]) -> DrawResult:
-        return await self.spending.draw(Draw(charge=charge, caps=caps, opens=True))
 
     def _refused(self, result: DrawResult) -> HoldfastError:
         return budget_refusal(result, self.spending.currency, self._engine.now())
@@ -113,6 +109,4 @@ class Budgets:
         charge = self._request(Payer(access.owner), "")
         caps = caps_of(budgets_of(access, self.spending.default), charge.started_at)
         caps = tuple(replace(cap, runs=None, requests=None) for cap in caps)
-        result = await self._drawn(charge, caps)
-        await self._store.drop_charge(charge.id)
-        return result
+        return await self.spending.draw(Draw(charge=charge, caps=caps, opens=True, looks=True))

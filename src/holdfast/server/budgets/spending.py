@@ -16,7 +16,7 @@ from ...concurrency.retry import Retry
 from ...concurrency.tasks import OwnedTasks
 from ...engine.recovery import Again
 from ...engine.run import Run
-from ...errors import BudgetSpent, HoldfastError
+from ...errors import BudgetSpent, HoldfastError, ShuttingDown
 from ...events import Finish, Notice, Outlet, Reasoning, Source, Text, ToolDelta, Usage, Yielded, push_all, put
 from ...log.log import Log
 from ...log.settlement import usage_so_far
@@ -108,14 +108,22 @@ class Spending:
         draws = [draw for draw, _ in asked]
         try:
             results = await self._retry(lambda: self._store.draw(draws, time.time()))
+        except asyncio.CancelledError:
+            _refuse(asked, ShuttingDown())
+            raise
         except Exception as error:  # noqa: BLE001 - those who wait get it
-            for _, waiting in asked:
-                if not waiting.done():
-                    waiting.set_exception(error)
+            _refuse(asked, error)
             return
         for (_, waiting), result in zip(asked, results, strict=True):
             if not waiting.done():
                 waiting.set_result(result)
+
+    async def close(self) -> None:
+        """End the draws that still wait for the store: the server ends."""
+        self._retry.close()
+        await self._tasks.cancel()
+        left, self._drawing = self._drawing, []
+        _refuse(left, ShuttingDown())
 
     # runs that are not stored
 
@@ -248,6 +256,12 @@ class _MeteredOutlet:
         if self._meter.is_over and (words := await self._meter.more()):
             await put(self._out, [Notice("budget", words)])
             raise BudgetSpent(words)
+
+
+def _refuse(asked: Sequence[tuple[Draw, asyncio.Future[DrawResult]]], error: Exception) -> None:
+    for _, waiting in asked:
+        if not waiting.done():
+            waiting.set_exception(error)
 
 
 def charge_at_start(record: RunRecord) -> Charge:

@@ -104,13 +104,17 @@ class _Handed:
         self._asked = (path, body, content_type, LARGEST_RESPONSE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer the request."""
+        """Answer the request, and note what it took, also if its client has left."""
         asked = asyncio.ensure_future(self._answered())
-        with RequestClient(scope, receive) as client:
-            if await client.wait_for(asked):
-                found = await asked
-                headers = {**PRIVATE, "content-type": found.content_type}
-                await Response(found.body, headers=headers)(scope, receive, send)
+        try:
+            with RequestClient(scope, receive) as client:
+                if not await client.wait_for(asked):
+                    return
+        finally:
+            self._parts.budgets.spending.note(self._charge)
+        found = await asked
+        headers = {**PRIVATE, "content-type": found.content_type}
+        await Response(found.body, headers=headers)(scope, receive, send)
 
     async def _answered(self) -> Forwarded:
         idle = self._parts.settings.idle_limit
@@ -121,8 +125,6 @@ class _Handed:
             return found
         except TimeoutError:
             raise SourceStalled(idle) from None
-        finally:
-            self._parts.budgets.spending.note(self._charge)
 
 
 class _Counted(msgspec.Struct):

@@ -181,7 +181,8 @@ class Spectator:
         self._seq = 0
         self._run: Run | None = None
         self._unwatch_run: Callable[[], None] | None = None
-        self._wake: Callable[[], None] = lambda: None
+        self._wake: Callable[[], None] | None = None
+        """None until the stream begins: nothing is watched before."""
         self._has_news = True
         self._is_behind = False
         """Whether the cursor was not of this moment: then the link has to be read again."""
@@ -211,7 +212,8 @@ class Spectator:
 
     def _changed(self) -> None:
         self._has_news = True
-        self._wake()
+        if self._wake is not None:
+            self._wake()
 
     async def next(self) -> bytes:
         """Return the frames of what can be read now."""
@@ -274,7 +276,7 @@ class Spectator:
         run = await self._parts.engine.at(run, run.seq + 1 if run.status == "queued" else seq)
         self._run = run
         self._seq = max(seq if seq <= run.seq else 0, run.log.oldest - 1)
-        self._unwatch_run = run.log.watch(self._wake)
+        self._unwatch_run = None if self._wake is None else run.log.watch(self._wake)
 
     def _leave(self) -> None:
         if self._unwatch_run is not None:

@@ -267,8 +267,9 @@ class Shares:
     async def refresh(self) -> None:
         """End the streams of shares that any node has revoked, and those whose readers have lost the right to them."""
         if not self._loans:
+            self._changes.skip()  # the shares of later streams are checked
             return
-        revoked = {change.id for change in await self._changes.read() if change.of == "share"}
+        revoked = {change.id async for change in self._changes.read() if change.of == "share"}
         now = self._now()
         for loan in tuple(self._loans):
             if loan.share.id in revoked or loan.is_over(now) or not await self._check(loan):

@@ -112,6 +112,19 @@ async def a_run_is_refused_when_too_many_run_or_have_begun(case: Case) -> None:
 
 
 @CHECKS.add
+async def a_look_at_what_is_left_counts_for_nothing(case: Case) -> None:
+    """Otherwise a page that shows the budget could keep a run from starting."""
+    await case.alive("keeper")
+    cap = _cap(case, runs=1, requests=1, tokens=100)
+    looks = Draw(charge=_charge(case, "looks"), caps=(cap,), opens=True, looks=True)
+    results = [(await case.store.draw([looks], NOW))[0] for _ in range(2)]
+    [opened] = await case.store.draw([Draw(charge=_charge(case, "run"), caps=(cap,), opens=True)], NOW)
+
+    assert [(None, 100)] * 2 == [(result.refused, result.left_tokens) for result in results]
+    assert opened.refused is None
+
+
+@CHECKS.add
 async def the_size_of_what_an_owner_has_is_known(case: Case) -> None:
     """Messages count; an owner without any has nothing."""
     assert 0 == await case.store.stored_bytes(case.id("nobody"))

@@ -50,7 +50,7 @@ class SpendingWriting(SpendingReading):
             row = first((yield _SPENT_BY[cap.of], values))
             spent.append(Spent() if row is None else _as_spent(row))
         result = rules.shared_out(draw, spent)
-        if result.refused is None or not draw.opens:
+        if not draw.looks and (result.refused is None or not draw.opens):
             held = {"held_tokens": result.tokens or 0, "held_cost": result.cost or 0.0}
             yield "put_charge", _values(draw.charge) | held
         return result

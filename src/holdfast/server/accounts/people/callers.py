@@ -14,7 +14,7 @@ from ....access import KEY_SCOPES, NO_BUDGET, Access, Allowed, Budget, Budgeted
 from ....errors import HoldfastError, NotFound
 from ....store.documents import Documents, DocumentStore, Stored
 from .accounts import Account, AccountGroup, Accounts
-from .changes import KEPT, AccessChange, AccessChanges
+from .changes import AccessChange, AccessChanges
 from .sign_ins import SEEN_EVERY, SignIn, SignIns, id_of_token
 
 logger = logging.getLogger(__name__)
@@ -114,13 +114,15 @@ class Callers:
         return access
 
     async def load(self, access: Access) -> bool:
-        """Read the rights of a person's key; False if the person may do nothing."""
+        """Read the rights of a person's key; False if the person may do nothing, or if the key has just ended."""
+        access.restore()
         account = await self._unchanged(lambda: self.accounts.get(access.account))
-        if account is None or account.body.is_disabled:
+        if account is None or account.body.is_disabled or access.is_revoked:
+            access.revoke()
             return False
         self._give(access, account)
-        access.restore()
-        self._by_account.setdefault(account.id, set()).add(access)
+        known = self._by_account.get(account.id, set())
+        self._by_account[account.id] = {access, *(each for each in known if not each.is_revoked)}  # keys may have ended
         return True
 
     def access_of(self, account: Stored[Account]) -> Access:
@@ -156,22 +158,27 @@ class Callers:
 
     async def _refresh(self) -> None:
         began = time.monotonic()
-        if began - self._read_at > KEPT:
+        if self.changes.are_lost:
             await self._start_anew()
-        for change in await self.changes.read():
+        async for change in self.changes.read():
             await self._take_in(change)
         self._read_at = began
         self._end_expired()
         await self._note_seen()
 
     async def _start_anew(self) -> None:
-        """Read the groups and whether there are accounts, and forget all rights."""
+        """Read the groups and whether there are accounts. Forget all rights, or read those again that are in use."""
+        self._taken_in += 1
         for id in list(self._by_sign_in):
             self._drop(id)
-        await self.changes.read()
         self._groups = {stored.id: stored.body async for stored in self.groups.all()}
         if await self.accounts.exist():
             self._exist()
+        for id in list(self._by_sign_in):
+            if await self.sign_ins.get(id) is None:
+                self._end(id)
+        for id in list(self._by_account):
+            await self._change_account(id)
 
     def _exist(self) -> None:
         if not self.exist:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Literal
 
 import msgspec
@@ -13,9 +14,9 @@ from ....store.documents import Documents, DocumentStore
 
 ChangeOf = Literal["account", "group", "sign_in", "share"]
 LOOK_BACK = 30.0
-"""Seconds that a reader looks back: a change may become visible after a later one."""
+"""Seconds before its last look that a reader looks back to: a change may become visible after a later one."""
 KEPT = 3600.0
-"""Seconds for which a change stays in the log. A node that could not read it for so long accepts no one."""
+"""Seconds for which a change stays in the log. A node that could not read it for so long reads all rights again."""
 
 
 class AccessChange(msgspec.Struct, frozen=True):
@@ -32,22 +33,36 @@ class AccessChanges:
         self._log = Documents(store, "access_change", AccessChange, now=now)
         self._now = now
         self._seen: dict[str, float] = {}
+        self._read_at = -math.inf
+
+    @property
+    def are_lost(self) -> bool:
+        """Whether changes may have been deleted before they were read."""
+        return self._now() - self._read_at > KEPT - LOOK_BACK
 
     async def note(self, of: ChangeOf, id: str) -> None:
         """Add a change to the log, after it was made."""
         await self._log.put(new_id("chg"), AccessChange(of, id))
 
-    async def read(self) -> list[AccessChange]:
-        """Return the changes since the last call, in any order. The first call returns recent ones."""
-        found, since = [], self._now() - LOOK_BACK
+    async def read(self) -> AsyncGenerator[AccessChange]:
+        """Yield the changes since the last call, in any order. The first call yields recent ones.
+
+        A change counts as read when the caller asks for the next: one that it could not take in is yielded again.
+        """
+        now = self._now()
+        since = now - LOOK_BACK if self.are_lost else min(self._read_at, now) - LOOK_BACK
         async for stored in self._log.all():
             if stored.created_at < since:
                 break
             if stored.id not in self._seen:
+                yield stored.body
                 self._seen[stored.id] = stored.created_at
-                found.append(stored.body)
-        self._seen = {id: at for id, at in self._seen.items() if at >= since - LOOK_BACK}
-        return found
+        self.skip(now)
+
+    def skip(self, now: float | None = None) -> None:
+        """Take all changes until now as read."""
+        self._read_at = self._now() if now is None else now
+        self._seen = {id: at for id, at in self._seen.items() if at >= self._read_at - 2 * LOOK_BACK}
 
     async def forget(self) -> None:
         """Delete old changes."""

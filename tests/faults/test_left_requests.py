@@ -1,0 +1,95 @@
+"""Requests that count for a budget, and are left in the middle: by their client, or by the end of the server."""
+
+import asyncio
+
+from holdfast.access import Budget
+from holdfast.asgi.client import CONNECTION
+from holdfast.errors import StoreUnavailable
+from holdfast.server.app import create_app, end
+from holdfast.server.config.settings import ProviderSettings, Settings
+from holdfast.store.memory import MemoryStore
+from tests.requirements import requirement
+from tests.support.ports import free_port
+from tests.support.served import NO_HOME
+from tests.support.waiting import SOON
+
+CHAT = b'{"model": "scripted/echo", "messages": [{"role": "user", "content": "Hi"}]}'
+
+
+class Gone:
+    """The connection of a client that has left."""
+
+    is_lost, takes_more = True, False
+
+    def watch_loss(self, wake):
+        return lambda: None
+
+    def abort(self):
+        pass
+
+    def reply(self, *asked):
+        return False
+
+    def begin(self, *asked):
+        return False
+
+
+@requirement("budget.limits")
+async def test_a_request_whose_client_has_left_takes_no_place():
+    """Otherwise its owner could start nothing before the next day."""
+    provider = ProviderSettings("up", dialect="openai", base_url=f"http://127.0.0.1:{free_port()}/v1", models=("m",))
+    app = create_app(Settings(providers=(provider,), budget=Budget(runs_at_once=1)), MemoryStore(), NO_HOME)
+    async with app.router.lifespan_context(app):
+        left = await _ask(app, Gone())
+        await app.state.parts.budgets.spending.flush()
+        status = await _ask(app)
+
+    assert left is None
+    assert status == 502
+
+
+class NoDraws(MemoryStore):
+    """A store that is away whenever a budget is asked for."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked = asyncio.Event()
+
+    async def draw(self, draws, now):
+        self.asked.set()
+        raise StoreUnavailable("the network is gone")
+
+
+@requirement("crash.sigterm")
+async def test_a_start_that_waits_for_its_budget_is_answered_when_the_server_ends():
+    """It would wait for the store for ever, and so would its task."""
+    settings = Settings(providers=(ProviderSettings("scripted", dialect="scripted"),), budget=Budget(runs_at_once=1))
+    store = NoDraws()
+    app = create_app(settings, store, NO_HOME)
+    async with app.router.lifespan_context(app):
+        asked = asyncio.create_task(_ask(app, path="/v1/chat/completions", body=CHAT))
+        await store.asked.wait()
+        await end(app.state.parts, 0.0)
+        status = await asyncio.wait_for(asked, SOON)
+
+    assert status == 503
+
+
+async def _ask(app, connection=None, *, path="/v1/embeddings", body=b'{"model": "up/m", "input": "Hi"}'):
+    statuses = []
+    headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers}
+    scope |= {"scheme": "http", "server": ("127.0.0.1", 80), "client": ("127.0.0.1", 1), "http_version": "1.1"}
+    if connection is not None:
+        scope[CONNECTION] = connection
+    messages = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+    async def receive():
+        return next(messages, None) or await asyncio.Event().wait()
+
+    async def send(message):
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+
+    await app(scope, receive, send)
+    return statuses[0] if statuses else None
