@@ -189,6 +189,19 @@ async def test_a_budget_of_a_group_is_for_its_people_together_and_each_has_their
     assert 0 == budget["remaining_tokens"]
 
 
+@requirement("budget.refuse")
+async def test_in_a_chat_that_others_share_a_person_spends_their_own_budget(world):
+    """Else a colleague's chat would be a way past every budget."""
+    group = (await posted(world.admin, "/api/admin/groups", {"name": "team"}))["id"]
+    ada, _ = await world.person("ada", groups=[group])
+    bob, _ = await world.person("bob", groups=[group], budget={"tokens_per_day": 0})
+    session = (await posted(ada.client, "/api/sessions", {}))["id"]
+    await posted(ada.client, f"/api/sessions/{session}/shares", {"group": group, "may": "write"})
+
+    assert "budget_exceeded" == await refused(await bob.send(session, "Hi", "up/short"))
+    assert (await ada.send(session, "Hi", "up/short")).status < 300
+
+
 @requirement("budget.set")
 async def test_a_changed_budget_counts_for_the_next_run(world):
     """Of a person, of a key, and of the settings, which are for those who have no budget of their own."""
