@@ -4,7 +4,9 @@ import asyncio
 import csv
 import hashlib
 import io
+import json
 import sys
+import zipfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -261,6 +263,26 @@ async def test_who_has_stored_enough_can_store_no_more(world):
 
     assert "storage_full" == full
     assert 200 == (await chat(api)).status
+
+
+@requirement("budget.limits")
+async def test_copies_and_imports_need_room_too(world):
+    """A limit on runs alone would be none for who brings the words along."""
+    api, _ = await world.key("ci", bytes_stored=1000)
+    brought = {"messages": [{"role": "user", "content": "x" * 1000}]}
+    session = await posted(api.client, "/api/sessions/import", brought)
+    last = (await api.session(session["id"]))["messages"][-1]["id"]
+    fork = await api.client.post(f"/api/sessions/{session['id']}/fork", {"message_id": last})
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("holdfast.json", json.dumps({"format": "holdfast-person", "version": 1}))
+        archive.writestr("sessions/a.json", json.dumps({"messages": [{"id": "a", "role": "user", "content": "Hi"}]}))
+    answer = await (await api.client.request("POST", "/api/account/import", body=file.getvalue())).json()
+
+    assert "storage_full" == await refused(fork)
+    assert "storage_full" == await refused(await api.client.post("/api/sessions/import", brought))
+    assert (0, 1) == (answer["sessions"], answer["refused"])
+    assert "You may store 1000 bytes" in answer["reason"]
 
 
 @requirement("budget.count")

@@ -150,6 +150,15 @@ async def test_a_writer_does_not_own_the_session(world: World):
 
 
 @requirement("share.group-limits")
+async def test_a_guest_brings_in_no_chats(world: World):
+    """A guest reads what is shared, and has no chats of their own, from an archive either."""
+    async with browser(world.server, world.guest) as guest:
+        refused = [await guest.post(path, {}) for path in ("/api/sessions/import", "/api/account/import")]
+
+    assert [403, 403] == [response.status for response in refused]
+
+
+@requirement("share.group-limits")
 async def test_a_person_shares_only_with_their_own_groups(world: World):
     """No one pushes chats at people they have nothing to do with."""
     async with browser(world.server, world.eve) as eve:

@@ -237,7 +237,7 @@ class Gate:
         return self._proxy_people is not None and self._proxy_people.header in headers
 
     def _misuse_of_header(self, scope: Scope, headers: dict[bytes, bytes]) -> ErrorInfo | None:
-        """Refuse a header that names the person, if it is not the trusted proxy's; and two, of the name or the groups."""
+        """Refuse a header that names the person, if it is not the trusted proxy's, or any that is there twice."""
         if self._proxy_people is None or not self._is_named(headers):
             return None
         peer, name = scope.get(PEER, ""), self._proxy_people.header

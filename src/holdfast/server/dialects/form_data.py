@@ -67,7 +67,7 @@ def _name(head: bytes) -> bytes:
     if len(found) != 1 or found[0] is None or any(_ODD.search(line) for line in lines):
         raise _bad("a part has not exactly one valid Content-Disposition")
     given = [(key.lower(), quoted or plain) for key, quoted, plain in _PARAMETER.findall(found[0][1])]
-    names = [value for key, value in given if key in (b"name", b"name*")]
+    names: list[bytes] = [value for key, value in given if key in (b"name", b"name*")]
     if len(names) != 1 or b"\\" in names[0] or b"name*" in dict(given):
         raise _bad("a part has no name, or more than one")
     return names[0]
