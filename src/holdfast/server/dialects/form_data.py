@@ -74,4 +74,4 @@ def _name(head: bytes) -> bytes:
 
 
 def _bad(reason: str) -> BadRequest:
-    return BadRequest(f"The form cannot be passed on: {reason}.", code="bad_form")
+    return BadRequest(f"The form cannot be passed on: {reason}.")
