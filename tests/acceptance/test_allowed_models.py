@@ -143,3 +143,33 @@ async def test_an_agent_that_could_write_is_for_those_whom_a_group_grants_it(wor
     assert {"agent/reader"} == {name for name in await names(own) if name.startswith("agent/")}
     for api in (bob, own):
         assert 404 == (await api.send(await api.new_session(), "Go", "agent/operator")).status
+
+
+def field(name: str, value: str, end: str = "\r\n") -> str:
+    return f"--edge{end}Content-Disposition: form-data; {name}{end}{end}{value}{end}"
+
+
+@requirement("access.models")
+@pytest.mark.parametrize(
+    "form",
+    [
+        field('name="model"', "up/small") + field('name="model"', "large"),
+        field('name="model"', "up/small") + field("name=model", "large"),
+        field('name="model"', "up/small") + field('Name="model"', "large"),
+        field('name="model"', "up/small") + field("name*=utf-8''model", "large"),
+        field(
+            'name="file"; filename="a.wav"', field('name="model"', "up/small").replace("--edge", "--other") + "--other"
+        )
+        + field("name=model", "large"),
+        field('name="model"', "up/small") + field('name="model"', "large", "\n"),
+    ],
+)
+async def test_a_form_cannot_name_a_second_model(world, form: str):
+    """The upstream may read another one than was checked."""
+    api = await key_for(world, "small", models=["up/small"])
+    headers = {"content-type": "multipart/form-data; boundary=edge"}
+    body = f"{form}--edge--\r\n".encode()
+    response = await api.client.request("POST", "/v1/audio/transcriptions", body=body, headers=headers)
+
+    assert response.status in (400, 404), await response.text()
+    assert not [request for request in world.up.requests if "transcriptions" in request.path]

@@ -4,7 +4,9 @@ import asyncio
 import csv
 import hashlib
 import io
+import json
 import sys
+import zipfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -189,6 +191,19 @@ async def test_a_budget_of_a_group_is_for_its_people_together_and_each_has_their
     assert 0 == budget["remaining_tokens"]
 
 
+@requirement("budget.refuse")
+async def test_in_a_chat_that_others_share_a_person_spends_their_own_budget(world):
+    """Else a colleague's chat would be a way past every budget."""
+    group = (await posted(world.admin, "/api/admin/groups", {"name": "team"}))["id"]
+    ada, _ = await world.person("ada", groups=[group])
+    bob, _ = await world.person("bob", groups=[group], budget={"tokens_per_day": 0})
+    session = (await posted(ada.client, "/api/sessions", {}))["id"]
+    await posted(ada.client, f"/api/sessions/{session}/shares", {"group": group, "may": "write"})
+
+    assert "budget_exceeded" == await refused(await bob.send(session, "Hi", "up/short"))
+    assert (await ada.send(session, "Hi", "up/short")).status < 300
+
+
 @requirement("budget.set")
 async def test_a_changed_budget_counts_for_the_next_run(world):
     """Of a person, of a key, and of the settings, which are for those who have no budget of their own."""
@@ -248,6 +263,26 @@ async def test_who_has_stored_enough_can_store_no_more(world):
 
     assert "storage_full" == full
     assert 200 == (await chat(api)).status
+
+
+@requirement("budget.limits")
+async def test_copies_and_imports_need_room_too(world):
+    """A limit on runs alone would be none for who brings the words along."""
+    api, _ = await world.key("ci", bytes_stored=1000)
+    brought = {"messages": [{"role": "user", "content": "x" * 1000}]}
+    session = await posted(api.client, "/api/sessions/import", brought)
+    last = (await api.session(session["id"]))["messages"][-1]["id"]
+    fork = await api.client.post(f"/api/sessions/{session['id']}/fork", {"message_id": last})
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("holdfast.json", json.dumps({"format": "holdfast-person", "version": 1}))
+        archive.writestr("sessions/a.json", json.dumps({"messages": [{"id": "a", "role": "user", "content": "Hi"}]}))
+    answer = await (await api.client.request("POST", "/api/account/import", body=file.getvalue())).json()
+
+    assert "storage_full" == await refused(fork)
+    assert "storage_full" == await refused(await api.client.post("/api/sessions/import", brought))
+    assert (0, 1) == (answer["sessions"], answer["refused"])
+    assert "You may store 1000 bytes" in answer["reason"]
 
 
 @requirement("budget.count")

@@ -150,6 +150,36 @@ async def test_a_writer_does_not_own_the_session(world: World):
 
 
 @requirement("share.group-limits")
+async def test_a_writer_does_not_change_what_waits_for_the_owners_agent(world: World):
+    """Its tools would do for the owner what another person has written."""
+    world.up.models["busy"] = halves("busy")
+    async with browser(world.server, world.ada) as ada, browser(world.server, world.bob) as bob:
+        session = await said(ada, "Hello", "hi")
+        await give(ada, session, world.group, "write")
+        running = await Native(ada).start(session, "Go", "up/busy")
+        waiting = await Native(ada).start(session, "Tidy up", "up/echo:x", kind="agent", if_busy="queue")
+        path = f"/api/sessions/{session}/queue/{waiting}"
+        refused = await bob.request("PATCH", path, json={"input": "Delete everything"})
+        kept = await (await ada.get(path)).text()
+        dropped = await bob.request("DELETE", path)
+        world.up.gates.open("busy")
+        await Native(ada).settled(running)
+
+    assert (403, "owner_only") == (refused.status, (await refused.json())["error"]["code"])
+    assert "Tidy up" in kept
+    assert 204 == dropped.status
+
+
+@requirement("share.group-limits")
+async def test_a_guest_brings_in_no_chats(world: World):
+    """A guest reads what is shared, and has no chats of their own, from an archive either."""
+    async with browser(world.server, world.guest) as guest:
+        refused = [await guest.post(path, {}) for path in ("/api/sessions/import", "/api/account/import")]
+
+    assert [403, 403] == [response.status for response in refused]
+
+
+@requirement("share.group-limits")
 async def test_a_person_shares_only_with_their_own_groups(world: World):
     """No one pushes chats at people they have nothing to do with."""
     async with browser(world.server, world.eve) as eve:

@@ -210,6 +210,21 @@ async def test_what_is_said_is_in_no_span_unless_asked_for(up, tmp_path, collect
 
 
 @requirement("ops.traces")
+async def test_the_token_of_a_link_is_in_no_span(world, collector):
+    """Who reads the traces could read every shared chat."""
+    session_id = await world.api.new_session()
+    world.up.enqueue(COUNTED)
+    await world.api.settled(await world.api.start(session_id, "Hello", "up/m"))
+    made = await world.api.client.post(f"/api/sessions/{session_id}/shares", {})
+    token = (await made.json())["token"]
+    read = await world.api.client.get(f"/api/shared/{token}")
+    span = await collector.span("GET /api/shared/{token}")
+
+    assert 200 == read.status
+    assert token not in str(span.attributes)
+
+
+@requirement("ops.traces")
 def test_opentelemetry_is_loaded_only_for_traces():
     """It comes with an extra, and takes its time to load."""
     code = "import sys; from holdfast import create_app; create_app(); print('opentelemetry' in sys.modules)"

@@ -78,10 +78,17 @@ async def test_another_sites_page_changes_nothing_through_the_proxy(server: Serv
 
 
 @requirement("people.proxy.user")
-async def test_two_headers_are_refused(server: Server):
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"x-remote-user": "fay\r\nx-remote-user: root"},
+        {"x-remote-user": "fay", "x-remote-groups": "ops\r\nx-remote-groups: staff"},
+    ],
+)
+async def test_two_headers_are_refused(server: Server, headers: dict[str, str]):
     """One is the client's own, and which of them the proxy has written is not known."""
     async with server.client(origin=server.url) as client:
-        response = await client.request("GET", "/api/me", headers={"x-remote-user": "fay\r\nx-remote-user: root"})
+        response = await client.request("GET", "/api/me", headers=headers)
 
     assert (403, "proxy_not_trusted") == (response.status, (await response.json())["error"]["code"])
 

@@ -63,7 +63,7 @@ def play(*arguments: str) -> None:
     """Run tests with three nodes. A test marked `one_server` is left out."""
     environment = dict(os.environ) | {"HOLDFAST_TEST_NODES": "3"}
     played = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *arguments],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", *arguments],
         cwd=ROOT,
         env={name: value for name, value in environment.items() if not name.startswith("PYTEST_")},
         capture_output=True,

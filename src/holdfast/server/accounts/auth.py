@@ -237,15 +237,16 @@ class Gate:
         return self._proxy_people is not None and self._proxy_people.header in headers
 
     def _misuse_of_header(self, scope: Scope, headers: dict[bytes, bytes]) -> ErrorInfo | None:
-        """Refuse a header that names the person, if it is not the trusted proxy's, or if there are two."""
+        """Refuse a header that names the person, if it is not the trusted proxy's, or any that is there twice."""
         if self._proxy_people is None or not self._is_named(headers):
             return None
         peer, name = scope.get(PEER, ""), self._proxy_people.header
         if not self._proxies.trusts(peer):
             logger.warning("refused %s from %s, which is no trusted proxy", name.decode(), peer or "a socket")
             return _refusal("proxy_not_trusted", "Only a trusted proxy may name the person. Set proxy.addresses.")
-        if sum(each == name for each, _ in scope["headers"]) > 1:
-            return _refusal("proxy_not_trusted", f"The request has more than one {name.decode()} header.")
+        for once in (name, self._proxy_people.groups_header):
+            if sum(each == once for each, _ in scope["headers"]) > 1:
+                return _refusal("proxy_not_trusted", f"The request has more than one {once.decode()} header.")
         return None
 
     async def _access_of_cookie(self, callers: Callers, scope: Scope, headers: dict[bytes, bytes]) -> Access | None:

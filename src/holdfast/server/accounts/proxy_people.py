@@ -20,14 +20,14 @@ class ProxyPeople:
 
     def __init__(self, people: People, settings: ProxySettings) -> None:
         self.header = settings.user_header.lower().encode()
-        self._groups_header = settings.groups_header.lower().encode()
+        self.groups_header = settings.groups_header.lower().encode()
         self._people = people
         self._identities = Identities(people, settings)
         self._known: OrderedDict[tuple[bytes, bytes], tuple[float, Access]] = OrderedDict()
 
     async def access_of(self, headers: dict[bytes, bytes]) -> Access:
         """Return the access of the person whom the headers name. `NoAccount` if the person may not use the server."""
-        named = headers[self.header], headers.get(self._groups_header, b"") if self._groups_header else b""
+        named = headers[self.header], headers.get(self.groups_header, b"") if self.groups_header else b""
         known, now = self._known.get(named), time.monotonic()
         if known is not None and now - known[0] < LOOK_AGAIN and not known[1].is_revoked:
             return known[1]

@@ -10,13 +10,14 @@ from ...access import CHAT_SHARED, READ_SHARED
 from ...errors import NotFound, StaleView
 from ...store import RunRecord
 from ...wires import native
-from ..caller import author_of, own_session
+from ..caller import author_of, own_session, owner_of
 from ..errors import NoContent, json_of
 from ..request import decode, read_body
 from ..routing import Endpoint
 from ..services import Parts
 from .runs import stop_within
 from .session_input import Content, user_message
+from .session_runs import OwnerOnly
 
 
 class QueuedInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,6 +34,7 @@ async def get_queued(parts: Parts, request: Request) -> ASGIApp:
 async def change_queued(parts: Parts, request: Request) -> ASGIApp:
     """Change a queued message."""
     record = await _queued(parts, request)
+    _check_sender(record, owner_of(request))
     said = user_message(decode(await read_body(parts, request), QueuedInput).input)
     said = msgspec.structs.replace(said, author=author_of(request), created_at=parts.engine.now())
     changed = await parts.store.change_queued(record.id, [*record.input[:-1], said])
@@ -40,6 +42,12 @@ async def change_queued(parts: Parts, request: Request) -> ASGIApp:
         raise StaleView("The message has started in the meantime.")
     parts.engine.touch(record.session_id, record.owner)
     return json_of(native.queued(changed))
+
+
+def _check_sender(record: RunRecord, caller: str) -> None:
+    """Refuse to change another's message: it has the model, the agent and the budget of the person who sent it."""
+    if caller != (record.payer.owner or record.owner):
+        raise OwnerOnly("Only the person who has sent a waiting message changes it. Remove it, and send another.")
 
 
 async def drop_queued(parts: Parts, request: Request) -> ASGIApp:

@@ -65,7 +65,7 @@ class Edit(Regenerate, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class OwnerOnly(HoldfastError):
-    """Only the owner of a shared session may do this."""
+    """In a shared session, only its owner or the sender of a message may do this."""
 
     code = "owner_only"
     status = 403

@@ -16,7 +16,7 @@ from ...ids import new_id
 from ...log.steps import Answered, Step
 from ...store.files import with_pictures
 from ...wires import native
-from ..caller import own_session, owner_of
+from ..caller import access_of, own_session, owner_of
 from ..errors import Json
 from ..request import System, check_size, decode, read_body
 from ..routing import Endpoint
@@ -35,6 +35,7 @@ async def fork(parts: Parts, request: Request) -> ASGIApp:
     """Copy the branch up to a message into a new session."""
     session = await own_session(parts, request)
     wanted = decode(await read_body(parts, request), Fork)
+    await parts.budgets.require_room(access_of(request))
     messages = await parts.store.messages(session.id)
     if all(said.id != wanted.message_id for said in messages):
         raise MessageNotFound(wanted.message_id)
@@ -130,6 +131,7 @@ async def import_session(parts: Parts, request: Request) -> ASGIApp:
     check_size(brought.params)
     if not brought.messages:
         raise BadRequest("The session has no messages.", param="messages")
+    await parts.budgets.require_room(access_of(request))
     now = parts.engine.now()
     messages = copied([imported_message(said, now) for said in brought.messages])
     session = Session(

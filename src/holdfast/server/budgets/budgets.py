@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 from starlette.requests import Request
 
-from ...access import ACCESS, NO_BUDGET, Access
+from ...access import ACCESS, NO_BUDGET, Access, Budgeted
 from ...engine.engine import Engine
 from ...engine.run import Run
 from ...errors import HoldfastError
@@ -87,9 +87,7 @@ class Budgets:
     async def _open(self, charge: Charge, *, looks: bool = False) -> None:
         access = await self._owners.access(charge.owner, charge.payer.key)
         budgets = [] if access is None else budgets_of(access, self.spending.default)
-        for each in budgets:
-            if each.budget.bytes_stored is not None:
-                await self._require_room(charge.owner, each.budget.bytes_stored)
+        await self._require_room(charge.owner, budgets)
         caps = caps_of(budgets, charge.started_at)
         result = await self.spending.draw(Draw(charge=charge, caps=caps, opens=True, looks=looks))
         if (headers := _LEFT.get()) is not None:
@@ -100,9 +98,14 @@ class Budgets:
     def _refused(self, result: DrawResult) -> HoldfastError:
         return budget_refusal(result, self.spending.currency, self._engine.now())
 
-    async def _require_room(self, owner: str, limit: int) -> None:
-        if await self._store.stored_bytes(owner) >= limit:
-            raise StorageFull(limit)
+    async def require_room(self, access: Access) -> None:
+        """Raise if a caller has stored as much as it may."""
+        await self._require_room(access.owner, budgets_of(access, self.spending.default))
+
+    async def _require_room(self, owner: str, budgets: Sequence[Budgeted]) -> None:
+        limits = [each.budget.bytes_stored for each in budgets if each.budget.bytes_stored is not None]
+        if limits and await self._store.stored_bytes(owner) >= min(limits):
+            raise StorageFull(min(limits))
 
     async def left(self, access: Access) -> DrawResult:
         """Return what is left of a caller's budgets."""

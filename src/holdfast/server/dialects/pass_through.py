@@ -6,7 +6,6 @@ They are not runs: nothing is stored, and the response is sent as a whole. A dis
 from __future__ import annotations
 
 import asyncio
-import re
 from typing import Any
 
 import msgspec
@@ -27,14 +26,10 @@ from ..errors import PRIVATE
 from ..request import decode_object, header, read_body, read_bytes
 from ..routing import Endpoint, Handler
 from ..services import Parts
+from .form_data import FormData
 
 LARGEST_RESPONSE = 64 * 1024 * 1024
 """Maximum size of a response in bytes: images and speech are long."""
-
-_MODEL_PART = re.compile(
-    rb'(content-disposition:[^\r\n]*\bname="model"[^\r\n]*\r\n(?:[^\r\n]+\r\n)*\r\n)([^\r\n]{1,300})(\r\n--)',
-    re.IGNORECASE,
-)
 
 
 def _handed_to(path: str) -> Handler:
@@ -42,7 +37,9 @@ def _handed_to(path: str) -> Handler:
         """Pass a request to the provider of its model, and return its response."""
         content_type = header(request, b"content-type") or "application/json"
         if content_type.lower().startswith("multipart/form-data"):
-            return await _forward(parts, request, path, content_type, _Form(await read_bytes(parts, request)))
+            return await _forward(
+                parts, request, path, content_type, FormData(content_type, await read_bytes(parts, request))
+            )
         return await _forward(parts, request, path, "application/json", _Object(await read_body(parts, request)))
 
     hand_on.__name__ = path.strip("/").replace("/", "_")
@@ -66,21 +63,7 @@ class _Object:
         return msgspec.json.encode({**self._fields, "model": model})
 
 
-class _Form:
-    """A request of form data, for files. Only its model is read."""
-
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-        found = _MODEL_PART.search(body)
-        self.model = found[2].decode("utf-8", "replace") if found else None
-        if found is None:
-            raise BadRequest("The form has no field model.", param="model")
-
-    def with_model(self, model: str) -> bytes:
-        return _MODEL_PART.sub(lambda found: found[1] + model.encode() + found[3], self._body, count=1)
-
-
-async def _forward(parts: Parts, request: Request, path: str, content_type: str, body: _Object | _Form) -> ASGIApp:
+async def _forward(parts: Parts, request: Request, path: str, content_type: str, body: _Object | FormData) -> ASGIApp:
     named = await model_of(parts, request, body.model)
     provider, model = await providers_of(parts, request).find(named)
     if not isinstance(provider, Forwarding):

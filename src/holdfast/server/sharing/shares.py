@@ -118,6 +118,7 @@ class Loan(Access):
         )
         self.name, self.groups = lender.name, lender.groups
         self.models, self.agents, self.granted = lender.models, lender.agents, lender.granted
+        self.budgets = lender.budgets
 
     @property
     def is_revoked(self) -> bool:

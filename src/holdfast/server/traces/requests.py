@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...asgi.event_stream import info_of
+from ...redaction import hide_link
 from ...tracing import TRACER
 from ...tracing import Tracer as TaskTracer
 from ..accounts.auth import HEADERS
@@ -83,12 +84,12 @@ def handler_traced(tracer: Tracer, task_tracer: TaskTracer, method: str, path: s
 
 
 def _attributes(method: str, path: str, request: Request) -> Attributes:
-    """Return what is known of a request, without its query and its headers."""
+    """Return what is known of a request, without its query, its headers, and the token of a link."""
     scope = request.scope
     return {
         "http.request.method": method,
         "http.route": path,
-        "url.path": scope["path"],
+        "url.path": hide_link(scope["path"]),
         "url.scheme": scope["scheme"],
     }
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import IO
 
 import msgspec
@@ -11,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.types import ASGIApp
 
-from ....access import ADMIN, PERSON, Access
+from ....access import ADMIN, CHAT, PERSON, Access
 from ....errors import BadRequest, KeyRevoked, NotFound
 from ....store.documents import Stored
 from ...audit.audit import note_of
@@ -60,7 +62,10 @@ async def import_account(parts: Parts, request: Request) -> ASGIApp:
     with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as file:
         await _receive(request, file)
         access = access_of(request)
-        importing = Importing(file, parts.store, access.owner, parts.engine.now)
+        check_room = partial(parts.budgets.require_room, access)
+        importing = await asyncio.to_thread(
+            partial(Importing, file, parts.store, access.owner, parts.engine.now, check_room=check_room)
+        )
         result = await importing.bring_in()
     for id in result.ids:
         parts.engine.touch(id, access.owner)
@@ -122,7 +127,7 @@ ENDPOINTS = [
         "POST",
         "/api/account/import",
         import_account,
-        who=PERSON,
+        who=CHAT,
         audit="account.import",
         answers={200: "how many chats there are now", 400: "not an archive", 413: "too large"},
     ),

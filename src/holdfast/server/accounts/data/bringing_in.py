@@ -6,7 +6,7 @@ import asyncio
 import base64
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import IO, Any, Protocol
 
 import msgspec
@@ -18,6 +18,7 @@ from ....ids import new_id
 from ....store.files import REFERENCE
 from ...api.session_input import one_line
 from ...api.session_transfer import ImportedMessage, imported_message
+from ...budgets.caps import StorageFull
 from ...request import System, check_size
 from .archive import FORMAT, HEAD, PICTURES, SESSIONS, VERSION
 
@@ -26,6 +27,13 @@ LARGEST_ENTRY = 64 * 1024 * 1024
 MOST_PICTURES = 256 * 1024 * 1024
 """Maximum size of all pictures of one session, each as often as it is shown, in bytes."""
 MOST_MESSAGES = 100_000
+LARGEST_LIST = 32 * 1024 * 1024
+"""Maximum size of the list of an archive's files, in bytes. All of it is in memory."""
+MOST_IN_ALL = 8 * 1024 * 1024 * 1024
+"""Maximum size of all that is read from an archive, in bytes: a small file can hold far more than its own size."""
+_READABLE = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""How files of an archive may be compressed. Of the other ways, Python unpacks a whole file at once."""
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError)
 _TYPES = {".png": "image/png", ".jpg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
 
 
@@ -80,11 +88,25 @@ class BroughtIn(msgspec.Struct):
 class Importing:
     """Reads an archive from a file, and adds its chats to a store under an owner."""
 
-    def __init__(self, file: IO[bytes], store: SessionStore, owner: str, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        file: IO[bytes],
+        store: SessionStore,
+        owner: str,
+        now: Callable[[], float],
+        *,
+        check_room: Callable[[], Awaitable[None]] | None = None,
+        most: int = MOST_IN_ALL,
+    ) -> None:
+        """Read the list of files, which blocks. `check_room` raises if the owner has stored as much as it may."""
+        self._left = most
+        self._check_room = check_room
         try:
-            self._zip = zipfile.ZipFile(file)
+            listed = _WithShortList(file)
+            self._zip = zipfile.ZipFile(listed)
+            listed.is_read = True
             head = msgspec.json.decode(self._read(HEAD), type=_Head)
-        except (zipfile.BadZipFile, KeyError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (*_DAMAGE, KeyError, ValueError, msgspec.DecodeError) as error:
             raise BadArchive("The file is not an archive of a person's data, or it is not complete.") from error
         if head.format != FORMAT or head.version != VERSION:
             raise BadArchive(f"The archive has the version {head.version}. This server reads version {VERSION}.")
@@ -99,14 +121,18 @@ class Importing:
     async def bring_in(self) -> BroughtIn:
         """Add the chats, one after the other. One that is invalid is left out, and counted."""
         result = BroughtIn()
-        for name in self._names:
-            if not name.startswith(SESSIONS):
-                continue
+        names = [name for name in self._names if name.startswith(SESSIONS)]
+        for number, name in enumerate(names):
             try:
+                if self._check_room is not None:
+                    await self._check_room()
                 made = await asyncio.to_thread(self._session, name)
-            except BadRequest as error:
-                result.refused += 1
+            except (BadRequest, StorageFull) as error:
+                is_full = isinstance(error, StorageFull)
+                result.refused += len(names) - number if is_full else 1
                 result.reason = result.reason or f"{name}: {error}"
+                if is_full:
+                    break
                 continue
             if made is not None:
                 result.ids.append((await self._store.copy_session(*made)).id)
@@ -179,11 +205,30 @@ class Importing:
 
     def _read(self, name: str) -> bytes:
         """Return a file of the archive, whatever size it claims to have."""
-        with self._zip.open(name) as entry:
-            try:
+        if self._left <= 0:
+            raise BadArchive("The archive has more in it than can be brought in at once.")
+        if self._zip.getinfo(name).compress_type not in _READABLE:
+            raise BadArchive(f"{name} is compressed in a way that is not accepted: deflate is.")
+        try:
+            with self._zip.open(name) as entry:
                 data = entry.read(LARGEST_ENTRY + 1)
-            except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
-                raise BadArchive(f"{name} is damaged: {error}.") from None
+        except _DAMAGE as error:
+            raise BadArchive(f"{name} is damaged: {error}.") from None
+        self._left -= len(data)
         if len(data) > LARGEST_ENTRY:
             raise BadArchive(f"{name} is larger than {LARGEST_ENTRY} bytes.")
         return data
+
+
+class _WithShortList:
+    """A file whose list of files is refused if it is too long: `ZipFile` reads it at once, before anything else."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.is_read = False
+        self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
+
+    def read(self, size: int = -1) -> bytes:
+        if size > LARGEST_LIST and not self.is_read:
+            raise BadArchive("The archive has too many files.")
+        return self._file.read(size)
