@@ -215,11 +215,10 @@ async def test_the_beginning_of_anothers_id_leads_nowhere(shell, made):
     ]
 
     assert [(1, "")] * 4 == [(each.code, each.out) for each in shown]
-    assert (
-        f"Error: No run '{made['completed'][:SHORT]}'. See `holdfast runs ls`. (holdfast explain run_not_found)\n"
-        == shown[0].err
-    )
-    assert f"Error: No session '{made['first'][:SHORT]}'. See `holdfast sessions ls`.\n" == shown[2].err
+    no_run = f"Error: No run '{made['completed'][:SHORT]}'. See `holdfast runs ls`."
+    no_session = f"Error: No session '{made['first'][:SHORT]}'. See `holdfast sessions ls`."
+    assert f"{no_run} (holdfast explain run_not_found)\n" == shown[0].err
+    assert f"{no_session} (holdfast explain session_not_found)\n" == shown[2].err
 
 
 # completion
