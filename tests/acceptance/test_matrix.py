@@ -73,7 +73,7 @@ UNKNOWN = {
 NAMES_OF_THE_CALLER = {"chat_id", "conv_id"}
 """Names that each caller chooses: another's name is the caller's own, and there is nothing to find."""
 OF_NO_ONE = {"n", "model", "name", "id", "sha256", "token"}
-WRITTEN_ALL_THE_TIME = ("keepers", "api_keys", "charges", "usage", "group_usage", "audit", "audit_end")
+WRITTEN_ALL_THE_TIME = ("keepers", "holds", "api_keys", "charges", "usage", "group_usage", "audit", "audit_end")
 """Tables that change without a change: the node's lease, when keys were used last, and what was refused."""
 
 

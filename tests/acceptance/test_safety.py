@@ -63,8 +63,8 @@ def rightly(endpoint: Endpoint) -> dict[str, str]:
     return bearer("ada" if endpoint.who is ADMIN else "alice")
 
 
-LATER = ("keepers", "charges", "usage", "group_usage")
-"""Tables that are written without a request: the lease, and what runs have used, which is summed up now and then."""
+LATER = ("keepers", "holds", "charges", "usage", "group_usage")
+"""Tables that are written without a request: the lease, the chores that a node takes, and what runs have used."""
 
 
 @dataclass
