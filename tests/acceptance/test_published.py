@@ -238,10 +238,14 @@ async def test_leaving_an_attached_run_cancels_the_agent(tmp_path):
 # Functions that block.
 
 
+PAUSE = threading.Event()
+"""Never set: an agent that says a word each millisecond leaves the processor to others, as one that asks a model does."""
+
+
 def _endless_function(seen):
     def endless(request, emit):
         try:
-            while True:
+            while not PAUSE.wait(0.001):
                 emit("Going. ")
         except AgentStopped:
             seen.append("stopped")
@@ -253,7 +257,7 @@ def _endless_function(seen):
 def _endless_generator(seen):
     def endless(request):
         try:
-            while True:
+            while not PAUSE.wait(0.001):
                 yield "Going. "
         finally:
             seen.append("stopped")
