@@ -239,7 +239,7 @@ async def test_leaving_an_attached_run_cancels_the_agent(tmp_path):
 
 
 PAUSE = threading.Event()
-"""Never set: an agent that says a word each millisecond leaves the processor to others, as one that asks a model does."""
+"""Never set: an agent that says a word each millisecond leaves the processor to others, as most agents do."""
 
 
 def _endless_function(seen):
