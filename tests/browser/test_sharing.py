@@ -19,6 +19,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 DESKTOP, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 
 
+BOTH_SEEN = pytest.mark.long("each size and each scheme is in another pair")
+
+
 @requirement("share.page")
 async def test_a_link_is_made_copied_read_live_and_revoked(new_tab, up, api):
     """From the button in the chat to the answer that grows in a stranger's browser, and back to nothing."""
@@ -87,8 +90,15 @@ async def test_shared_chats_are_listed_in_the_settings(new_tab, up, api):
 
 @requirement("share.page")
 @pytest.mark.usefixtures("needs_axe")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize(
+    ("size", "scheme"),
+    [
+        pytest.param(DESKTOP, "light", id="desktop-light"),
+        pytest.param(PHONE, "dark", id="phone-dark"),
+        pytest.param(DESKTOP, "dark", id="desktop-dark", marks=BOTH_SEEN),
+        pytest.param(PHONE, "light", id="phone-light", marks=BOTH_SEEN),
+    ],
+)
 async def test_axe_finds_nothing_where_chats_are_shared(new_tab, up, api, scheme, size):
     """The dialog, the page of a link, and the page of one that has ended; nothing hangs over the edge of a phone."""
     up.enqueue(answer("# Hello\n\n- one\n- two"), answer("cut", finish="length"))
