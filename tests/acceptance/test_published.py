@@ -274,7 +274,10 @@ async def test_a_stop_ends_a_blocking_agent_where_it_speaks_next(tmp_path, kind)
         _, run_id = await ask(api, "own")
         (await api.shown(run_id, "Going")).close()
         stopped = await api.stop(run_id)
-        left = [thread.name for thread in threading.enumerate() if run_id in thread.name]
+        ending = [thread for thread in threading.enumerate() if run_id in thread.name]
+        for thread in ending:  # one that has done its last is listed for a moment
+            await asyncio.to_thread(thread.join, LONG)
+        left = [thread.name for thread in ending if thread.is_alive()]
 
     assert ["stopped"] == seen
     assert [] == left

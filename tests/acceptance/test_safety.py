@@ -63,10 +63,6 @@ def rightly(endpoint: Endpoint) -> dict[str, str]:
     return bearer("ada" if endpoint.who is ADMIN else "alice")
 
 
-LATER = ("keepers", "holds", "charges", "usage", "group_usage")
-"""Tables that are written without a request: the lease, the chores that a node takes, and what runs have used."""
-
-
 @dataclass
 class World:
     """A server with two owners. What Alice has stands in `things`, by the names that paths and bodies use."""

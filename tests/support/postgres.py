@@ -217,8 +217,8 @@ def _as_nobody() -> dict[str, Any]:
     return {"user": NOBODY, "group": NOBODY} if os.getuid() == 0 else {}
 
 
-NOT_COMPARED = ("keepers", "audit", "audit_end")
-"""Tables in which something is written though nothing was changed: leases, and what was refused."""
+NOT_COMPARED = ("keepers", "holds", "audit", "audit_end", "charges", "usage", "group_usage")
+"""Tables that are written without a change: leases and chores of nodes, what was refused, and what runs have used."""
 
 
 async def rows_of(url: str) -> dict[str, list[tuple[Any, ...]]]:
