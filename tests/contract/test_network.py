@@ -321,8 +321,8 @@ async def test_secrets_in_headers_and_parameters_of_the_settings_are_in_no_error
     await provider.close()
 
     assert "Denied" in str(heard.error)
-    assert "4711" not in str(heard.error)
-    assert "0815" not in str(heard.error)
+    assert "s3cret" not in str(heard.error)
+    assert "t0ken" not in str(heard.error)
 
 
 @requirement("net.gateways")
