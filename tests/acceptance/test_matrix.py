@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from holdfast import create_app
-from holdfast.access import ANYONE, RULES, AccessRule
+from holdfast.access import AccessRule
 from holdfast.error_help.page import error_list_text
 from holdfast.server.config.settings import ProviderSettings, Settings
 from holdfast.server.routing import Endpoint
@@ -415,4 +415,5 @@ async def test_a_route_without_a_rule_is_no_route():
 
     with pytest.raises(TypeError, match="who"):
         Endpoint("GET", "/api/forgotten", handler)  # type: ignore[call-arg]
-    assert ANYONE in RULES
+    with pytest.raises(ValueError, match="/api/forgotten"):
+        Endpoint("GET", "/api/forgotten", handler, who=AccessRule("mine"))

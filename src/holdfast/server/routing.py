@@ -11,7 +11,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..access import ACCESS, RULE, AccessRule
+from ..access import ACCESS, RULE, RULES, AccessRule
 from .budgets.added_headers import sending
 from .errors import Json, LongJson, MethodNotAllowed, PathNotFound, error_response, is_of_ollama, not_allowed
 from .http.compression import SMALLEST, Coding, Compressed, coding_for
@@ -39,6 +39,8 @@ class Endpoint:
         ollama: bool = False,
         audit: str | None = "",
     ) -> None:
+        if who not in RULES:
+            raise ValueError(f"{method} {path} has the rule {who.name!r}, which is none of access.RULES.")
         self.method = method
         self.path = path
         self.handler = handler
