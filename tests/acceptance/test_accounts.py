@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -273,6 +274,24 @@ async def test_a_key_that_is_rotated_works_beside_its_successor(world: World):
 
     assert ["ci", "ci-2"] == [old["name"], new["name"]]
     assert [200, 200, 401] == [*(each.status for each in both), after.status]
+
+
+@requirement("people.keys")
+async def test_the_successor_of_a_key_lasts_as_long_and_counts_for_the_limit(world: World):
+    """A key that was to end does not become one that never does, and no one has keys without number."""
+    cookie = await add_person(world.server, world.ada, "rotating")
+    async with browser(world.server, cookie) as client:
+        short = await (await client.post("/api/keys", {"name": "short", "expires_in_days": 7})).json()
+        heir = await (await client.post(f"/api/keys/{short['id']}/rotate", {"overlap_hours": 1})).json()
+        made = [await client.post("/api/keys", {"name": f"key {n}"}) for n in range(48)]
+        refused = await client.post(f"/api/keys/{heir['id']}/rotate", {"overlap_hours": 1})
+
+    lasted = [
+        datetime.fromisoformat(key["expires_at"]) - datetime.fromisoformat(key["created_at"]) for key in (short, heir)
+    ]
+    assert [7, 7] == [round(each.total_seconds() / 86400, 2) for each in lasted]
+    assert {201} == {each.status for each in made}
+    assert 409 == refused.status
 
 
 @requirement("people.throttle")

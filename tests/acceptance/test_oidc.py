@@ -148,6 +148,16 @@ async def test_the_same_person_has_the_same_account_and_the_roles_and_groups_of_
 
 
 @requirement("people.oidc")
+async def test_a_role_ends_with_the_group_that_gave_it(world: World):
+    """Whoever is no longer an admin at the provider is none here, and leaving a group raises nobody."""
+    roles = []
+    for subject, groups in (("s-2", ["ops"]), ("s-2", []), ("s-3", ["visitors"]), ("s-3", [])):
+        roles.append((await me(world, await signed_in(world, subject, groups=groups)))["role"])
+
+    assert ["admin", "member", "guest", "guest"] == roles
+
+
+@requirement("people.oidc")
 async def test_no_claim_but_the_subject_leads_to_an_account(world: World):
     """Whoever calls themselves ada at the provider, or has her e-mail address there, does not become her."""
     claims = {"preferred_username": "ada", "email": "ada@example.com", "email_verified": True}

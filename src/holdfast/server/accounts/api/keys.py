@@ -65,8 +65,7 @@ async def make_own_key(parts: Parts, request: Request) -> ASGIApp:
     check_name(given.name, "name")
     if "admin" in given.scopes and access.role != "admin":
         raise BadRequest("Only an admin's key can have the scope 'admin'.", param="scopes", code="scope_not_allowed")
-    if len(await _own_keys(parts, request)) >= MOST_KEYS:
-        raise Conflict(f"A person has {MOST_KEYS} keys at most. Revoke one first.")
+    _require_room(await _own_keys(parts, request))
     made = new_key(given.name, owner=access.owner, account=access.account, details=_details(parts, given, access))
     return await _added(parts, request, made.key, made.record)
 
@@ -79,7 +78,9 @@ async def revoke_own_key(parts: Parts, request: Request) -> ASGIApp:
 async def rotate_own_key(parts: Parts, request: Request) -> ASGIApp:
     """Make a key in place of another. Both work until the older one expires."""
     given = decode(await read_body(parts, request), Rotation)
-    return await _rotated(parts, request, await _own_key(parts, request), await _own_keys(parts, request), given)
+    key, keys = await _own_key(parts, request), await _own_keys(parts, request)
+    _require_room(keys)
+    return await _rotated(parts, request, key, keys, given)
 
 
 async def list_all_keys(parts: Parts, request: Request) -> ASGIApp:
@@ -118,6 +119,11 @@ async def change_any_key(parts: Parts, request: Request) -> ASGIApp:
     return Json(shown_key(changed or key))
 
 
+def _require_room(keys: list[KeyRecord]) -> None:
+    if len(keys) >= MOST_KEYS:
+        raise Conflict(f"A person has {MOST_KEYS} keys at most. Revoke one first.")
+
+
 def _details(parts: Parts, given: NewApiKey, access: Access) -> KeyDetails:
     if not given.scopes:
         raise BadRequest("A key needs at least one scope.", param="scopes")
@@ -149,14 +155,16 @@ async def _revoked(parts: Parts, key: KeyRecord) -> ASGIApp:
 
 
 async def _rotated(parts: Parts, request: Request, key: KeyRecord, keys: list[KeyRecord], given: Rotation) -> ASGIApp:
-    ends = parts.engine.now() + given.overlap_hours * 3600
+    now = parts.engine.now()
+    ends = now + given.overlap_hours * 3600
     until = min(ends, key.details.expires_at or ends)
+    lasts = None if key.details.expires_at is None else key.details.expires_at - key.created_at
     made = new_key(
         _next_name(key, keys),
         admin=key.admin,
         owner=key.owner or key.name,
         account=key.account,
-        details=replace(key.details, prefix="", expires_at=None),
+        details=replace(key.details, prefix="", expires_at=None if lasts is None else now + lasts),
     )
     response = await _added(parts, request, made.key, made.record)
     await parts.store.change_key(key.id, replace(key.details, expires_at=until))

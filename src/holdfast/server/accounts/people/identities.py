@@ -62,10 +62,12 @@ class Identities:
         except LastAdmin:
             return account  # somebody has to be able to change the roles
 
-    def role_of(self, identity: Identity, otherwise: AccountRole) -> AccountRole:
-        """Return the highest role of an identity's groups."""
+    def role_of(self, identity: Identity, now: AccountRole) -> AccountRole:
+        """Return the highest role of an identity's groups. A role that a group gave ends with it, and none rises."""
         given = {self._rules.roles[group] for group in identity.groups if group in self._rules.roles}
-        return next((role for role in _HIGHEST if role in given), otherwise)
+        if not given and now in self._rules.roles.values():
+            return max(now, self._rules.create or "member", key=_HIGHEST.index)
+        return next((role for role in _HIGHEST if role in given), now)
 
     async def _groups_of(self, identity: Identity, now: tuple[str, ...]) -> tuple[str, ...]:
         """Return the groups of an account: those that the rules name as the identity has them, others as they are."""
