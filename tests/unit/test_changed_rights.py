@@ -10,6 +10,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.server.accounts.people.accounts import Account
 from holdfast.server.accounts.people.callers import Callers
 from holdfast.server.accounts.people.changes import KEPT, LOOK_BACK
+from holdfast.server.accounts.people.people import LastAdmin, People
 from holdfast.server.sharing.shares import Share, Shares
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
@@ -149,3 +150,54 @@ async def _signed_in(nodes):
     assert access is not None
     assert not access.is_revoked
     return access
+
+
+class BothLook(MemoryStore):
+    """A store whose first two readers of the accounts both have their answer before either goes on."""
+
+    def __init__(self):
+        super().__init__()
+        self.readers = 0
+        self.both = asyncio.Event()
+
+    async def list_documents(self, kind, owner=None, **page):
+        found = await super().list_documents(kind, owner, **page)
+        if kind == "account" and not self.both.is_set():
+            self.readers += 1
+            if self.readers == 2:
+                self.both.set()
+            await self.both.wait()
+        return found
+
+
+async def _demoted(account):
+    return replace(account, role="member")
+
+
+async def _disabled(account):
+    return replace(account, is_disabled=True)
+
+
+_ENDS = {
+    "demote": lambda people, id: people.change(id, _demoted),
+    "disable": lambda people, id: people.change(id, _disabled),
+    "delete": lambda people, id: people.delete(id),
+}
+
+
+@requirement("people.last-admin")
+@pytest.mark.parametrize("pair", ["demote disable", "disable delete", "delete demote"])
+async def test_two_admins_who_end_each_other_at_once_leave_one(pair):
+    """On two nodes each sees the other one as the admin that is left. A server without an admin cannot be mended."""
+    store = BothLook()
+    here, there = People(store), People(store)
+    store.both.set()
+    ada, bob = [await here.add(Account(name=name, owner="", role="admin")) for name in ("ada", "bob")]
+    store.both.clear()
+    one, other = pair.split()
+    ends = _ENDS[one](here, bob.id), _ENDS[other](there, ada.id)
+    results = await asyncio.gather(*ends, return_exceptions=True)
+
+    accounts = await here.accounts.page()
+    assert 1 == sum(it.body.role == "admin" and not it.body.is_disabled for it in accounts)
+    assert [LastAdmin] == [type(result) for result in results if isinstance(result, Exception)]

@@ -401,6 +401,10 @@ class Store(NodeStore, AuditStore, OwnedStore, Protocol):
         """
         ...
 
+    async def put_documents(self, puts: Sequence[tuple[Document, int | None]]) -> list[Document]:
+        """Keep documents, all of them or none: each as `put_document` does, with the version that is expected of it."""
+        ...
+
     async def get_document(self, kind: str, id: str) -> Document | None:
         """Return a document. Two kinds may use the same id."""
         ...

@@ -17,6 +17,7 @@ import msgspec
 
 from ..concurrency.retry import Retry
 from ..errors import IdempotencyConflict, StaleDocument
+from ..ids import new_id
 from . import Document, Idempotency
 
 T = TypeVar("T")
@@ -30,6 +31,10 @@ class DocumentStore(Protocol):
 
     async def put_document(self, document: Document, expected_version: int | None = None) -> Document:
         """Keep a document: compare-and-set."""
+        ...
+
+    async def put_documents(self, puts: Sequence[tuple[Document, int | None]]) -> Sequence[Document]:
+        """Keep documents, all of them or none."""
         ...
 
     async def get_document(self, kind: str, id: str) -> Document | None:
@@ -81,8 +86,11 @@ class Documents(Generic[T]):
 
         `at` is the time of the change. A repeated call must name the same time to be recognised as repeated.
         """
-        now = self._now() if at is None else at
-        changed = Document(
+        changed = self._document(id, body, owner, self._now() if at is None else at)
+        return self._stored(await self._store.put_document(changed, version))
+
+    def _document(self, id: str, body: T, owner: str, now: float) -> Document:
+        return Document(
             kind=self._kind,
             id=id,
             owner=owner,
@@ -90,7 +98,6 @@ class Documents(Generic[T]):
             updated_at=now,
             body=msgspec.to_builtins(body),
         )
-        return self._stored(await self._store.put_document(changed, version))
 
     async def get_or_create(self, id: str, body: T, *, owner: str = "") -> Stored[T]:
         """Return the document with this id. If there is none, create it: of two that do so at once, one does."""
@@ -114,6 +121,24 @@ class Documents(Generic[T]):
             with suppress(StaleDocument):
                 return await self.put(id, after, owner=known.owner, version=known.version)
         return None
+
+    async def change_alone(
+        self, id: str, change: Callable[[T], Awaitable[T]], *, among: DocumentGuard
+    ) -> Stored[T] | None:
+        """Change a document as `change` does, and no other one that is changed with the same guard meanwhile.
+
+        So what `change` has seen of the other ones still holds when its result is stored.
+        """
+        while True:
+            seen = await among.version()
+            if (known := await self.get(id)) is None:
+                return None
+            after = await change(known.body)
+            if after is known.body:
+                return known
+            put = self._document(id, after, known.owner, self._now()), known.version
+            with suppress(StaleDocument):
+                return self._stored((await self._store.put_documents([put, among.next(seen)]))[0])
 
     async def exchange(self, id: str, body: T, *, owner: str = "") -> Stored[T] | None:
         """Store a body whatever is stored now, and return the document that it replaces."""
@@ -143,6 +168,26 @@ class Documents(Generic[T]):
     def _stored(self, document: Document) -> Stored[T]:
         body = msgspec.convert(document.body, self._body)
         return Stored(document.id, document.owner, document.version, document.created_at, document.updated_at, body)
+
+
+class DocumentGuard:
+    """A document that is replaced together with each of several others: of two changes at once one is repeated."""
+
+    def __init__(self, store: DocumentStore, name: str) -> None:
+        self._store = store
+        self._name = name
+
+    async def version(self) -> int:
+        """Return how often it was replaced."""
+        found = await self._store.get_document(_GUARD, self._name)
+        return 0 if found is None else found.version
+
+    def next(self, seen: int) -> tuple[Document, int]:
+        """Return what replaces it, if it is still as it was seen. No two are alike, so that none passes for another."""
+        return Document(kind=_GUARD, id=self._name, body={"change": new_id("chg")}), seen
+
+
+_GUARD = "guard"
 
 
 async def _asked(ask: Callable[[], Awaitable[T]], retry: Retry | None) -> T:

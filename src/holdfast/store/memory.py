@@ -10,7 +10,15 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ..errors import IdempotencyConflict, MessageNotFound, ResumeGap, SessionBusy, SessionNotFound, StaleView
+from ..errors import (
+    IdempotencyConflict,
+    MessageNotFound,
+    ResumeGap,
+    SessionBusy,
+    SessionNotFound,
+    StaleDocument,
+    StaleView,
+)
 from ..events import AnySettlement, Event, Settled
 from ..history import Message, Session, text_of
 from . import (
@@ -525,6 +533,15 @@ class MemoryStore(MemoryNodes, MemoryKeys, MemorySpending, MemoryAudit):
         place = document.kind, document.id
         self._documents[place] = after = rules.after_put(document, self._documents.get(place), expected_version)
         return _copy(after)
+
+    async def put_documents(self, puts: Sequence[tuple[Document, int | None]]) -> list[Document]:
+        """Keep documents, all of them or none."""
+        before = dict(self._documents)
+        try:
+            return [await self.put_document(document, expected) for document, expected in puts]
+        except StaleDocument:
+            self._documents = before
+            raise
 
     async def get_document(self, kind: str, id: str) -> Document | None:
         """Return a document."""

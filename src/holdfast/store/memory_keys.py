@@ -85,7 +85,7 @@ class _Kept(NamedTuple):
     def counts_for(self, cap: Cap) -> bool:
         charge = self.charge
         named = {"owner": (charge.owner,), "key": (charge.payer.key,), "group": charge.payer.groups}
-        return cap.id in named[cap.of] and charge.day >= cap.since
+        return cap.id in named[cap.of]
 
 
 class MemorySpending:
@@ -114,11 +114,12 @@ class MemorySpending:
 
     def _spent(self, cap: Cap, besides: str, now: float) -> Spent:
         found = [kept for id, kept in self._charges.items() if id != besides and kept.counts_for(cap)]
+        in_period = [kept for kept in found if kept.charge.day >= cap.since]
         return Spent(
-            sum(kept.charge.tokens for kept in found),
-            sum(kept.charge.cost or 0.0 for kept in found),
-            sum(max(kept.held_tokens, kept.charge.tokens) for kept in found),
-            sum(max(kept.held_cost, kept.charge.cost or 0.0) for kept in found),
+            sum(kept.charge.tokens for kept in in_period),
+            sum(kept.charge.cost or 0.0 for kept in in_period),
+            sum(max(kept.held_tokens, kept.charge.tokens) for kept in in_period),
+            sum(max(kept.held_cost, kept.charge.cost or 0.0) for kept in in_period),
             sum(kept.settled_at is None for kept in found),
             sum(kept.charge.started_at > now - 60.0 for kept in found),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -11,6 +12,7 @@ from ...errors import (
     StaleDocument,
 )
 from .. import Document
+from ..documents import DocumentGuard, Documents
 from .case import Case, Checks, raised
 
 CHECKS = Checks()
@@ -69,6 +71,48 @@ async def of_many_puts_at_once_one_stands(case: Case) -> None:
     assert 9 == sum(isinstance(result, StaleDocument) for result in results)
     (stands,) = [result for result in results if isinstance(result, Document)]
     assert stands == await case.store.get_document("a", one.id)
+
+
+@CHECKS.add
+async def several_documents_are_put_together_or_not_at_all(case: Case) -> None:
+    """A change may depend on documents that it does not change: then a second one, put with each, keeps them apart."""
+    one, two = [await case.store.put_document(Document(kind="a", id=case.id(name))) for name in ("one", "two")]
+    new, changed = Document(kind="b", id=case.id("new")), replace(two, body={"n": 1})
+    refused = [(new, None), (changed, two.version), (one, 7)]
+    await raised(StaleDocument, case.store.put_documents(refused))
+    assert await case.store.get_document("b", new.id) is None
+    assert two == await case.store.get_document("a", two.id)
+    kept = await case.store.put_documents(refused[:2])
+
+    assert [(new.id, 1), (two.id, 2)] == [(each.id, each.version) for each in kept]
+    assert kept == await case.store.put_documents(refused[:2])
+    assert kept[1] == await case.store.get_document("a", two.id)
+
+
+@CHECKS.add
+async def of_two_admins_who_end_each_other_at_once_one_stays(case: Case) -> None:
+    """Each sees that there is another one, and ends it: only one of them may, on whichever node."""
+    people = Documents(case.store, case.id("person"), dict)
+    guard = DocumentGuard(case.store, case.id("admins"))
+    for round in range(5):
+        names = [f"{round}-{n}" for n in range(4)]
+        for name in names:
+            await people.put(name, {"admin": True})
+
+        async def ended(body: dict[str, bool], *, others: list[str]) -> dict[str, bool]:
+            found = [await people.get(other) for other in others]
+            if not any(other is not None and other.body["admin"] for other in found):
+                raise LookupError
+            return {"admin": False}
+
+        ends = [
+            people.change_alone(name, partial(ended, others=[other for other in names if other != name]), among=guard)
+            for name in names
+        ]
+        results = await asyncio.gather(*ends, return_exceptions=True)
+        left = [name for name in names if (found := await people.get(name)) is not None and found.body["admin"]]
+
+        assert 1 == len(left) == sum(isinstance(result, LookupError) for result in results)
 
 
 @CHECKS.add

@@ -112,6 +112,32 @@ async def a_run_is_refused_when_too_many_run_or_have_begun(case: Case) -> None:
 
 
 @CHECKS.add
+async def a_run_of_the_day_before_still_counts_as_running(case: Case) -> None:
+    """Runs at once and requests in a minute know no midnight; tokens count for the day on which their run began."""
+    await case.alive("keeper")
+    midnight = (DAY + 1) * 86400.0
+    payer = Payer("", case.id("key"), (case.id("group"),))
+    before = replace(_charge(case, "before"), started_at=midnight - 10.0, payer=payer, output_tokens=70)
+    await case.store.draw([Draw(charge=before, caps=())], midnight - 10.0)
+    whose = (("owner", case.owner), ("key", case.id("key")), ("group", case.id("group")))
+
+    async def looks(at: float, **limits: int) -> list[tuple[str | None, int | None]]:
+        charge = replace(_charge(case, "after"), started_at=at)
+        caps = [Cap(of=of, id=id, since=DAY + 1, ends_at=0, tokens=100, **limits) for of, id in whose]  # type: ignore[arg-type]
+        draws = [Draw(charge=charge, caps=(cap,), opens=True, looks=True) for cap in caps]
+        return [(result.refused, result.left_tokens) for result in await case.store.draw(draws, at)]
+
+    while_it_runs = await looks(midnight + 5.0, runs=1), await looks(midnight + 5.0, requests=1)
+    await case.store.charge([before], midnight + 6.0)
+    when_it_has_ended = await looks(midnight + 7.0, runs=1), await looks(midnight + 7.0, requests=1)
+    a_minute_later = await looks(midnight + 51.0, requests=1)
+
+    assert ([("runs", 100)] * 3, [("requests", 100)] * 3) == while_it_runs
+    assert ([(None, 100)] * 3, [("requests", 100)] * 3) == when_it_has_ended
+    assert [(None, 100)] * 3 == a_minute_later
+
+
+@CHECKS.add
 async def a_look_at_what_is_left_counts_for_nothing(case: Case) -> None:
     """Otherwise a page that shows the budget could keep a run from starting."""
     await case.alive("keeper")

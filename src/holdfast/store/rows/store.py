@@ -221,6 +221,10 @@ class RowStore(ABC):
         """Keep a document: compare-and-set."""
         return await self._write(lambda rows: rows.put_document(document, expected_version))
 
+    async def put_documents(self, puts: Sequence[tuple[Document, int | None]]) -> list[Document]:
+        """Keep documents, all of them or none."""
+        return await self._write(lambda rows: rows.put_documents(puts))
+
     async def get_document(self, kind: str, id: str) -> Document | None:
         """Return a document."""
         return await self._read(lambda rows: rows.document(kind, id))

@@ -295,6 +295,13 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
             yield "change_document", values
         return after
 
+    def put_documents(self, puts: Sequence[tuple[Document, int | None]]) -> Steps[list[Document]]:
+        """Keep documents, all of them or none. They are locked in one order, so that no two calls wait in a circle."""
+        kept: dict[int, Document] = {}
+        for n, (document, expected) in sorted(enumerate(puts), key=lambda put: (put[1][0].kind, put[1][0].id)):
+            kept[n] = yield from self.put_document(document, expected)
+        return [kept[n] for n in range(len(puts))]
+
     def delete_document(self, kind: str, id: str) -> Steps[bool]:
         """Forget a document."""
         row = first((yield "document_to_change", {"kind": kind, "id": id}))

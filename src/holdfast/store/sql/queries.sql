@@ -442,6 +442,7 @@ ON CONFLICT (id) DO UPDATE SET settled_at = excluded.settled_at, model = exclude
 -- name: drop_charge
 DELETE FROM charges WHERE id = :id AND settled_at IS NULL
 
+-- Tokens and money count from a day on. Runs that go on, and what began within a minute, count whatever their day is.
 -- name: spent_by_owner
 SELECT coalesce(sum(used), 0) AS tokens, coalesce(sum(cost), 0) AS cost, coalesce(sum(held), 0) AS held_tokens,
     coalesce(sum(held_cost), 0) AS held_cost, coalesce(sum(running), 0) AS running, coalesce(sum(recent), 0) AS recent
@@ -450,8 +451,11 @@ FROM (
         0 AS running, 0 AS recent
     FROM usage WHERE owner = :id AND day >= :since
     UNION ALL
-    SELECT used, cost, held, held_cost, running, CASE WHEN started_at > :recent THEN 1 ELSE 0 END
-    FROM open_charges WHERE owner = :id AND day >= :since AND id <> :besides
+    SELECT CASE WHEN day >= :since THEN used ELSE 0 END, CASE WHEN day >= :since THEN cost ELSE 0 END,
+        CASE WHEN day >= :since THEN held ELSE 0 END, CASE WHEN day >= :since THEN held_cost ELSE 0 END,
+        running, CASE WHEN started_at > :recent THEN 1 ELSE 0 END
+    FROM open_charges WHERE owner = :id AND id <> :besides
+        AND (day >= :since OR running = 1 OR started_at > :recent)
 ) AS every
 
 -- name: spent_by_key
@@ -462,8 +466,11 @@ FROM (
         0 AS running, 0 AS recent
     FROM usage WHERE key = :id AND day >= :since
     UNION ALL
-    SELECT used, cost, held, held_cost, running, CASE WHEN started_at > :recent THEN 1 ELSE 0 END
-    FROM open_charges WHERE key = :id AND day >= :since AND id <> :besides
+    SELECT CASE WHEN day >= :since THEN used ELSE 0 END, CASE WHEN day >= :since THEN cost ELSE 0 END,
+        CASE WHEN day >= :since THEN held ELSE 0 END, CASE WHEN day >= :since THEN held_cost ELSE 0 END,
+        running, CASE WHEN started_at > :recent THEN 1 ELSE 0 END
+    FROM open_charges WHERE key = :id AND id <> :besides
+        AND (day >= :since OR running = 1 OR started_at > :recent)
 ) AS every
 
 -- name: spent_by_group
@@ -473,8 +480,11 @@ FROM (
     SELECT tokens AS used, cost, tokens AS held, cost AS held_cost, 0 AS running, 0 AS recent
     FROM group_usage WHERE group_id = :id AND day >= :since
     UNION ALL
-    SELECT used, cost, held, held_cost, running, CASE WHEN started_at > :recent THEN 1 ELSE 0 END
-    FROM open_charges WHERE group_ids LIKE '% ' || :id || ' %' AND day >= :since AND id <> :besides
+    SELECT CASE WHEN day >= :since THEN used ELSE 0 END, CASE WHEN day >= :since THEN cost ELSE 0 END,
+        CASE WHEN day >= :since THEN held ELSE 0 END, CASE WHEN day >= :since THEN held_cost ELSE 0 END,
+        running, CASE WHEN started_at > :recent THEN 1 ELSE 0 END
+    FROM open_charges WHERE group_ids LIKE '% ' || :id || ' %' AND id <> :besides
+        AND (day >= :since OR running = 1 OR started_at > :recent)
 ) AS every
 
 -- A charge of a node that has ended, and whose run no other node will settle. All that it held may have been used.

@@ -84,6 +84,10 @@ class SqliteBeside:
         """Keep a document."""
         return await asyncio.to_thread(self._write, WRITING.put_document(document, expected_version))
 
+    async def put_documents(self, puts: Sequence[tuple[Document, int | None]]) -> Sequence[Document]:
+        """Keep documents, all of them or none."""
+        return await asyncio.to_thread(self._write, WRITING.put_documents(puts))
+
     async def delete_document(self, kind: str, id: str) -> bool:
         """Forget a document."""
         return await asyncio.to_thread(self._write, WRITING.delete_document(kind, id))

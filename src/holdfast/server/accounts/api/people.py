@@ -125,7 +125,7 @@ async def delete_person(parts: Parts, request: Request) -> ASGIApp:
     note_of(request).details = {"data": choice}
     if choice == "delete":
         return Json(shown_erasure(await parts.erasing.begin(account)), status_code=202)
-    await parts.people.check_deletion(account.id)
+    await parts.people.retire(account.id)
     await parts.erasing.remove_account(account.id)
     await parts.shares.forget_owner(account.body.owner)
     return NoContent()

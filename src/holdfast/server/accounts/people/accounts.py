@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ....access import NO_BUDGET, AccountRole, Budget
 from ....errors import Conflict, NotFound
 from ....ids import new_id
-from ....store.documents import Documents, DocumentStore, Stored
+from ....store.documents import DocumentGuard, Documents, DocumentStore, Stored
 from .account_names import check_names, folded
 from .changes import AccessChanges
 
@@ -70,6 +70,7 @@ class Accounts:
         self.changes = changes or AccessChanges(store, now=now)
         self._all = Documents(store, "account", Account, now=now)
         self._index = Documents(store, "account_index", _Of, now=now)
+        self._one_at_a_time = DocumentGuard(store, "accounts")
         self._now = now
 
     async def exist(self) -> bool:
@@ -116,7 +117,7 @@ class Accounts:
         return stored
 
     async def change(self, id: str, change: Callable[[Account], Awaitable[Account]]) -> Stored[Account]:
-        """Change an account. `NotFound` if there is none."""
+        """Change an account, and no other one at the same moment: `change` may depend on them. `NotFound` if none."""
         known = await self._known(id)
         before = set(_entries(known.body))
         claimed: list[str] = []
@@ -129,7 +130,7 @@ class Accounts:
                 claimed.append(entry)
             return after
 
-        stored = await self._all.change(id, changed)
+        stored = await self._all.change_alone(id, changed, among=self._one_at_a_time)
         if stored is None:
             raise _no_account(id)
         for entry in (before | set(claimed)) - set(_entries(stored.body)):

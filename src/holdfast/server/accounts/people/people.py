@@ -182,17 +182,19 @@ class People:
 
     async def delete(self, id: str) -> None:
         """Delete an account and its sign-ins, unless no admin would be left."""
-        await self.check_deletion(id)
+        await self.retire(id)
         await self.accounts.delete(id)
         await self.sign_ins.end_all(id)
         await self.secrets.forget(id)
         await self.callers.refresh()
 
-    async def check_deletion(self, id: str) -> None:
-        """Refuse to delete an account if no admin would be left."""
-        account = await self.accounts.get(id)
-        if account is not None and account.body.role == "admin" and not await self._is_other_admin(id):
-            raise LastAdmin
+    async def retire(self, id: str) -> None:
+        """Disable an account that is to be deleted, unless no admin would be left."""
+
+        async def disabled(account: Account) -> Account:
+            return account if account.is_disabled else replace(account, is_disabled=True)
+
+        await self.change(id, disabled)
 
     async def end(self, access: Access) -> None:
         """End the sign-in of a caller."""
