@@ -510,6 +510,7 @@ REQUIREMENTS: dict[str, str] = {
     ),
     "share.read-only": "A link lets no one send, stop, steer, approve, or reach anything else.",
     "share.ends": "A revoked or expired link ends its streams within a second, on every node; refusals look alike.",
+    "share.disabled": "What a disabled person shares is not there, on any node, until they are enabled again.",
     "share.token": "A link's token is stored as a digest only, and is in no log.",
     "share.limits": "A link has a bounded number of readers at once.",
     "share.page": (

@@ -9,6 +9,8 @@ import pytest_asyncio
 
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import Settings
+from holdfast.server.sharing import shares
+from holdfast.server.sharing.shares import Shares
 from holdfast.store.memory import MemoryStore
 from tests.acceptance.test_sharing import halves, has_ended, said
 from tests.requirements import requirement
@@ -246,6 +248,67 @@ async def test_leaving_the_group_ends_access_on_every_node(how: str):
         after = await there.get(f"/api/sessions/{session}", headers=reader)
 
     assert (200, True, 404) == (feed.status, is_over, after.status)
+
+
+@requirement("share.disabled")
+async def test_what_a_disabled_person_shares_is_gone_on_every_node_until_they_are_enabled():
+    """An admin at one node disables the owner; the readers of a link and of a group share are at the other."""
+    medium = MemoryStore()
+    apps = [create_app(Settings(), medium, NO_HOME) for _ in range(2)]
+    async with (
+        Served(apps[0]) as one,
+        Served(apps[1]) as two,
+        Client(one.url, {"origin": one.url}) as here,
+        Client(two.url, {"origin": two.url}) as there,
+    ):
+        root = {"cookie": cookie_of(await here.post("/api/first-admin", {"name": "root", "password": PASSWORD}))}
+        group = await added(here, root, "/api/admin/groups", {"name": "g"})
+        person = {"password": PASSWORD, "groups": [group]}
+        ann, _ = [await added(here, root, "/api/admin/people", {"name": name, **person}) for name in ("ann", "bob")]
+        owner = {"cookie": cookie_of(await here.post("/api/sign-in", {"name": "ann", "password": PASSWORD}))}
+        reader = {"cookie": cookie_of(await there.post("/api/sign-in", {"name": "bob", "password": PASSWORD}))}
+        session = await added(here, owner, "/api/sessions", {})
+        await added(here, owner, f"/api/sessions/{session}/shares", {"group": group})
+        made = await here.post(f"/api/sessions/{session}/shares", {"follow": True}, headers=owner)
+        link = f"/api/shared/{(await made.json())['token']}"
+        streams = [
+            await there.get(f"/api/sessions/{session}/events", headers=reader),
+            await there.get(f"{link}/events?after=1"),
+        ]
+
+        async def seen() -> list[Any]:
+            listed = await (await there.get("/api/shared-sessions", headers=reader)).json()
+            answers = [await there.get(f"/api/sessions/{session}", headers=reader), await there.get(link)]
+            return [len(listed["sessions"]), *(answer.status for answer in answers)]
+
+        before = await seen()
+        await here.request("PATCH", f"/api/admin/people/{ann}", json={"disabled": True}, headers=root)
+        ends = [await has_ended(stream) for stream in streams]
+        while_disabled = await seen()
+        as_never_was = [await (await there.get(path)).json() for path in (link, "/api/shared/" + "A" * 43)]
+        await here.request("PATCH", f"/api/admin/people/{ann}", json={"disabled": False}, headers=root)
+        after = await seen()
+
+    assert [1, 200, 200] == before == after
+    assert [200, 200] == [stream.status for stream in streams]
+    assert [True, True] == ends
+    assert [0, 404, 404] == while_disabled
+    assert as_never_was[0] == as_never_was[1]
+
+
+@requirement("share.limits")
+async def test_sessions_shared_with_groups_count_for_the_limit_of_shares(monkeypatch: pytest.MonkeyPatch):
+    """Otherwise one person could fill the index of a group. Changing a share is no new one."""
+    monkeypatch.setattr(shares, "MOST_SHARES", 1)
+    shared, share = Shares(MemoryStore()), shares.Share(session_id="one", group="g")
+    await shared.add_group("ada", share)
+    await shared.add_group("ada", shares.Share(session_id="one", group="g", may="write"))
+
+    with pytest.raises(shares.TooManyShares):
+        await shared.add_group("ada", shares.Share(session_id="two", group="g"))
+    with pytest.raises(shares.TooManyShares):
+        await shared.add_link("ada", shares.Share(session_id="two"))
+    assert ["one"] == [found.body.session_id async for found in shared.with_groups(["g"], 9)]
 
 
 async def added(client: Client, headers: dict[str, str], path: str, body: dict[str, Any]) -> str:

@@ -143,6 +143,43 @@ async def test_a_node_without_its_store_for_a_minute_ends_the_streams_of_a_revok
     assert loan.is_revoked
 
 
+@requirement("share.ends")
+async def test_a_node_without_its_store_for_hours_ends_the_streams_of_a_revoked_link(nodes):
+    """The change that says so was deleted meanwhile. The stream of a link that is still there goes on."""
+    here, other = (Shares(nodes.store, now=lambda: nodes.now) for _ in range(2))
+    made = [(await other.add_link("ada", Share(session_id="ses_1")))[1] for _ in range(2)]
+    loans = [here.lend(Access("bob"), share) for share in made]
+    for loan in loans:
+        loan.watch(lambda: None)
+    await here.refresh()
+    await other.revoke(made[0].id)
+
+    nodes.now += 5 * KEPT
+    await nodes.other.changes.forget()
+    await here.refresh()
+
+    assert [True, False] == [loan.is_revoked for loan in loans]
+
+
+@requirement("share.ends")
+async def test_a_revoked_share_that_could_not_be_looked_up_ends_its_streams_later(nodes):
+    """The log of changes could be read, and then the share could not: the stream stays in doubt."""
+    here, other = (Shares(nodes.store, now=lambda: nodes.now) for _ in range(2))
+    _, share = await other.add_link("ada", Share(session_id="ses_1"))
+    loan = here.lend(Access("bob"), share)
+    loan.watch(lambda: None)
+    await here.refresh()
+    await other.revoke(share.id)
+    nodes.store.away = "share"
+    with pytest.raises(StoreUnavailable):
+        await here.refresh()
+
+    nodes.store.away = ""
+    await here.refresh()
+
+    assert loan.is_revoked
+
+
 async def _signed_in(nodes):
     await nodes.here.refresh()
     access = await nodes.sign_in(await nodes.person())

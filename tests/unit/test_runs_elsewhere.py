@@ -219,6 +219,24 @@ async def test_starts_in_a_minute_are_counted_over_all_nodes():
     assert 0 < refused.value.retry_after <= 20
 
 
+@requirement("nodes.limits")
+async def test_owners_who_start_nothing_take_no_memory():
+    """A server that is alone counts in memory: what it has of an owner is of no use after a minute."""
+    now = 0.0
+    async with nodes(MemoryStore(), count=1) as (engine,):
+        rate = StartRate(2, engine, MemoryStore(), clock=lambda: now)
+        for n in range(100):
+            await rate.take(f"owner-{n}")
+        now = 59.0
+        await rate.take("owner-0", 2)
+        now = 61.0
+        await rate.take("owner-x")
+        with pytest.raises(TooManyStarts):
+            await rate.take("owner-0", 2)
+
+        assert 2 == len(rate)
+
+
 class Silent(MemoryStore):
     """Answers nothing after a moment, like a database behind a network that drops everything."""
 

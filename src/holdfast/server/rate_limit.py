@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from ..engine.engine import Engine
 from ..errors import HoldfastError
 from ..store import Store
 from ..store.semantics import starts_left
+
+_MINUTE = 60.0
 
 
 class TooManyStarts(HoldfastError):
@@ -28,11 +31,19 @@ class StartRate:
     It is in the memory of a server that is alone, and in the store if several share it.
     """
 
-    def __init__(self, per_minute: int, engine: Engine, store: Store) -> None:
+    def __init__(
+        self, per_minute: int, engine: Engine, store: Store, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._clock = clock
         self._per_minute = per_minute
         self._engine = engine
         self._store = store
         self._buckets: dict[str, tuple[float, float]] = {}
+        """What is left of each owner's starts, and since when: those who took one last at the end."""
+
+    def __len__(self) -> int:
+        """Return how many owners have taken a start in the last minute, as far as this server knows."""
+        return len(self._buckets)
 
     async def take(self, owner: str, starts: int = 1) -> None:
         """Take one token or more, or refuse, with the time until there are enough."""
@@ -46,9 +57,16 @@ class StartRate:
             raise TooManyStarts(self._per_minute, wait)
 
     def _take_here(self, owner: str, starts: int) -> float:
-        now = time.monotonic()
+        now = self._clock()
         rest, at = self._buckets.get(owner, (float(self._per_minute), now))
         rest, wait = starts_left(rest, now - at, starts, self._per_minute)
         if not wait:
+            self._buckets.pop(owner, None)
             self._buckets[owner] = rest, now
+            self._forget_full(now)
         return wait
+
+    def _forget_full(self, now: float) -> None:
+        """Forget buckets that have not been used for a minute: they are full, as those are that no one has used."""
+        while (oldest := next(iter(self._buckets.values()))) and now - oldest[1] > _MINUTE:
+            del self._buckets[next(iter(self._buckets))]

@@ -61,7 +61,7 @@ class Parts:
         self.rounds = rounds
         self.agents = agents
         self.keys, self.people, self.budgets = keys, people, budgets
-        self.shares, self.oidc = Shares(store), oidc_of(settings, environ)
+        self.shares, self.oidc = Shares(store, people.callers.is_disabled), oidc_of(settings, environ)
         self.first_admin = ""
         """The code for the first admin, if the server waits for one and refuses everything else."""
         self.environ = environ

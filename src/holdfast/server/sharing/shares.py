@@ -1,8 +1,8 @@
 """Shares: which sessions are shared by a link or with a group, and the access that this lends to others.
 
-A request to something shared is made with a loan of the caller's access. When the share ends, or the person leaves the
-group, the loan is revoked, and the responses that it has opened end as with a revoked key: on every node, within a
-second. No endpoint has to check this itself.
+A request to something shared is made with a loan of the caller's access. When the share ends, its owner is disabled, or
+the person leaves the group, the loan is revoked, and the responses that it has opened end as with a revoked key: on
+every node, within a second. No endpoint has to check this itself.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Literal
 
 import msgspec
@@ -90,6 +90,13 @@ def id_in_group(session_id: str, group: str) -> str:
     return hashlib.sha256(f"group {group}\n{session_id}".encode("utf-8", "replace")).hexdigest()
 
 
+IsDisabled = Callable[[str], Awaitable[bool]]
+
+
+async def _no_one(owner: str) -> bool:
+    return False
+
+
 class Loan(Access):
     """The access of one request to what others share: a copy of the caller's, which ends with the share.
 
@@ -105,7 +112,7 @@ class Loan(Access):
         self.lender = lender
         self.share = share
         self.is_checked = False
-        """Whether the share was seen in the store after the stream began."""
+        """Whether the share was seen in the store after the stream began, and after what may have changed it."""
         super().__init__(
             lender.owner,
             role=lender.role,
@@ -157,7 +164,11 @@ class Loan(Access):
 class Shares:
     """All shares, and the loans of this node."""
 
-    def __init__(self, store: DocumentStore, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, store: DocumentStore, is_disabled: IsDisabled = _no_one, *, now: Callable[[], float] = time.time
+    ) -> None:
+        """`is_disabled` tells whether the account of an owner is: then nothing that the owner shares is there."""
+        self._is_disabled = is_disabled
         self._all = Documents(store, "share", Share, now=now)
         self._by_group = Documents(store, "group_share", _InGroup, now=now)
         self._changes = AccessChanges(store, now=now)
@@ -176,6 +187,8 @@ class Shares:
     async def add_group(self, owner: str, share: Share) -> Stored[Share]:
         """Share a session with a group, or change what the group may do with it."""
         id = id_in_group(share.session_id, share.group)
+        if await self._all.get(id) is None:
+            await self._check_room(owner)
         if await self._all.exchange(id, share, owner=owner) is not None:
             await self._changed(id)
         await self._by_group.exchange(id, _InGroup(share.session_id), owner=share.group)
@@ -197,14 +210,13 @@ class Shares:
         return await self._all.page(before=before, limit=limit)
 
     async def find_link(self, token: str) -> Stored[Share] | None:
-        """Return the share of a link's token. All that is not valid costs the same: one look-up of a digest."""
-        share = await self._all.get(id_of_link(token))
-        return share if share is not None and self._is_valid(share) else None
+        """Return the share of a link's token. What never was costs one look-up of a digest."""
+        return await self._valid(id_of_link(token))
 
     async def find_group(self, access: Access, session_id: str, may: May) -> Stored[Share] | None:
         """Return a share that lets the caller read or write a session. The cost depends on the caller's groups only."""
-        found = [await self._all.get(id_in_group(session_id, group)) for group in access.groups]
-        shares = [share for share in found if share is not None and self._is_valid(share)]
+        found = [await self._valid(id_in_group(session_id, group)) for group in access.groups]
+        shares = [share for share in found if share is not None]
         shares.sort(key=lambda share: share.body.may != "write")
         return next((share for share in shares if may in ("read", share.body.may)), None)
 
@@ -212,9 +224,15 @@ class Shares:
         """Yield what is shared with groups, the newest of each group first, `limit` of each at most."""
         for group in groups:
             for entry in await self._by_group.page(owner=group, limit=limit):
-                share = await self._all.get(entry.id)
-                if share is not None and self._is_valid(share):
+                if (share := await self._valid(entry.id)) is not None:
                     yield share
+
+    async def _valid(self, id: str) -> Stored[Share] | None:
+        """Return a share that counts now: one that has not expired, of an owner who is not disabled."""
+        share = await self._all.get(id)
+        if share is None or not self._is_valid(share) or await self._is_disabled(share.owner):
+            return None
+        return share
 
     def _is_valid(self, share: Stored[Share]) -> bool:
         return share.body.expires_at is None or share.body.expires_at > self._now()
@@ -270,16 +288,27 @@ class Shares:
         if not self._loans:
             self._changes.skip()  # the shares of later streams are checked
             return
-        revoked = {change.id async for change in self._changes.read() if change.of == "share"}
-        now = self._now()
-        for loan in tuple(self._loans):
-            if loan.share.id in revoked or loan.is_over(now) or not await self._check(loan):
-                loan.revoke()
+        if self._changes.are_lost:
+            self._doubt(None)
+        async for change in self._changes.read():
+            if change.of in ("share", "account"):
+                self._doubt(change.id if change.of == "share" else None)
+        await self._check_loans()
 
-    async def _check(self, loan: Loan) -> bool:
-        """Return whether the share of a new stream is still stored: it may have ended before the stream began."""
-        if not loan.is_checked:
-            stored = await self._all.get(loan.share.id)
-            loan.is_checked = stored is not None and stored.version == loan.share.version
-            return loan.is_checked
-        return True
+    def _doubt(self, share: str | None) -> None:
+        """Let the loans of a share be checked again; with None those of all. They stay in doubt until they were."""
+        for loan in self._loans:
+            if share in (None, loan.share.id):
+                loan.is_checked = False
+
+    async def _check_loans(self) -> None:
+        """End the loans whose share has ended, as far as they are new or in doubt. Each share is read once."""
+        now, valid = self._now(), dict[str, Stored[Share] | None]()
+        for loan in tuple(self._loans):
+            if not loan.is_checked and loan.share.id not in valid:
+                valid[loan.share.id] = await self._valid(loan.share.id)
+            if not loan.is_checked:
+                stored = valid[loan.share.id]
+                loan.is_checked = stored is not None and stored.version == loan.share.version
+            if loan.is_over(now) or not loan.is_checked:
+                loan.revoke()

@@ -126,8 +126,8 @@ async def delete_person(parts: Parts, request: Request) -> ASGIApp:
     if choice == "delete":
         return Json(shown_erasure(await parts.erasing.begin(account)), status_code=202)
     await parts.people.retire(account.id)
-    await parts.erasing.remove_account(account.id)
     await parts.shares.forget_owner(account.body.owner)
+    await parts.erasing.remove_account(account.id)
     return NoContent()
 
 

@@ -79,8 +79,8 @@ class Erasing:
         """Delete an account at once, and begin to delete all that its owner has."""
         await self._people.retire(account.id)
         stored = await self._all.put(new_id("era"), Erasure(account=account.id, owner=account.body.owner))
-        await self.remove_account(account.id)
         await self._shares.forget_owner(account.body.owner)
+        await self.remove_account(account.id)
         await self._take_up(stored)
         return stored
 

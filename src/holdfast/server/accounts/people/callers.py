@@ -131,6 +131,11 @@ class Callers:
         self._give(access, account)
         return access
 
+    async def is_disabled(self, owner: str) -> bool:
+        """Return whether the account of an owner is disabled. One without an account is not."""
+        account = await self.accounts.of_owner(owner) if self.exist else None
+        return account is not None and account.body.is_disabled
+
     async def _read(self, id: str) -> tuple[SignIn | None, Stored[Account] | None]:
         sign_in = await self.sign_ins.get(id)
         return sign_in, None if sign_in is None else await self.accounts.get(sign_in.account)
