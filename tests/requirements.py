@@ -524,6 +524,7 @@ REQUIREMENTS: dict[str, str] = {
         "settings, deletions, approvals, and what admins read about others; by HTTP and by command."
     ),
     "people.audit-contents": "The audit log has ids: no contents, names, e-mail addresses or secrets.",
+    "people.audit-keys": "Refused keys reach the audit log, counted by address, reason and minute: no one can fill it.",
     "people.audit-all": "Every call of admins and every change of an account is audited, under its path at least.",
     "people.audit-export": "The audit log is read by actor, action and time, and exported as lines with a cursor.",
     "people.audit-refuses": "If the audit log cannot be written, what belongs there is refused and changes nothing.",

@@ -15,15 +15,21 @@ import pytest
 import pytest_asyncio
 
 from holdfast.access import ADMIN, PERSON
-from holdfast.server.app import ENDPOINTS
-from holdfast.server.audit.audit import Audit
+from holdfast.errors import StoreUnavailable
+from holdfast.server.app import ENDPOINTS, create_app
+from holdfast.server.audit.audit import REFUSALS_A_MINUTE, Audit, AuditUnavailable
+from holdfast.server.audit.refused_keys import Refused, RefusedKeys
+from holdfast.server.config.settings import Settings
 from holdfast.store.memory import MemoryStore
-from holdfast.store.people.audit import AuditFilter, ChainCheck
+from holdfast.store.people.audit import AuditEntry, AuditFilter, ChainCheck
 from tests.requirements import requirement
+from tests.support.http import Client
 from tests.support.native import Native
-from tests.support.people import PASSWORD, add_person, browser, first_admin, sign_in
+from tests.support.people import PASSWORD, add_person, browser, cookie_of, first_admin, sign_in
+from tests.support.served import NO_HOME, Served
 from tests.support.server import Server, clean_environment, provider
 from tests.support.upstream import Upstream
+from tests.support.waiting import LONG
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -272,3 +278,89 @@ async def test_old_entries_go_and_the_rest_can_still_be_verified():
     assert (3, [4, 5, 6]) == (deleted, [entry.n for entry in left])
     assert "" == whole.end(await store.audit_end())
     assert "Entries 4 to 4 are missing." == cut.end(await store.audit_end())
+
+
+@requirement("people.audit-keys")
+async def test_refused_keys_are_in_the_audit_log_by_address_reason_and_minute():
+    """Wrong, expired, revoked, of a disabled person: the caller gets one answer, the admin learns the difference."""
+    app = create_app(Settings(), MemoryStore(), NO_HOME)
+    async with Served(app) as served, Client(served.url, {"origin": served.url}) as client:
+        root = {"cookie": cookie_of(await client.post("/api/first-admin", {"name": "root", "password": PASSWORD}))}
+        bob = await _made(client, root, "/api/admin/people", {"name": "bob", "password": PASSWORD})
+        his = {"cookie": cookie_of(await client.post("/api/sign-in", {"name": "bob", "password": PASSWORD}))}
+        keys = {
+            "revoked_key": await _made(client, root, "/api/admin/keys", {"name": "old"}),
+            "expired_key": await _made(client, root, "/api/admin/keys", {"name": "short", "expires_in_days": 1e-5}),
+            "key_of_disabled": await _made(client, his, "/api/keys", {"name": "bobs"}),
+            "wrong_key": {"key": "hf-wrong", "id": ""},
+        }
+        await client.request("DELETE", f"/api/admin/keys/{keys['revoked_key']['id']}", headers=root)
+        await client.request("PATCH", f"/api/admin/people/{bob['id']}", json={"disabled": True}, headers=root)
+        asked = [{"authorization": f"Bearer {key['key']}"} for key in keys.values()]
+        async with asyncio.timeout(LONG):
+            while 401 != (await client.get("/api/sessions", headers=asked[1])).status:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        app.state.parts.refused_keys.count(Refused("expired_key", "192.0.2.1"))
+        await app.state.parts.refused_keys.write()
+        answers = [await client.get("/api/sessions", headers=headers) for headers in asked for _ in range(2)]
+        bodies = {(answer.status, await answer.text()) for answer in answers}
+        await app.state.parts.refused_keys.write()
+        page = await client.get("/api/admin/audit?action=key.refused", headers=root)
+        found = (await page.json())["entries"]
+
+    assert 1 == len(bodies)
+    assert {401} == {status for status, _ in bodies}
+    assert {(reason, key["id"], "127.0.0.1", "2") for reason, key in keys.items()} == {
+        (entry["code"], entry["credential"], entry["address"], entry["details"]["count"]) for entry in found[:4]
+    }
+    assert {"refused"} == {entry["result"] for entry in found}
+    assert ("expired_key", "192.0.2.1") in [(entry["code"], entry["address"]) for entry in found[4:]]
+    assert not any(key["key"] in json.dumps(found) for key in keys.values())
+
+
+@requirement("people.audit-keys")
+async def test_refused_keys_from_everywhere_do_not_fill_the_audit_log():
+    """A minute has a bounded number of entries, however many addresses there are; nothing of the count is lost."""
+    store = MemoryStore()
+    refused = RefusedKeys(Audit(store))
+    for n in range(10 * REFUSALS_A_MINUTE):
+        refused.count(Refused("wrong_key", f"192.0.2.{n}"))
+    await refused.write()
+    await refused.write()
+    found = await store.read_audit(AuditFilter(action="key.refused"), limit=10_000)
+
+    assert REFUSALS_A_MINUTE + 1 == len(found)
+    assert 10 * REFUSALS_A_MINUTE == sum(int(entry.details["count"]) for entry in found)
+
+
+@requirement("people.audit-keys")
+async def test_refused_keys_that_cannot_be_written_are_written_later():
+    """The log is away for a moment: the counts are not."""
+
+    class Away(MemoryStore):
+        is_away = True
+
+        async def add_audit(self, entry: AuditEntry) -> AuditEntry:
+            if self.is_away:
+                raise StoreUnavailable("away")
+            return await super().add_audit(entry)
+
+    store = Away()
+    refused = RefusedKeys(Audit(store))
+    for address in ("192.0.2.1", "192.0.2.2", "192.0.2.2"):
+        refused.count(Refused("wrong_key", address))
+    with pytest.raises(AuditUnavailable):
+        await refused.write()
+    refused.count(Refused("wrong_key", "192.0.2.1"))
+    store.is_away = False
+    await refused.write()
+    found = await store.read_audit(AuditFilter())
+
+    assert {("192.0.2.1", "2"), ("192.0.2.2", "2")} == {(entry.address, entry.details["count"]) for entry in found}
+
+
+async def _made(client: Client, headers: dict[str, str], path: str, body: dict[str, Any]) -> dict[str, Any]:
+    response = await client.post(path, body, headers=headers)
+    assert 201 == response.status, await response.text()
+    made: dict[str, Any] = await response.json()
+    return made

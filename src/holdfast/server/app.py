@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ from .api import feed, grants, health, models, nodes, queue, runs, session_runs,
 from .api import settings as settings_calls
 from .api.sessions import delete_with_grants
 from .audit import api as audit_calls
+from .audit.refused_keys import Refused
 from .budgets import api as budget_calls
 from .budgets.budgets import Budgets
 from .budgets.spending import Spending
@@ -253,11 +255,18 @@ def _app(parts: Parts, lifespan: Any) -> Starlette:
     open_paths = (endpoint.path for endpoint in router.endpoints if endpoint.who is ANYONE)
     if parts.metrics is not None:
         _watch(parts, parts.metrics)
-    on_refusal = None if parts.metrics is None else parts.metrics.refused
+    on_refusal = partial(_count_refusal, parts)
     app.middleware_stack = Gate(router, parts.settings, parts.keys, open_paths, on_refusal, parts.people)
     app.state.router = router
     app.state.parts = parts
     return app
+
+
+def _count_refusal(parts: Parts, refused: Refused) -> None:
+    """Count a request that the gate refuses: all of them in the metrics, those with a key for the audit log."""
+    if parts.metrics is not None:
+        parts.metrics.refused(refused)
+    parts.refused_keys.count(refused)
 
 
 def _endpoints(parts: Parts) -> list[Endpoint]:
@@ -335,6 +344,8 @@ def _lifespan(parts: Parts):  # type: ignore[no-untyped-def]
             await parts.background.close()
             await parts.erasing.close()
         with suppress(HoldfastError):
+            await parts.refused_keys.write()
+        with suppress(HoldfastError):
             await parts.budgets.spending.flush()
         parts.offload.close()
         parts.compression.close()
@@ -363,6 +374,7 @@ def _begin_background(parts: Parts) -> None:
     background.every("sums of usage", 60.0, lambda: _as_one_node(parts, "sums of usage", _fold_charges))
     background.every("log trimming", 3600.0, lambda: _as_one_node(parts, "log trimming", _trim_logs))
     background.every("old audit entries", 3600.0, lambda: _as_one_node(parts, "old audit entries", _trim_audit))
+    background.every("refused keys", 60.0, parts.refused_keys.write, first=60.0)
     background.every("erasures", 60.0, parts.erasing.look)
     background.every("old requests", 60.0, lambda: _as_one_node(parts, "old requests", _forget_requests), first=60.0)
     background.every("discovery", configured.look_every, configured.look, first=configured.look_every)

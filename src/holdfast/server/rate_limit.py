@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 
@@ -68,5 +69,6 @@ class StartRate:
 
     def _forget_full(self, now: float) -> None:
         """Forget buckets that have not been used for a minute: they are full, as those are that no one has used."""
-        while (oldest := next(iter(self._buckets.values()))) and now - oldest[1] > _MINUTE:
-            del self._buckets[next(iter(self._buckets))]
+        old = itertools.takewhile(lambda it: now - it[1][1] > _MINUTE, self._buckets.items())
+        for owner, _ in list(old):
+            del self._buckets[owner]

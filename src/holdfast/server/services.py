@@ -22,6 +22,7 @@ from .accounts.keys import Keys
 from .accounts.oidc.opening import oidc_of
 from .accounts.people.people import People
 from .audit.audit import Audit
+from .audit.refused_keys import RefusedKeys
 from .budgets.budgets import Budgets
 from .config.default_model import DefaultModel
 from .config.live_settings import Configured
@@ -94,6 +95,11 @@ class Parts:
     def audit(self) -> Audit:
         """The audit log."""
         return Audit(self.store)
+
+    @cached_property
+    def refused_keys(self) -> RefusedKeys:
+        """The refused keys that the audit log does not have yet."""
+        return RefusedKeys(self.audit)
 
     @cached_property
     def erasing(self) -> Erasing:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
@@ -11,11 +11,12 @@ from starlette.websockets import WebSocket
 from ...access import ACCESS, Access
 from ...errors import HoldfastError
 from ...events import ErrorInfo
+from ..audit.refused_keys import Refused
 from ..config.settings import Settings, SettingsError
 from ..errors import error_answer, in_words_of
 from ..http.loopback import host_name, is_loopback
 from ..web import is_of_the_page
-from .client_addresses import TrustedProxies
+from .client_addresses import TrustedProxies, place_of
 from .keys import SHORTEST, Keys, KeysUnavailable, short_keys
 from .people.callers import Callers
 from .people.people import People
@@ -116,7 +117,7 @@ class Gate:
         settings: Settings,
         keys: Keys,
         open_paths: Iterable[str],
-        on_refusal: Callable[[ErrorInfo], None] | None = None,
+        on_refusal: Callable[[Refused], None] | None = None,
         people: People | None = None,
     ) -> None:
         """`open_paths` are what anyone may ask for, besides the page. `on_refusal` is called with each refusal."""
@@ -162,7 +163,7 @@ class Gate:
         if refusal in _UNRECOGNISED and scope["path"].startswith(SHARED):
             scope[ACCESS], refusal = ANONYMOUS, None  # the token in the path is what counts
         if refusal is not None and self._on_refusal is not None:
-            self._on_refusal(refusal)
+            self._on_refusal(self._refused(scope, headers, refusal))
         app: ASGIApp = self._app if refusal is None else _refused(scope, headers, refusal)
         if origin and origin.lower().rstrip("/") in self._origins:
             app = _preflight if refusal is None and scope["method"] == "OPTIONS" else app
@@ -186,6 +187,17 @@ class Gate:
         if self._local and not self._keys.is_needed and not _is_local_server(scope):
             return NOT_LOCAL
         return self._identify(scope, headers)
+
+    def _refused(self, scope: Scope, headers: dict[bytes, bytes], refusal: ErrorInfo) -> Refused:
+        """Return why a request is refused, in more detail than its caller learns."""
+        address = place_of((scope.get("client") or ("",))[0])
+        if refusal is not WRONG_KEY:
+            return Refused("no_key" if refusal is NO_KEY else refusal.code, address)
+        if ACCESS in scope:
+            return Refused("key_of_disabled", address, scope[ACCESS].credential)
+        reasons = [self._keys.why_not(key) for key in _keys_in(headers)] or [("wrong_key", "")]
+        reason, key = max(reasons, key=lambda it: bool(it[1]))
+        return Refused(reason, address, key)
 
     def _identify(self, scope: Scope, headers: dict[bytes, bytes]) -> ErrorInfo | None:
         try:
@@ -259,17 +271,13 @@ class Gate:
         return self._secure or scope.get("scheme") == "https"
 
     def _access(self, headers: dict[bytes, bytes]) -> Access | None:
-        """Return the access of a request. Anthropic's clients send their key in `x-api-key`."""
+        """Return the access of a request: that of the first of its keys that is in force."""
         keys = self._keys
         if not keys.is_needed:
             if keys.is_stale:
                 raise KeysUnavailable  # a key may have been added
             return keys.everyone
-        scheme, _, key = headers.get(AUTHORIZATION, b"").partition(b" ")
-        access = keys.find(key.strip()) if key and scheme.lower() == b"bearer" else None
-        if access is None and (key := headers.get(API_KEY, b"").strip()):
-            return keys.find(key)
-        return access
+        return next((access for key in _keys_in(headers) if (access := keys.find(key)) is not None), None)
 
     def _is_open(self, scope: Scope) -> bool:
         """Return whether a path needs no key: only listed paths are open, so a new route never is by mistake."""
@@ -301,6 +309,15 @@ class Gate:
         Browsers send an Origin with module scripts, and a proxy may have changed the Host that it is compared with.
         """
         return scope["method"] in ("GET", "HEAD") and self._is_open(scope)
+
+
+def _keys_in(headers: dict[bytes, bytes]) -> Iterator[bytes]:
+    """Yield the keys of a request. Anthropic's clients send their key in `x-api-key`."""
+    scheme, _, key = headers.get(AUTHORIZATION, b"").partition(b" ")
+    if key and scheme.lower() == b"bearer":
+        yield key.strip()
+    if key := headers.get(API_KEY, b"").strip():
+        yield key
 
 
 def _is_from_our_page(scope: Scope, headers: dict[bytes, bytes]) -> bool:

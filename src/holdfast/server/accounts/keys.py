@@ -13,6 +13,7 @@ import logging
 import math
 import time
 from collections.abc import Iterable, Mapping
+from typing import Literal
 
 from ...access import KEY_SCOPES, MEMBER_SCOPES, Access, Allowed
 from ...errors import HoldfastError, KeyExists
@@ -32,6 +33,10 @@ NOTE_USE_EVERY = 60.0
 """Seconds between two notes of when keys were used."""
 SHORTEST = 16
 """Minimum length of a key, in characters, for a server that listens beyond loopback."""
+
+
+WhyNot = Literal["wrong_key", "expired_key", "revoked_key"]
+"""Why a key is refused. The caller gets the same answer for all of them."""
 
 
 class KeysUnavailable(HoldfastError):
@@ -71,6 +76,8 @@ class Keys:
         self._digests: dict[str, str] = {}
         """Digests by the ids of the keys in force."""
         self._expiring: dict[str, Access] = {}
+        self._ended: dict[str, tuple[WhyNot, str]] = {}
+        """Why keys are in force no more, and their ids, by their digests."""
         self._used: set[str] = set()
         self._noted_at = 0.0
         self._changes = -1
@@ -98,6 +105,13 @@ class Keys:
             return None
         self._used.add(access.credential)
         return access
+
+    def why_not(self, key: bytes) -> tuple[WhyNot, str]:
+        """Return why a key is not in force, and its id; an empty id if there never was such a key."""
+        hashed = hashlib.sha256(key).hexdigest()
+        if (access := self._made.get(hashed)) is not None:  # it expired a moment ago
+            return "expired_key", access.credential
+        return self._ended.get(hashed, ("wrong_key", ""))
 
     def by_id(self, id: str) -> Access | None:
         """Return the access of a key of the store that is in force, by its id."""
@@ -168,7 +182,9 @@ class Keys:
         """Take in keys that were added, changed or revoked. An access with other rights is another one."""
         for record in records:
             self._end(record.id)
-            if record.revoked_at is None:
+            if record.revoked_at is not None:
+                self._ended[record.sha256] = "revoked_key", record.id
+            else:
                 access = self._made[record.sha256] = access_of_key(record)
                 self._digests[record.id] = record.sha256
                 if access.expires_at is not None:
@@ -186,6 +202,7 @@ class Keys:
         now = time.time()
         for id, access in list(self._expiring.items()):
             if access.expires_at is not None and access.expires_at <= now:
+                self._ended[self._digests[id]] = "expired_key", id
                 self._end(id)
 
     async def _note_used(self) -> None:

@@ -126,6 +126,11 @@ class Audit:
         """Write one entry about what the server did by itself."""
         await self._add(self._of_server(action, target, details))
 
+    async def key_refused(self, reason: str, count: int, *, address: str, key: str) -> None:
+        """Write one entry about requests whose key was refused, by its reason."""
+        entry = self._of_server("key.refused", details={"count": str(count)})
+        await self._add(replace(entry, via="", result="refused", code=reason, address=address, credential=key))
+
     def _of_server(self, action: str, target: str = "", details: dict[str, str] | None = None) -> AuditEntry:
         at, id = self._now(), new_id("aud")
         return AuditEntry(

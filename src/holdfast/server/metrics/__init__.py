@@ -9,9 +9,9 @@ from typing import Any, Protocol
 from ...engine.engine import Engine
 from ...engine.run import Run
 from ...errors import HoldfastError
-from ...events import ErrorInfo
 from ...store import Store
 from ...upstreams import Providers
+from ..audit.refused_keys import Refused
 from ..config.settings import Settings
 
 
@@ -36,7 +36,7 @@ class Metrics(Protocol):
         """Count a run that has settled."""
         ...
 
-    def refused(self, refusal: ErrorInfo) -> None:
+    def refused(self, refused: Refused) -> None:
         """Count a request that was refused before it reached a route."""
         ...
 

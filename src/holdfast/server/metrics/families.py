@@ -123,7 +123,7 @@ FAMILIES = (
     Family(
         "holdfast_requests_refused_total",
         "counter",
-        "Requests refused before a route: wrong or missing key, Host, Origin.",
+        "Requests refused before a route: wrong, expired, revoked or missing key, Host, Origin.",
         ("reason",),
     ),
     Family("holdfast_event_loop_lag_seconds", "histogram", "Delay of a timer of the event loop.", (), QUICK),

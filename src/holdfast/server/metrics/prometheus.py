@@ -11,12 +11,12 @@ from prometheus_client.exposition import choose_encoder
 from ... import __version__
 from ...engine.engine import Engine
 from ...engine.run import Run
-from ...events import AnySettlement, ErrorInfo, Failed, Stopped
+from ...events import AnySettlement, Failed, Stopped
 from ...history import Measured
 from ...log.log import Log
 from ...store import Store
 from ...upstreams import Providers
-from ..accounts.auth import NO_KEY, WRONG_KEY
+from ..audit.refused_keys import Refused
 from ..config.settings import Settings
 from . import Readers
 from .model_labels import OTHER, ModelLabel, ModelLabels
@@ -88,10 +88,9 @@ class PrometheusMetrics:
             self._codes.add(code)
         return code if code in self._codes else OTHER
 
-    def refused(self, refusal: ErrorInfo) -> None:
+    def refused(self, refused: Refused) -> None:
         """Count a request that was refused before it reached a route."""
-        reason = "wrong_key" if refusal is WRONG_KEY else "no_key" if refusal is NO_KEY else refusal.code
-        self._table["holdfast_requests_refused_total"].of(reason).inc()
+        self._table["holdfast_requests_refused_total"].of(refused.reason).inc()
 
     # what is read when it is asked for
 
