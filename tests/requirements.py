@@ -486,6 +486,7 @@ REQUIREMENTS: dict[str, str] = {
     "people.reset": "A link of an admin sets a password once, within a day.",
     "people.roles": "Each endpoint has a rule: role, scope, whose things. There is always an admin.",
     "people.rights-change": "Another role, a disabled or deleted account counts within a second, for open streams too.",
+    "people.later-work": "Work that starts after its request asks no model if its person may not any more.",
     "people.last-admin": "Of admins who demote, disable or delete each other at once, one is left.",
     "people.keys": "Keys have scopes, expiry and successors, and never more rights than their person.",
     "people.matrix": "No caller gets past the rule of a route, on any wire and node; what is not theirs is not there.",

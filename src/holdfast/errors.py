@@ -4,6 +4,7 @@ Every error that this package raises on purpose.
 * HoldfastError                  500  internal_error
   + BadRequest                   400  invalid_request      the request is invalid
   + KeyRevoked                   401  unauthorized         the key was revoked during the request
+  + AccessEnded                  403  access_ended         the account or key may do nothing any more
   + NotFound                     404  not_found
     - RunNotFound                404  run_not_found        no such run, or it is not yours
     - SessionNotFound            404  session_not_found
@@ -89,6 +90,20 @@ class KeyRevoked(HoldfastError):
 
     def __init__(self) -> None:
         super().__init__("The key of this request was revoked.")
+
+
+class AccessEnded(HoldfastError):
+    """The person was disabled or deleted, or the key revoked, after the run was accepted."""
+
+    code = "access_ended"
+    status = 403
+    type = "permission_error"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The account or key that has started this may do nothing any more, so no model is asked. "
+            "When it may again, start it again."
+        )
 
 
 class NotFound(HoldfastError):

@@ -18,7 +18,7 @@ from holdfast.access import ADMIN, PERSON
 from holdfast.errors import StoreUnavailable
 from holdfast.server.app import ENDPOINTS, create_app
 from holdfast.server.audit.audit import REFUSALS_A_MINUTE, Audit, AuditUnavailable
-from holdfast.server.audit.refused_keys import Refused, RefusedKeys
+from holdfast.server.audit.refused_keys import GateRefusal, RefusedKeys
 from holdfast.server.config.settings import Settings
 from holdfast.store.memory import MemoryStore
 from holdfast.store.people.audit import AuditEntry, AuditFilter, ChainCheck
@@ -300,7 +300,7 @@ async def test_refused_keys_are_in_the_audit_log_by_address_reason_and_minute():
         async with asyncio.timeout(LONG):
             while 401 != (await client.get("/api/sessions", headers=asked[1])).status:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
-        app.state.parts.refused_keys.count(Refused("expired_key", "192.0.2.1"))
+        app.state.parts.refused_keys.count(GateRefusal("expired_key", "192.0.2.1"))
         await app.state.parts.refused_keys.write()
         answers = [await client.get("/api/sessions", headers=headers) for headers in asked for _ in range(2)]
         bodies = {(answer.status, await answer.text()) for answer in answers}
@@ -324,7 +324,7 @@ async def test_refused_keys_from_everywhere_do_not_fill_the_audit_log():
     store = MemoryStore()
     refused = RefusedKeys(Audit(store))
     for n in range(10 * REFUSALS_A_MINUTE):
-        refused.count(Refused("wrong_key", f"192.0.2.{n}"))
+        refused.count(GateRefusal("wrong_key", f"192.0.2.{n}"))
     await refused.write()
     await refused.write()
     found = await store.read_audit(AuditFilter(action="key.refused"), limit=10_000)
@@ -348,10 +348,10 @@ async def test_refused_keys_that_cannot_be_written_are_written_later():
     store = Away()
     refused = RefusedKeys(Audit(store))
     for address in ("192.0.2.1", "192.0.2.2", "192.0.2.2"):
-        refused.count(Refused("wrong_key", address))
+        refused.count(GateRefusal("wrong_key", address))
     with pytest.raises(AuditUnavailable):
         await refused.write()
-    refused.count(Refused("wrong_key", "192.0.2.1"))
+    refused.count(GateRefusal("wrong_key", "192.0.2.1"))
     store.is_away = False
     await refused.write()
     found = await store.read_audit(AuditFilter())

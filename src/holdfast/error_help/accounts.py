@@ -22,6 +22,14 @@ ACCOUNT_ERRORS = (
         "32.5",
     ),
     ErrorHelp(
+        "access_ended",
+        "403",
+        "the account or key that has started a run may do nothing any more",
+        "The person was disabled or deleted, or the key was revoked, while the run waited for its turn.",
+        "An admin can enable the account. Then start the run again; a batch repeats its failed cells.",
+        "32.16",
+    ),
+    ErrorHelp(
         "passwords_off",
         "403",
         "people sign in with the identity provider alone",

@@ -44,7 +44,7 @@ from .api import feed, grants, health, models, nodes, queue, runs, session_runs,
 from .api import settings as settings_calls
 from .api.sessions import delete_with_grants
 from .audit import api as audit_calls
-from .audit.refused_keys import Refused
+from .audit.refused_keys import GateRefusal
 from .budgets import api as budget_calls
 from .budgets.budgets import Budgets
 from .budgets.spending import Spending
@@ -184,7 +184,7 @@ def _parts(
     people = People(store, on_first=keys.need, proxies=TrustedProxies(settings.proxy.addresses))
     owners = Owners(keys, people.callers)
     providers, fallbacks = configured.providers, lambda: configured.fallbacks
-    chats = ChatSources(store, providers, settings.retry_patience, fallbacks, observers.traces, owners.may_ask)
+    chats = ChatSources(store, providers, settings.retry_patience, fallbacks, observers.traces, owners.require)
     users = agent_users_of(settings, publish, owners.access)
     agent_sources = AgentSources(agents_of(settings, environ), chats, store, providers, publish, users=users)
     spending = Spending(store, owners, settings.budget, prices_of(settings), settings.currency)
@@ -262,7 +262,7 @@ def _app(parts: Parts, lifespan: Any) -> Starlette:
     return app
 
 
-def _count_refusal(parts: Parts, refused: Refused) -> None:
+def _count_refusal(parts: Parts, refused: GateRefusal) -> None:
     """Count a request that the gate refuses: all of them in the metrics, those with a key for the audit log."""
     if parts.metrics is not None:
         parts.metrics.refused(refused)

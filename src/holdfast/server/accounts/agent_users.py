@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from ...access import Access, names_agent
+from ...errors import AccessEnded
 from ..config.settings import Settings
 
 EVERYONE = "*"
@@ -24,14 +25,14 @@ class AgentUsers:
         self._rights = rights
         self._models = models or {}
 
-    def may_use(self, caller: Access | None, agent: str) -> bool:
+    def may_use(self, caller: Access, agent: str) -> bool:
         """Return whether a caller may use an agent. An unknown agent is for no one.
 
         An agent that is open to all is open to those who may use its model: it is no way to another one.
         """
         users = self._users.get(agent)
-        if users is None or caller is None:
-            return users is not None and EVERYONE in users
+        if users is None:
+            return False
         if not all(names_agent(limit, agent) for limit in caller.agents):
             return False
         if caller.owner in users or names_agent(caller.granted, agent):
@@ -40,8 +41,13 @@ class AgentUsers:
         return (EVERYONE in users or caller.admin) and (model is None or caller.may_ask(model))
 
     async def owner_may_use(self, owner: str, agent: str) -> bool:
-        """Return whether the owner of a run may use an agent now, when there is no request to ask."""
-        return self.may_use(await self._rights(owner), agent)
+        """Return whether the owner of a run may use an agent now, when there is no request to ask.
+
+        `AccessEnded` if it may do nothing any more.
+        """
+        if (access := await self._rights(owner)) is None:
+            raise AccessEnded
+        return self.may_use(access, agent)
 
 
 def published_users(settings: Settings, published: Iterable[str]) -> dict[str, Users]:

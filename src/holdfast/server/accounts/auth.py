@@ -11,7 +11,7 @@ from starlette.websockets import WebSocket
 from ...access import ACCESS, Access
 from ...errors import HoldfastError
 from ...events import ErrorInfo
-from ..audit.refused_keys import Refused
+from ..audit.refused_keys import GateRefusal
 from ..config.settings import Settings, SettingsError
 from ..errors import error_answer, in_words_of
 from ..http.loopback import host_name, is_loopback
@@ -117,7 +117,7 @@ class Gate:
         settings: Settings,
         keys: Keys,
         open_paths: Iterable[str],
-        on_refusal: Callable[[Refused], None] | None = None,
+        on_refusal: Callable[[GateRefusal], None] | None = None,
         people: People | None = None,
     ) -> None:
         """`open_paths` are what anyone may ask for, besides the page. `on_refusal` is called with each refusal."""
@@ -188,16 +188,16 @@ class Gate:
             return NOT_LOCAL
         return self._identify(scope, headers)
 
-    def _refused(self, scope: Scope, headers: dict[bytes, bytes], refusal: ErrorInfo) -> Refused:
+    def _refused(self, scope: Scope, headers: dict[bytes, bytes], refusal: ErrorInfo) -> GateRefusal:
         """Return why a request is refused, in more detail than its caller learns."""
         address = place_of((scope.get("client") or ("",))[0])
         if refusal is not WRONG_KEY:
-            return Refused("no_key" if refusal is NO_KEY else refusal.code, address)
+            return GateRefusal("no_key" if refusal is NO_KEY else refusal.code, address)
         if ACCESS in scope:
-            return Refused("key_of_disabled", address, scope[ACCESS].credential)
+            return GateRefusal("key_of_disabled", address, scope[ACCESS].credential)
         reasons = [self._keys.why_not(key) for key in _keys_in(headers)] or [("wrong_key", "")]
         reason, key = max(reasons, key=lambda it: bool(it[1]))
-        return Refused(reason, address, key)
+        return GateRefusal(reason, address, key)
 
     def _identify(self, scope: Scope, headers: dict[bytes, bytes]) -> ErrorInfo | None:
         try:

@@ -75,6 +75,8 @@ class Keys:
         """Access by the digest of its key."""
         self._digests: dict[str, str] = {}
         """Digests by the ids of the keys in force."""
+        self._of_owner: dict[str, dict[str, Access]] = {}
+        """The access of each owner's keys, by their ids."""
         self._expiring: dict[str, Access] = {}
         self._ended: dict[str, tuple[WhyNot, str]] = {}
         """Why keys are in force no more, and their ids, by their digests."""
@@ -121,10 +123,12 @@ class Keys:
         """Return an owner's rights without a request: those that each of its keys has. None if it has no key."""
         if not self.is_needed:
             return self.everyone if owner == LOCAL else None
-        if self.is_stale:
+        fixed = [access for access in self._fixed.values() if access.owner == owner]
+        if self.is_stale and not fixed:
             raise KeysUnavailable  # one of the keys may have been revoked
-        found = [access for access in (*self._fixed.values(), *self._made.values()) if access.owner == owner]
-        return Access(owner, role="admin" if all(access.admin for access in found) else "member") if found else None
+        found = [*fixed, *self._of_owner.get(owner, {}).values()]
+        is_admin = not self.is_stale and all(access.admin for access in found)
+        return Access(owner, role="admin" if is_admin else "member") if found else None
 
     def fixed_by(self, settings: Settings) -> dict[str, Access]:
         """Return the keys of other settings by their digests. A key that stays keeps its access."""
@@ -187,6 +191,7 @@ class Keys:
             else:
                 access = self._made[record.sha256] = access_of_key(record)
                 self._digests[record.id] = record.sha256
+                self._of_owner.setdefault(access.owner, {})[record.id] = access
                 if access.expires_at is not None:
                     self._expiring[record.id] = access
                 self.need()
@@ -196,6 +201,10 @@ class Keys:
         self._expiring.pop(id, None)
         if (hashed := self._digests.pop(id, None)) is not None:
             access = self._made.pop(hashed)
+            of_owner = self._of_owner[access.owner]
+            del of_owner[id]
+            if not of_owner:
+                del self._of_owner[access.owner]
             logger.warning("key of %s revoked or changed; ended %d open responses", access.owner, access.revoke())
 
     def _end_expired(self) -> None:

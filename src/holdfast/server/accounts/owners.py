@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from ...access import Access
+from ...errors import AccessEnded, ModelNotFound
+from ...store import RunRecord
 from .keys import Keys
 from .people.callers import Callers
 
@@ -18,11 +20,19 @@ class Owners:
         """Return the rights of an owner, or of one of its keys; None if it may do nothing any more."""
         if key and (access := self._keys.by_id(key)) is not None:
             return access if access.role is not None or await self._callers.load(access) else None
+        if (known := self._callers.known_rights(owner)) is not None:
+            return known
         if self._callers.exist and (account := await self._callers.accounts.of_owner(owner)) is not None:
             return None if account.body.is_disabled else self._callers.access_of(account)
         return self._keys.rights(owner)
 
-    async def may_ask(self, owner: str, model: str) -> bool:
-        """Return whether an owner may use a model, by its full name."""
-        access = await self.access(owner)
-        return access is None or access.may_ask(model)
+    async def require(self, record: RunRecord, model: str) -> None:
+        """Refuse to ask a model, by its full name, for a run whose person or key may not use it any more.
+
+        A run may ask long after it was accepted: it waited in a queue or in a batch, or its agent has many steps.
+        """
+        access = await self.access(record.payer.owner or record.owner, record.payer.key)
+        if access is None:
+            raise AccessEnded
+        if not access.may_ask(model):
+            raise ModelNotFound(f"Unknown model {model!r}.")

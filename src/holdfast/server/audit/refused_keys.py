@@ -11,7 +11,7 @@ KEY_REASONS = frozenset({"wrong_key", "expired_key", "revoked_key", "key_of_disa
 """Reasons that concern a key. The last one is for a key of a person who is disabled."""
 
 
-class Refused(NamedTuple):
+class GateRefusal(NamedTuple):
     """A request that was refused before it reached a route."""
 
     reason: str
@@ -29,14 +29,14 @@ class RefusedKeys:
 
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
-        self._counts: Counter[Refused] = Counter()
+        self._counts: Counter[GateRefusal] = Counter()
 
-    def count(self, refused: Refused) -> None:
+    def count(self, refused: GateRefusal) -> None:
         """Count a refused key. Requests that were refused for another reason are not counted."""
         if refused.reason not in KEY_REASONS:
             return
         has_place = refused in self._counts or len(self._counts) < REFUSALS_A_MINUTE
-        self._counts[refused if has_place else Refused(refused.reason)] += 1
+        self._counts[refused if has_place else GateRefusal(refused.reason)] += 1
 
     async def write(self) -> None:
         """Write the counts. Those that cannot be written are kept, and written with the next ones."""

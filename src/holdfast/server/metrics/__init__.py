@@ -11,7 +11,7 @@ from ...engine.run import Run
 from ...errors import HoldfastError
 from ...store import Store
 from ...upstreams import Providers
-from ..audit.refused_keys import Refused
+from ..audit.refused_keys import GateRefusal
 from ..config.settings import Settings
 
 
@@ -36,7 +36,7 @@ class Metrics(Protocol):
         """Count a run that has settled."""
         ...
 
-    def refused(self, refused: Refused) -> None:
+    def refused(self, refused: GateRefusal) -> None:
         """Count a request that was refused before it reached a route."""
         ...
 

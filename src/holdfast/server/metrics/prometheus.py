@@ -16,7 +16,7 @@ from ...history import Measured
 from ...log.log import Log
 from ...store import Store
 from ...upstreams import Providers
-from ..audit.refused_keys import Refused
+from ..audit.refused_keys import GateRefusal
 from ..config.settings import Settings
 from . import Readers
 from .model_labels import OTHER, ModelLabel, ModelLabels
@@ -88,7 +88,7 @@ class PrometheusMetrics:
             self._codes.add(code)
         return code if code in self._codes else OTHER
 
-    def refused(self, refused: Refused) -> None:
+    def refused(self, refused: GateRefusal) -> None:
         """Count a request that was refused before it reached a route."""
         self._table["holdfast_requests_refused_total"].of(refused.reason).inc()
 

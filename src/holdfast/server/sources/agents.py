@@ -19,7 +19,15 @@ from ...agents.published import Published, publish
 from ...agents.request import AgentRequest
 from ...engine.engine import Engine
 from ...engine.run import Run
-from ...errors import BadRequest, CannotSteer, ModelNotFound, ProviderRefused, RunSettled, StaleApproval
+from ...errors import (
+    AccessEnded,
+    BadRequest,
+    CannotSteer,
+    ModelNotFound,
+    ProviderRefused,
+    RunSettled,
+    StaleApproval,
+)
 from ...events import Notice, Outlet, Source, Usage
 from ...fields import PASSED_ON, Table, harmless, passed_on, refusal, refused
 from ...log.log import Log
@@ -284,7 +292,7 @@ class AgentSources:
             return None  # a published agent cannot be resumed
         try:
             agent = await self.find(record)
-        except ModelNotFound:
+        except (ModelNotFound, AccessEnded):
             return None  # removed from the settings, or no longer allowed
         is_waiting = done is not None and done.is_open and bool(done.undecided)
         if record.lifetime != "detached" or not (is_waiting or agent.on_restart == "continue"):
@@ -351,9 +359,12 @@ class AgentSources:
 
     def _asking(self, record: RunRecord, agent: Agent) -> Ask:
         params = _params(record)
+        is_named = record.model.partition("/")[0] == AGENT
 
         async def ask(messages: Messages, own: dict[str, Any], out: Outlet) -> None:
-            await self._chat.ask(record, agent.model, messages, {**own, **params}, out)
+            if is_named:
+                await self.find(record)  # its owner may have lost it since the last step
+            await self._chat.ask(record, agent.model, messages, {**own, **params}, out, by_grant=is_named)
 
         return ask
 

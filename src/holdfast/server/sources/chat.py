@@ -21,8 +21,8 @@ from ..traces import Ask, Traces
 
 AS_SENT = "as_sent"
 """The field of a run's request with the conversation in the client's dialect, by the dialect's name."""
-MayAsk = Callable[[str, str], Awaitable[bool]]
-"""Returns whether an owner may use a model, by its full name."""
+MayAsk = Callable[[RunRecord, str], Awaitable[None]]
+"""Raises if who has started a run may not use a model any more, by its full name."""
 QUICK = 1.0  # seconds of retries for a client that retries itself
 
 
@@ -36,13 +36,14 @@ class ChatSources:
         patience: float,
         fallbacks: Callable[[], Mapping[str, str]] = dict,
         traces: Traces | None = None,
-        may_ask: MayAsk | None = None,
+        require: MayAsk | None = None,
     ) -> None:
+        """`require` is asked before each call of an upstream, however long after the start of its run that is."""
         self._store = store
         self._providers = providers
         self._patience = patience
         self._fallbacks = fallbacks
-        self._may_ask = may_ask
+        self._require = require
         self._traces = traces
 
     def __call__(self, run: Run) -> Source:
@@ -53,17 +54,24 @@ class ChatSources:
     def answer(self, record: RunRecord, name: str, out: Outlet, *, alone: bool = False) -> Awaitable[None]:
         """Answer a run by its model. If `alone`, without fallbacks."""
         notice = record.request.get("notice")
-        return self._ask(record.owner, name, partial(self._request, record), out, alone=alone, notice=notice)
+        return self._ask(record, name, partial(self._request, record), out, alone=alone, notice=notice)
 
     async def ask(
-        self, record: RunRecord, name: str, messages: list[dict[str, Any]], params: dict[str, Any], out: Outlet
+        self,
+        record: RunRecord,
+        name: str,
+        messages: list[dict[str, Any]],
+        params: dict[str, Any],
+        out: Outlet,
+        *,
+        by_grant: bool,
     ) -> None:
-        """Ask a model, or its fallback, for a run's agent."""
+        """Ask a model, or its fallback, for a run's agent. `by_grant`: the right to the agent includes its model."""
 
         async def request(model: str) -> ChatRequest:
             return ChatRequest(model=model, messages=messages, params=params, patience=self._patience_of(record))
 
-        await self._ask(record.owner, name, request, out)
+        await self._ask(record, name, request, out, by_grant=by_grant)
 
     async def _request(self, record: RunRecord, model: str) -> ChatRequest:
         return ChatRequest(
@@ -81,18 +89,21 @@ class ChatSources:
 
     async def _ask(
         self,
-        owner: str,
+        record: RunRecord,
         name: str,
         request_to: Callable[[str], Awaitable[ChatRequest]],
         out: Outlet,
         *,
         alone: bool = False,
         notice: str | None = None,
+        by_grant: bool = False,
     ) -> None:
         """Ask one model after the other until one begins to answer. No other continues its answer."""
         provider, model = await self._providers.find(name)
         used, asked = self._providers.use(provider), [f"{provider.name}/{model}"]
         try:
+            if not by_grant:
+                await self._check(record, asked[0])
             request = await request_to(model)
             if request.goes_on:  # its log begins with the existing text
                 out.emit([AnswerBegins(think=False), Text(cast(str, request.messages[-1]["content"]))])
@@ -104,7 +115,7 @@ class ChatSources:
                 if alone or asked[-1] not in self._fallbacks():
                     await self._asking(provider)(request, out)
                     return
-                why = await self._tried(provider, request, out, owner, asked)
+                why = await self._tried(provider, request, out, record, asked)
                 if why is None:
                     return
                 provider, model, words = why
@@ -122,7 +133,7 @@ class ChatSources:
         return provider.answer if traces is None else partial(traces.answer, provider.answer, provider.name)
 
     async def _tried(
-        self, provider: Provider, request: ChatRequest, out: Outlet, owner: str, asked: Sequence[str]
+        self, provider: Provider, request: ChatRequest, out: Outlet, record: RunRecord, asked: Sequence[str]
     ) -> tuple[Provider, str, str] | None:
         """Let a provider answer. If it fails before its first output, return the fallback and the error."""
         attempt = _Attempt(out, has_spoken=request.goes_on)
@@ -130,7 +141,7 @@ class ChatSources:
             await self._asking(provider)(request, attempt)
         except ProviderError as error:
             is_final = attempt.has_spoken or _blames_the_request(error)
-            stand_in = None if is_final else await self._stand_in(owner, asked)
+            stand_in = None if is_final else await self._stand_in(record, asked)
             if stand_in is None:
                 raise
             return *stand_in, str(error).rstrip(".")
@@ -138,16 +149,19 @@ class ChatSources:
             attempt.emit = out.emit  # break the reference cycle, so that reference counting frees it
         return None
 
-    async def _stand_in(self, owner: str, asked: Sequence[str]) -> tuple[Provider, str] | None:
-        """Return the fallback of the last model, if the owner may use it. A model is not asked twice."""
+    async def _check(self, record: RunRecord, model: str) -> None:
+        if self._require is not None:
+            await self._require(record, model)
+
+    async def _stand_in(self, record: RunRecord, asked: Sequence[str]) -> tuple[Provider, str] | None:
+        """Return the fallback of the last model, if it may be used. A model is not asked twice."""
         named = self._fallbacks().get(asked[-1])
         if named is None or named in asked:
             return None
         try:
             provider, model = await self._providers.find(named)
+            await self._check(record, f"{provider.name}/{model}")
         except ModelNotFound:
-            return None
-        if self._may_ask is not None and not await self._may_ask(owner, f"{provider.name}/{model}"):
             return None
         return provider, model
 

@@ -52,6 +52,8 @@ class Callers:
         self._reading = asyncio.Lock()
         self._by_sign_in: dict[str, tuple[Access, SignIn]] = {}
         self._by_account: dict[str, set[Access]] = {}
+        self._account_of: dict[str, str] = {}
+        """The accounts whose rights are kept, by their owners."""
         self._groups: dict[str, AccountGroup] = {}
         self._taken_in = 0
         """How many changes were taken in."""
@@ -91,7 +93,7 @@ class Callers:
         access = Access(account.body.owner, via="sign_in", account=account.id, credential=id)
         self._give(access, account)
         self._by_sign_in[id] = access, sign_in
-        self._by_account.setdefault(account.id, set()).add(access)
+        self._keep(access)
         if len(self._by_sign_in) > MOST_KEPT:
             self._drop(next(iter(self._by_sign_in)))
         return access
@@ -110,7 +112,7 @@ class Callers:
             return access
         access = Access(account.body.owner, via="sign_in", account=id, credential=credential)
         self._give(access, account)
-        self._by_account.setdefault(id, set()).add(access)
+        self._keep(access)
         return access
 
     async def load(self, access: Access) -> bool:
@@ -121,9 +123,17 @@ class Callers:
             access.revoke()
             return False
         self._give(access, account)
-        known = self._by_account.get(account.id, set())
-        self._by_account[account.id] = {access, *(each for each in known if not each.is_revoked)}  # keys may have ended
+        for ended in [each for each in self._by_account.get(account.id, ()) if each.is_revoked]:
+            self._let_go(ended)  # a key that was revoked
+        self._keep(access)
         return True
+
+    def known_rights(self, owner: str) -> Access | None:
+        """Return the rights of an owner's person, if they are kept because of a sign-in; None if they are not."""
+        if self.is_stale:
+            return None
+        kept = self._by_account.get(self._account_of.get(owner, ""), ())
+        return next((access for access in kept if access.via == "sign_in" and not access.is_revoked), None)
 
     def access_of(self, account: Stored[Account]) -> Access:
         """Return the rights of an account without a sign-in or a key, as they are now."""
@@ -248,11 +258,16 @@ class Callers:
         else:
             self._let_go(access)
 
+    def _keep(self, access: Access) -> None:
+        self._by_account.setdefault(access.account, set()).add(access)
+        self._account_of[access.owner] = access.account
+
     def _let_go(self, access: Access) -> None:
         accesses = self._by_account.get(access.account, set())
         accesses.discard(access)
         if not accesses:
             self._by_account.pop(access.account, None)
+            self._account_of.pop(access.owner, None)
 
     def _end_expired(self) -> None:
         now = self._now()
