@@ -502,7 +502,8 @@ REQUIREMENTS: dict[str, str] = {
     "people.oidc.attacks": "An answer counts for one browser, attempt and provider, and leads to no other site.",
     "people.proxy.user": "A header names the person only from a trusted proxy; from elsewhere it is refused.",
     "people.proxy.address": "X-Forwarded-For counts only from a trusted proxy: the right-most address that is none.",
-    "people.throttle": "Wrong passwords make the name and the address wait, longer each time.",
+    "people.throttle": "Wrong passwords make the account and the address wait, longer each time.",
+    "people.sign-ins-limited": "A person has at most 100 sign-ins: one more ends the oldest.",
     # sharing
     "share.live": "A link shows a session, and the answer that is being written as it grows, on any node.",
     "share.fixed": "A link that does not follow its session shows it up to one message, whatever comes later.",

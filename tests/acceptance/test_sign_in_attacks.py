@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from holdfast.server.accounts.client_addresses import TrustedProxies
 from holdfast.server.accounts.people.accounts import Account
 from holdfast.server.accounts.people.passwords import TooManySignIns
 from holdfast.server.accounts.people.people import People, WrongPassword
-from holdfast.server.accounts.people.throttle import LONGEST_WAIT, SignInThrottle, TryLater
+from holdfast.server.accounts.people.sign_ins import MOST_SIGN_INS
+from holdfast.server.accounts.people.throttle import LONGEST_WAIT, SignInThrottle, TryLater, target_of
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.native import Native
@@ -226,6 +228,65 @@ async def test_a_million_guesses_take_decades():
     years = ((at_the_end - began) + (1_000_000 - guesses) * a_guess) / (365 * 86400)
     assert at_the_end - began >= (guesses - 12) * LONGEST_WAIT
     assert years > 28
+
+
+@requirement("people.attack.guessing")
+async def test_the_name_and_the_address_of_an_account_have_one_count(world: World):
+    """Otherwise whoever knows both has twice as many guesses. Names that no account has are counted by themselves."""
+    await add_person(world.server, world.ada, "twice", email="twice@example.com")
+    known = [(await tried(world, name, WRONG))[0] for name in ("twice", "Twice@Example.com") * 3]
+    unknown = [(await tried(world, name, WRONG))[0] for name in ("nobody", "nobody@example.com") * 3]
+    right = [await tried(world, name, PASSWORD) for name in ("TWICE", "twice@example.com", "user_1")]
+
+    assert [401] * 5 + [429] == known
+    assert [401] * 6 == unknown
+    assert [429, 429, 401] == [code for code, _ in right]
+
+
+class CountedLookUps(MemoryStore):
+    """Counts how often each sign-in asks for a document."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: Counter[str] = Counter()
+
+    async def get_document(self, kind: str, id: str) -> Any:
+        self.asked[kind] += 1
+        return await super().get_document(kind, id)
+
+
+@requirement("people.attack.enumeration")
+async def test_a_known_and_an_unknown_name_cost_the_same_look_ups():
+    """Also while they have to wait, when no password is hashed."""
+    store = CountedLookUps()
+    people = People(store)
+    await people.add(Account(name="ada", email="ada@example.com", owner=""), PASSWORD)
+    counts = []
+    for name in ("ada", "bob", "ada@example.com", "bob@example.com"):
+        for target in [target_of(name, found.id if (found := await people.accounts.find(name)) else None)] * 5:
+            with suppress(TryLater):
+                await people.throttle.take(target, "")
+        store.asked.clear()
+        with pytest.raises(TryLater):
+            await people.check_password(name, WRONG, "")
+        counts.append(dict(store.asked))
+
+    assert counts == [counts[0]] * 4
+
+
+@requirement("people.sign-ins-limited")
+async def test_one_person_has_a_bounded_number_of_sign_ins():
+    """A program that signs in for each request fills no store. The oldest sign-in ends, and those of others stay."""
+    people, tokens = People(MemoryStore()), []
+    ada, bob = [await people.add(Account(name=name, owner="")) for name in ("ada", "bob")]
+    his = await people.begin(bob, idle=1e6, stay=False, address="", agent="")
+    for _ in range(MOST_SIGN_INS + 2):
+        tokens.append(await people.begin(ada, idle=1e6, stay=False, address="", agent=""))
+    await people.callers.refresh()
+    are_open = [await people.callers.find(token.encode()) is not None for token in tokens]
+
+    assert [False] * 2 + [True] * MOST_SIGN_INS == are_open
+    assert await people.callers.find(his.encode()) is not None
 
 
 @requirement("people.attack.guessing")

@@ -82,9 +82,11 @@ class Accounts:
         return await self._all.get(id)
 
     async def find(self, login: str) -> Stored[Account] | None:
-        """Return an account by its name or e-mail address, in any case."""
+        """Return an account by its name or e-mail address, in any case. Always three look-ups: none tells more."""
         name = folded(login)
-        return await self._indexed(f"name {name}") or await self._indexed(f"email {name}")
+        by_name, by_email = [await self._index.get(f"{kind} {name}") for kind in ("name", "email")]
+        entry = by_name or by_email
+        return await self._all.get("" if entry is None else entry.body.account)
 
     async def of_owner(self, owner: str) -> Stored[Account] | None:
         """Return the account whose things belong to an owner."""

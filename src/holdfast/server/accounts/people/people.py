@@ -18,7 +18,7 @@ from .callers import Callers
 from .one_time import LinkUsed, OneTimeSecrets
 from .passwords import Passwords, TooManySignIns
 from .sign_ins import SignIns, id_of_token
-from .throttle import SignInThrottle
+from .throttle import SignInThrottle, target_of
 
 
 class WrongPassword(HoldfastError):
@@ -88,17 +88,18 @@ class People:
 
     async def check_password(self, login: str, password: str, address: str) -> Stored[Account]:
         """Return the account of a name and its password. All refusals look alike, and take the same time."""
-        await self.throttle.take(login, address)
         account = await self.accounts.find(login)
+        target = target_of(login, None if account is None else account.id)
+        await self.throttle.take(target, address)
         is_open = account is not None and not account.body.is_disabled
         try:
             is_right = await self.passwords.is_right(account.body.password if account and is_open else "", password)
         except TooManySignIns:
-            await self.throttle.untried(login, address)
+            await self.throttle.untried(target, address)
             raise
         if account is None or not is_right:
             raise WrongPassword
-        await self.throttle.succeeded(login, address)
+        await self.throttle.succeeded(target, address)
         return account
 
     async def begin(self, account: Stored[Account], *, idle: float, stay: bool, address: str, agent: str) -> str:
@@ -168,7 +169,7 @@ class People:
         stored = await self.accounts.change(id, changed)
         await self.secrets.forget(id)
         await self.sign_ins.end_all(id, besides=keep)
-        await self.throttle.forget(stored.body.name)
+        await self.throttle.forget(target_of("", id))
         await self.callers.refresh()
         return stored
 

@@ -21,6 +21,8 @@ SEEN_EVERY = 300.0
 """Seconds between two notes of when a sign-in was used."""
 LONGEST_SIGN_IN = 90 * 86400.0
 """Seconds after which one has to sign in again, however often one was here."""
+MOST_SIGN_INS = 100
+"""Sign-ins of one person. One more ends the oldest."""
 _AGENT = 200
 
 
@@ -68,7 +70,14 @@ class SignIns:
             agent=agent[:_AGENT],
         )
         await self._all.put(id_of_token(token), sign_in, owner=account)
+        await self._end_oldest(account)
         return token
+
+    async def _end_oldest(self, account: str) -> None:
+        """End the oldest sign-ins of a person, if there are too many."""
+        ids = [stored.id async for stored in self._all.all(owner=account)]
+        for id in ids[MOST_SIGN_INS:]:
+            await self.end(id, account=account)
 
     async def get(self, id: str) -> SignIn | None:
         """Return a sign-in that has not ended."""

@@ -1,4 +1,4 @@
-"""Wrong passwords: counted for each name and each address, in the store, so that all nodes count together."""
+"""Wrong passwords: counted for each account and each address, in the store, so that all nodes count together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..client_addresses import place_of
 from .account_names import folded
 
 FREE_TRIES = 5
-"""Wrong passwords for a name, or ten times as many from an address, before it has to wait."""
+"""Wrong passwords for an account, or ten times as many from an address, before it has to wait."""
 FIRST_WAIT = 15.0
 LONGEST_WAIT = 900.0
 FORGOTTEN_AFTER = 86400.0
@@ -23,7 +23,7 @@ FOR_ADDRESSES = 10
 
 
 class TryLater(HoldfastError):
-    """There were too many wrong passwords for the name or from the address."""
+    """There were too many wrong passwords for the account or from the address."""
 
     code = "too_many_tries"
     status = 429
@@ -45,9 +45,9 @@ class WrongTries(msgspec.Struct, frozen=True):
 class SignInThrottle:
     """Makes those wait who guess: the wait doubles with each wrong password, up to a quarter of an hour.
 
-    A name that no account has is counted too: the answer does not tell which accounts exist. At the highest rate it
-    takes 28 years to try a million passwords for one name. A try is counted before the password is checked, so that
-    many at once get no more tries than one after another.
+    The name and the e-mail address of an account have one count. A name that no account has is counted too: the answer
+    does not tell which accounts exist. At the highest rate a million passwords for one account take 28 years. A try is
+    counted before the password is checked, so that many at once get no more tries than one after another.
     """
 
     def __init__(
@@ -62,25 +62,28 @@ class SignInThrottle:
         self._now = now
         self._hides_clients = hides_clients
 
-    async def take(self, name: str, address: str) -> None:
-        """Count a try as a wrong one, until it is known to be right. Refuse one that comes too early."""
-        await self._take(_of_name(name), FREE_TRIES, await self._take_of(address))
+    async def take(self, target: str, address: str) -> None:
+        """Count a try as a wrong one, until it is known to be right. Refuse one that comes too early.
 
-    async def succeeded(self, name: str, address: str) -> None:
-        """Forget the wrong passwords of a name. Those of the address stay: it may know one and guess another."""
-        await self.forget(name)
+        `target` is what `target_of` returns.
+        """
+        await self._take(target, FREE_TRIES, await self._take_of(address))
+
+    async def succeeded(self, target: str, address: str) -> None:
+        """Forget the wrong passwords of an account. Those of the address stay: it may know one and guess another."""
+        await self.forget(target)
         if not self._hides_clients(address):
             await self._give_back(_of_address(address))
 
-    async def untried(self, name: str, address: str) -> None:
+    async def untried(self, target: str, address: str) -> None:
         """Take back the count of a try whose password could not be checked."""
-        await self._give_back(_of_name(name))
+        await self._give_back(target)
         if not self._hides_clients(address):
             await self._give_back(_of_address(address))
 
-    async def forget(self, name: str) -> None:
-        """Forget the wrong passwords of a name."""
-        await self._tries.delete(_of_name(name))
+    async def forget(self, target: str) -> None:
+        """Forget the wrong passwords of an account."""
+        await self._tries.delete(target)
 
     async def forget_old(self) -> None:
         """Delete counts that have started anew."""
@@ -128,8 +131,9 @@ class SignInThrottle:
         return WrongTries(count, now, now + wait if wait else 0.0)
 
 
-def _of_name(name: str) -> str:
-    return f"name {_digest(folded(name))}"
+def target_of(login: str, account: str | None) -> str:
+    """Return what wrong passwords are counted for: an account by its id, or a name that no account has."""
+    return f"name {_digest(f'name {folded(login)}' if account is None else f'account {account}')}"
 
 
 def _of_address(address: str) -> str:
