@@ -12,12 +12,20 @@ from typing import Any
 import asyncpg
 import pytest
 
+from holdfast.events import Completed
+from holdfast.history import Session
+from holdfast.server.accounts.data.retention import delete_old
+from holdfast.server.app import create_app
+from holdfast.server.config.settings import ProviderSettings, Settings
+from holdfast.store import RunRecord
+from holdfast.store.memory import MemoryStore
 from tests.acceptance.test_audit import holdfast
 from tests.requirements import requirement
 from tests.support.http import Client
 from tests.support.native import Native
-from tests.support.people import PASSWORD, add_person, browser, first_admin
+from tests.support.people import PASSWORD, add_person, browser, cookie_of, first_admin
 from tests.support.postgres import shared_postgres
+from tests.support.served import NO_HOME, Served
 from tests.support.server import Server, provider
 from tests.support.upstream import Delta, Done, Finish, Hang, Headers, Role, Upstream
 from tests.support.waiting import LONG
@@ -349,6 +357,88 @@ async def test_old_chats_are_deleted_and_pinned_ones_stay(tmp_path: Path):
             left = (await Native(client).get("/api/sessions"))["sessions"]
 
     assert ["Pinned"] == [session["title"] for session in left]
+
+
+@requirement("people.retention-groups")
+async def test_a_group_sets_how_long_what_its_people_have_is_kept():
+    """Shorter or longer than the settings. Of two groups the fewest days count; others keep what the settings say."""
+    app = create_app(Settings(session_days=10, retention_days=10), MemoryStore(), NO_HOME)
+    async with Served(app) as served, Client(served.url, {"origin": served.url}) as client:
+        root = {"cookie": cookie_of(await client.post("/api/first-admin", {"name": "root", "password": PASSWORD}))}
+
+        async def made(path: str, body: dict[str, Any]) -> str:
+            response = await client.post(path, body, headers=root)
+            assert 201 == response.status, await response.text()
+            return str((await response.json())["id"])
+
+        days = {"brief": 2, "long": 100}
+        groups = {
+            name: await made("/api/admin/groups", {"name": name, "session_days": it, "retention_days": it})
+            for name, it in days.items()
+        }
+        people = {"ann": ["brief", "long"], "bob": ["long"], "eve": []}
+        for name, names in people.items():
+            await made("/api/admin/people", {"name": name, "groups": [groups[each] for each in names]})
+        parts = app.state.parts
+        now = parts.engine.now()
+        for name in people:
+            account = await parts.people.accounts.find(name)
+            assert account is not None
+            for age in (1, 5, 50, 500):
+                at = now - age * 86400
+                session = Session(id=f"ses_{name}_{age}", owner=account.body.owner, created_at=at, updated_at=at)
+                await parts.store.create_session(session)
+                run = RunRecord(id=f"run_{name}_{age}", owner=account.body.owner, model="m", created_at=at)
+                run = await parts.store.create_run(run)
+                await parts.store.settle(run.id, run.epoch, seq=1, settlement=Completed(text=""), message=None, now=at)
+        await delete_old(parts)
+        left = {
+            kind: [
+                f"{name} {age}"
+                for name in people
+                for age in (1, 5, 50, 500)
+                if await find(f"{kind}_{name}_{age}") is not None
+            ]
+            for kind, find in (("ses", parts.store.get_session), ("run", parts.store.get_run))
+        }
+        change = {"session_days": None, "retention_days": 3}
+        changed = await client.request("PATCH", f"/api/admin/groups/{groups['brief']}", json=change, headers=root)
+        zero = {"session_days": 0}
+        bad = await client.request("PATCH", f"/api/admin/groups/{groups['brief']}", json=zero, headers=root)
+        shown = await changed.json()
+
+    kept = ["ann 1", "bob 1", "bob 5", "bob 50", "eve 1", "eve 5"]
+    assert {"ses": kept, "run": kept} == left
+    assert (200, None, 3, 400) == (changed.status, shown["session_days"], shown["retention_days"], bad.status)
+
+
+@requirement("people.retention-keys")
+async def test_idempotency_keys_of_every_kind_are_forgotten_after_their_days():
+    """A run outside of a session, a batch and a comparison: a repeated request then makes another one."""
+    async with Upstream() as up:
+        settings = Settings(
+            providers=(ProviderSettings("up", base_url=up.base_url, models=("m",)),), idempotency_days=1e-9
+        )
+        app = create_app(settings, MemoryStore(), NO_HOME)
+        async with Served(app) as served, Client(served.url) as client:
+            calls = {
+                "/v1/chat/completions": {"model": "up/m", "messages": [{"role": "user", "content": "hi"}]},
+                "/api/batches": {"models": ["up/m"], "prompts": [{"prompt": "hi"}]},
+                "/api/comparisons": {"models": ["up/m", "up/m"], "prompt": "hi", "lifetime": "detached"},
+            }
+
+            async def asked() -> list[str]:
+                answers = [
+                    await client.post(path, body, headers={"idempotency-key": "once"}) for path, body in calls.items()
+                ]
+                return [(await answer.json())["id"] for answer in answers]
+
+            first, repeated = await asked(), await asked()
+            await delete_old(app.state.parts)
+            later = await asked()
+
+    assert first == repeated
+    assert not {*first} & {*later}
 
 
 @requirement("people.nothing-stored")

@@ -386,6 +386,10 @@ class Rounds:
         """Store a new comparison."""
         await self.documents.put(comparison.id, comparison, owner=comparison.owner, at=comparison.created_at)
 
+    async def forget_old_keys(self, before: float) -> None:
+        """Forget the idempotency keys that were used before a time."""
+        await self._keys.forget_old(before)
+
     async def made_with(self, key: Idempotency) -> Comparison | None:
         """Return the comparison that was made with a key. `IdempotencyConflict` if it was for another request."""
         comparison_id = await self._keys.find(key)

@@ -278,6 +278,10 @@ class BatchRunner:
         await self._erase_parts(batch_id)
         await self._retry(lambda: self._engine.holds.let_go(KIND, batch_id))
 
+    async def forget_old_keys(self, before: float) -> None:
+        """Forget the idempotency keys that were used before a time."""
+        await self._keys.forget_old(before)
+
     async def _forget_key(self, key_id: str, batch_id: str) -> None:
         """Delete the key of this batch. A key that stands for another batch is kept."""
         await self._retry(lambda: self._keys.forget(key_id, batch_id))

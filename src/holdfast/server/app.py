@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -36,13 +35,13 @@ from .accounts.api import people as people_calls
 from .accounts.auth import Gate, check_bind
 from .accounts.client_addresses import TrustedProxies
 from .accounts.data import api as data_calls
+from .accounts.data.retention import delete_old
 from .accounts.keys import LOOK_EVERY, Keys
 from .accounts.made_keys import KeyFile
 from .accounts.owners import Owners
 from .accounts.people.people import People
 from .api import feed, grants, health, models, nodes, queue, runs, session_runs, session_transfer, sessions
 from .api import settings as settings_calls
-from .api.sessions import delete_with_grants
 from .audit import api as audit_calls
 from .audit.refused_keys import GateRefusal
 from .budgets import api as budget_calls
@@ -61,7 +60,6 @@ from .dialects import openai_chat as completions
 from .dialects.responses import conversations_api
 from .dialects.responses import openai_responses as responses
 from .dialects.responses import websocket as responses_websocket
-from .dialects.responses.conversation_turns import delete_unused
 from .errors import Json
 from .http.loopback import is_loopback
 from .metrics import Metrics
@@ -372,7 +370,7 @@ def _begin_background(parts: Parts) -> None:
     background.once("comparisons", parts.rounds.catch_up)
     background.every("usage", FLUSH_EVERY, parts.budgets.spending.flush, longest_pause=1.0)
     background.every("sums of usage", 60.0, lambda: _as_one_node(parts, "sums of usage", _fold_charges))
-    background.every("log trimming", 3600.0, lambda: _as_one_node(parts, "log trimming", _trim_logs))
+    background.every("log trimming", 3600.0, lambda: _as_one_node(parts, "log trimming", delete_old))
     background.every("old audit entries", 3600.0, lambda: _as_one_node(parts, "old audit entries", _trim_audit))
     background.every("refused keys", 60.0, parts.refused_keys.write, first=60.0)
     background.every("erasures", 60.0, parts.erasing.look)
@@ -423,23 +421,6 @@ async def _forget_links(parts: Parts) -> None:
 async def _trim_audit(parts: Parts) -> None:
     """Delete entries of the audit log that are older than they are kept."""
     await parts.audit.trim(parts.store, parts.engine.now() - parts.settings.audit_days * 86400)
-
-
-async def _trim_logs(parts: Parts) -> None:
-    """Delete old events, old runs outside of sessions, and conversations of the Responses API that are not used."""
-    settings, now, day = parts.settings, parts.engine.now(), 86400
-    await parts.store.trim_logs(now - settings.log_days * day)
-    await parts.store.delete_runs(now - settings.retention_days * day)
-    if math.isfinite(settings.retention_days):
-        await delete_unused(parts.store, now - settings.retention_days * day)
-    await _delete_old_sessions(parts, now - settings.session_days * day)
-
-
-async def _delete_old_sessions(parts: Parts, before: float) -> None:
-    """Delete chats that have not changed since a time, with all that belongs to them."""
-    while old := await parts.store.old_sessions(before):
-        for id, owner in old:
-            await delete_with_grants(parts, id, owner)
 
 
 async def end(parts: Parts, drain: float) -> None:

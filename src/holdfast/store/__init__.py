@@ -288,11 +288,17 @@ class Store(NodeStore, AuditStore, OwnedStore, Protocol):
         """
         ...
 
-    async def delete_runs(self, settled_before: float) -> int:
+    async def delete_runs(
+        self, settled_before: float, *, of: Sequence[str] | None = None, besides: Sequence[str] = ()
+    ) -> int:
         """Delete the runs outside of sessions that settled before a time, with their logs and idempotency keys.
 
-        Returns how many were deleted.
+        `of` are their owners; None for all, besides some. Returns how many were deleted.
         """
+        ...
+
+    async def forget_idempotency(self, settled_before: float) -> int:
+        """Forget the idempotency keys of runs that settled before a time; the runs stay. Returns how many."""
         ...
 
     # the queue of a session

@@ -225,6 +225,11 @@ class IdempotencyKeys:
         stored = await self._uses.get_or_create(self.id_of(key), KeyUse(key.digest, id), owner=key.owner)
         return _made_for(key, stored.body)
 
+    async def forget_old(self, before: float) -> None:
+        """Delete the keys that were used before a time."""
+        for id in [stored.id async for stored in self._uses.all() if stored.created_at < before]:
+            await self._uses.delete(id)
+
     async def forget(self, key_id: str, made: str) -> None:
         """Delete a key that stands for this id. A key that stands for another one is kept."""
         stored = await self._uses.get(key_id)

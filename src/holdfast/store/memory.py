@@ -109,9 +109,12 @@ class MemoryStore(MemoryNodes, MemoryKeys, MemorySpending, MemoryAudit):
         found = [it for place, it in sorted(self._documents.items()) if it.owner == owner and place > after]
         return found[:limit]
 
-    async def old_sessions(self, before: float, limit: int = 100) -> list[tuple[str, str]]:
+    async def old_sessions(
+        self, before: float, limit: int = 100, *, of: Sequence[str] | None = None, besides: Sequence[str] = ()
+    ) -> list[tuple[str, str]]:
         """Return id and owner of chats that have not changed since a time."""
         chats = [it.session for it in self._sessions.values() if it.session.kind == "chat" and not it.session.pinned]
+        chats = [each for each in chats if _is_wanted(each.owner, of, besides)]
         old = sorted((each for each in chats if each.updated_at < before), key=lambda each: each.updated_at)
         return [(session.id, session.owner) for session in old[:limit]]
 
@@ -363,13 +366,28 @@ class MemoryStore(MemoryNodes, MemoryKeys, MemorySpending, MemoryAudit):
         if run is None or run.record.status != "settled" or run.record.session_id is not None:
             return False
         del self._runs[run_id]
-        if run.key is not None:
-            del self._keys[run.key.owner, run.key.key]
+        self._forget_key(run)
         return True
 
-    async def delete_runs(self, settled_before: float) -> int:
+    def _forget_key(self, run: StoredRun) -> None:
+        """Forget the key of a run. It may have been forgotten, and used for another run."""
+        place = ("", "") if run.key is None else (run.key.owner, run.key.key)
+        if self._keys.get(place, ("", ""))[1] == run.record.id:
+            del self._keys[place]
+
+    async def forget_idempotency(self, settled_before: float) -> int:
+        """Forget the idempotency keys of runs that settled before a time."""
+        ended = {it.record.id: it.record.settled_at for it in self._runs.values()}
+        due = [key for key, (_, run) in self._keys.items() if (at := ended[run]) is not None and at < settled_before]
+        for key in due:
+            del self._keys[key]
+        return len(due)
+
+    async def delete_runs(
+        self, settled_before: float, *, of: Sequence[str] | None = None, besides: Sequence[str] = ()
+    ) -> int:
         """Delete runs outside of sessions that settled before a time."""
-        ended = [it.record for it in self._runs.values() if it.record.settled_at is not None]
+        ended = [it.record for it in self._runs.values() if _is_wanted(it.record.owner, of, besides)]
         due = [record.id for record in ended if record.settled_at is not None and record.settled_at < settled_before]
         return sum([await self.delete_run(run_id) for run_id in due])
 
@@ -478,8 +496,7 @@ class MemoryStore(MemoryNodes, MemoryKeys, MemorySpending, MemoryAudit):
         session = self._sessions.pop(session_id, None)
         for run_id, run in session.runs.items() if session is not None else ():
             del self._runs[run_id]
-            if run.key is not None:
-                del self._keys[run.key.owner, run.key.key]
+            self._forget_key(run)
         return session is not None
 
     async def copy_session(self, session: Session, messages: Sequence[Message]) -> Session:
@@ -567,6 +584,10 @@ class MemoryStore(MemoryNodes, MemoryKeys, MemorySpending, MemoryAudit):
 
     async def close(self) -> None:
         """Do nothing: the memory is freed with the object."""
+
+
+def _is_wanted(owner: str, of: Sequence[str] | None, besides: Sequence[str]) -> bool:
+    return (of is None or owner in of) and owner not in besides
 
 
 def _copy(document: Document) -> Document:

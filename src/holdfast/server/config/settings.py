@@ -282,6 +282,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Days after which an ended run outside of a session, and an unused conversation, is deleted. `inf` keeps them."""
     session_days: Annotated[float, msgspec.Meta(gt=0)] = math.inf
     """Days after its last change after which a chat that is not pinned is deleted. `inf` keeps it."""
+    idempotency_days: Annotated[float, msgspec.Meta(gt=0)] = math.inf
+    """Days after the end of its run after which an idempotency key is forgotten: a repeated request starts another run.
+    `inf` keeps it as long as the run."""
     audit_days: Annotated[float, msgspec.Meta(ge=1)] = 365.0
     """Days for which an entry of the audit log is kept. `inf` keeps it."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -107,7 +107,14 @@ async def old_chats_are_found_by_their_last_change(case: Case) -> None:
     await case.session("pane", updated_at=-9.0, kind="pane")
     await case.session("new", updated_at=9.0)
 
-    assert [case.id("old")] == [id for id, owner in await case.store.old_sessions(-5.0) if owner == case.owner]
+    await case.session("other", updated_at=-9.0, owner=case.id("another"))
+
+    async def found(**whose: list[str]) -> list[str]:
+        return [id for id, owner in await case.store.old_sessions(-5.0, 10_000, **whose) if case.is_own(id)]
+
+    assert {case.id("old"), case.id("other")} == {*(await found())}
+    assert [case.id("old")] == await found(of=[case.owner, case.id("no one")])
+    assert [case.id("old")] == await found(besides=[case.id("another")])
 
 
 @CHECKS.add

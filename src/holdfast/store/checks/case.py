@@ -40,6 +40,10 @@ class Case:
         """Return an id that no other check uses."""
         return f"{name}.{self._tag}"
 
+    def is_own(self, id: str) -> bool:
+        """Return whether this check has made an id."""
+        return id.endswith(self._tag)
+
     def user(self, name: str, text: str | list[Any] = "hello") -> Message:
         """Return a user's message."""
         return Message(id=self.id(name), role="user", content=text, created_at=5.0)

@@ -200,12 +200,34 @@ async def old_runs_outside_of_sessions_are_deleted(case: Case) -> None:
         await case.append(run, 1, Text("a"))
         await case.settle(run, seq=2, now=now)
 
-    assert 1 == await case.store.delete_runs(60.0)
+    assert 0 == await case.store.delete_runs(60.0, besides=[case.owner])
+    assert 0 == await case.store.delete_runs(60.0, of=[case.id("another")])
+    assert 1 == await case.store.delete_runs(60.0, of=[case.id("another"), case.owner])
     assert 0 == await case.store.delete_runs(60.0)
     assert await case.store.get_run(old.id) is None
     assert [] == await case.store.read_log(old.id, 0)
     for kept in (inside, recent, running):
         assert await case.store.get_run(kept.id) is not None
+
+
+@CHECKS.add
+async def old_idempotency_keys_are_forgotten_and_their_runs_stay(case: Case) -> None:
+    """A repeated request is a new one from then on, and what becomes of the old run does not concern it."""
+    await case.store.forget_idempotency(60.0)  # left by other checks
+    keys = [case.key(name) for name in ("old", "recent", "running")]
+    runs = [await case.start(key.key, session=None, idempotency=key) for key in keys]
+    for run, now in zip(runs[:2], (50.0, 60.0), strict=True):
+        await case.settle(run, now=now)
+
+    assert (1, 0) == (await case.store.forget_idempotency(60.0), await case.store.forget_idempotency(60.0))
+    assert await case.store.get_run(runs[0].id) is not None
+    found = [await case.store.find_repeated(key) for key in keys]
+    assert [None, runs[1].id, runs[2].id] == [each and each.id for each in found]
+    again = await case.start("again", session=None, idempotency=keys[0])
+    assert await case.store.delete_run(runs[0].id)
+    repeated = await case.store.find_repeated(keys[0])
+    assert repeated is not None
+    assert again.id == repeated.id
 
 
 @CHECKS.add

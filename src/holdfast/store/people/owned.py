@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 
@@ -12,8 +13,13 @@ class OwnedStore(Protocol):
         """Return the ids of an owner's sessions of every kind, in their order; `after` is the last one seen."""
         ...
 
-    async def old_sessions(self, before: float, limit: int = 100) -> list[tuple[str, str]]:
-        """Return id and owner of chats that are not pinned and have not changed since a time, the oldest first."""
+    async def old_sessions(
+        self, before: float, limit: int = 100, *, of: Sequence[str] | None = None, besides: Sequence[str] = ()
+    ) -> list[tuple[str, str]]:
+        """Return id and owner of chats that are not pinned and have not changed since a time, the oldest first.
+
+        `of` are their owners; None for all, besides some.
+        """
         ...
 
     async def delete_documents_of(self, owner: str, limit: int = 100) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -44,9 +45,12 @@ class PeopleReading(Reading):
         rows = yield "documents_of", {"owner": owner, "kind": kind, "id": id, "limit": limit}
         return [as_document(row) for row in rows]
 
-    def old_sessions(self, before: float, limit: int) -> Steps[list[tuple[str, str]]]:
+    def old_sessions(
+        self, before: float, of: Sequence[str] | None, besides: Sequence[str], limit: int
+    ) -> Steps[list[tuple[str, str]]]:
         """Return id and owner of chats that have not changed since a time."""
-        rows = yield "old_sessions", {"before": before, "limit": limit}
+        conditions, owners = self.owners(of, besides)
+        rows = yield ("old_sessions", "old_chat", *conditions), {"before": before, "limit": limit, **owners}
         return [(row["id"], row["owner"]) for row in rows]
 
 

@@ -205,6 +205,12 @@ class Reading:
         """Return every message of a session in the order in which they were added."""
         return [decode_message(row["body"]) for row in (yield "messages", {"session_id": session_id})]
 
+    def owners(self, of: Sequence[str] | None, besides: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
+        """Return the conditions that let only some owners' rows count, and their values."""
+        values = {} if of is None else {"of": self._dialect.many(of)}
+        values |= {"besides": self._dialect.many(besides)} if besides else {}
+        return [f"owners_{name}" for name in values], values
+
     def read_files(self, session_id: str, hashes: Sequence[str]) -> Steps[dict[str, StoredFile]]:
         """Return pictures of a session by their hashes."""
         rows = yield "read_files", {"session_id": session_id, "hashes": self._dialect.many(hashes)}

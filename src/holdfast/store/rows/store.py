@@ -135,9 +135,15 @@ class RowStore(ABC):
         """Forget the events of runs that settled before a time, some runs in each transaction."""
         return await self._in_parts(lambda rows: rows.trim_logs(settled_before, _TRIMMED_AT_ONCE))
 
-    async def delete_runs(self, settled_before: float) -> int:
+    async def delete_runs(
+        self, settled_before: float, *, of: Sequence[str] | None = None, besides: Sequence[str] = ()
+    ) -> int:
         """Delete runs outside of sessions that settled before a time, some runs in each transaction."""
-        return await self._in_parts(lambda rows: rows.delete_runs(settled_before, _TRIMMED_AT_ONCE))
+        return await self._in_parts(lambda rows: rows.delete_runs(settled_before, of, besides, _TRIMMED_AT_ONCE))
+
+    async def forget_idempotency(self, settled_before: float) -> int:
+        """Forget the idempotency keys of runs that settled before a time, some of them in each transaction."""
+        return await self._in_parts(lambda rows: rows.forget_idempotency(settled_before, _TRIMMED_AT_ONCE))
 
     async def _in_parts(self, change: Callable[[Writing], Steps[int]]) -> int:
         """Repeat a change of at most `_TRIMMED_AT_ONCE` runs until none is left, and return how many were changed."""
@@ -406,9 +412,11 @@ class RowStore(ABC):
         """Return documents of an owner, of every kind."""
         return await self._read(lambda rows: rows.documents_of(owner, after, limit))
 
-    async def old_sessions(self, before: float, limit: int = 100) -> list[tuple[str, str]]:
+    async def old_sessions(
+        self, before: float, limit: int = 100, *, of: Sequence[str] | None = None, besides: Sequence[str] = ()
+    ) -> list[tuple[str, str]]:
         """Return id and owner of chats that have not changed since a time."""
-        return await self._read(lambda rows: rows.old_sessions(before, limit))
+        return await self._read(lambda rows: rows.old_sessions(before, of, besides, limit))
 
     async def delete_documents_of(self, owner: str, limit: int = 100) -> int:
         """Delete documents of an owner."""

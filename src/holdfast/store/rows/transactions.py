@@ -240,9 +240,20 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
         """Delete a settled run that belongs to no session; what refers to it goes with it."""
         return (yield from self._delete_all((yield "deletable_run", {"id": run_id}))) > 0
 
-    def delete_runs(self, settled_before: float, limit: int) -> Steps[int]:
+    def delete_runs(
+        self, settled_before: float, of: Sequence[str] | None, besides: Sequence[str], limit: int
+    ) -> Steps[int]:
         """Delete at most `limit` runs outside of sessions that settled before a time."""
-        return (yield from self._delete_all((yield "deletable_runs", {"before": settled_before, "limit": limit})))
+        conditions, owners = self.owners(of, besides)
+        values = {"before": settled_before, "limit": limit, **owners}
+        return (yield from self._delete_all((yield ("deletable_runs", "deletable", *conditions), values)))
+
+    def forget_idempotency(self, settled_before: float, limit: int) -> Steps[int]:
+        """Forget at most `limit` idempotency keys of runs that settled before a time."""
+        rows = yield "old_idempotency", {"before": settled_before, "limit": limit}
+        due = [(row["owner"], row["key"]) for row in rows]
+        yield "forget_idempotency", due
+        return len(due)
 
     def _delete_all(self, rows: Any) -> Steps[int]:
         numbers = [(row["n"],) for row in rows]

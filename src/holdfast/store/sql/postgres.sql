@@ -24,8 +24,14 @@ id >= :prefix AND id < :prefix || chr(1114111)
 SELECT n FROM runs WHERE id = :id AND session IS NULL AND status = 'settled' FOR UPDATE
 
 -- name: deletable_runs
-SELECT n FROM runs WHERE session IS NULL AND status = 'settled' AND settled_at < :before LIMIT :limit
+SELECT n FROM runs WHERE {conditions} LIMIT :limit
 FOR UPDATE SKIP LOCKED
+
+-- name: owners_of
+owner = ANY (:of)
+
+-- name: owners_besides
+NOT (owner = ANY (:besides))
 
 -- logs
 

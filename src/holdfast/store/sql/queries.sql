@@ -27,7 +27,10 @@ UPDATE runs SET status = 'settled', seq = :seq, settlement = :settlement, settle
 SELECT n FROM runs WHERE id = :id AND session IS NULL AND status = 'settled'
 
 -- name: deletable_runs
-SELECT n FROM runs WHERE session IS NULL AND status = 'settled' AND settled_at < :before LIMIT :limit
+SELECT n FROM runs WHERE {conditions} LIMIT :limit
+
+-- name: deletable
+session IS NULL AND status = 'settled' AND settled_at < :before
 
 -- name: delete_run
 DELETE FROM runs WHERE n = ?
@@ -300,7 +303,17 @@ DELETE FROM audit WHERE n <= :through
 SELECT id FROM sessions WHERE owner = :owner AND id > :after ORDER BY id LIMIT :limit
 
 -- name: old_sessions
-SELECT id, owner FROM sessions WHERE updated_at < :before AND pinned = 0 AND kind = 'chat' ORDER BY updated_at LIMIT :limit
+SELECT id, owner FROM sessions WHERE {conditions} ORDER BY updated_at LIMIT :limit
+
+-- name: old_chat
+updated_at < :before AND pinned = 0 AND kind = 'chat'
+
+-- name: old_idempotency
+SELECT idempotency.owner AS owner, key FROM idempotency JOIN runs ON runs.n = run
+WHERE status = 'settled' AND settled_at < :before LIMIT :limit
+
+-- name: forget_idempotency
+DELETE FROM idempotency WHERE owner = ? AND key = ?
 
 -- name: documents_of
 SELECT * FROM documents WHERE owner = :owner AND (kind, id) > (:kind, :id) ORDER BY kind, id LIMIT :limit

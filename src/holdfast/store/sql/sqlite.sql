@@ -89,6 +89,12 @@ WHERE EXISTS (
 
 -- documents
 
+-- name: owners_of
+owner IN (SELECT value FROM json_each(CAST(:of AS TEXT)))
+
+-- name: owners_besides
+owner NOT IN (SELECT value FROM json_each(CAST(:besides AS TEXT)))
+
 -- name: document_to_change
 SELECT * FROM documents WHERE kind = :kind AND id = :id
 

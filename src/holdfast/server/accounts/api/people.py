@@ -24,6 +24,7 @@ from ..people.accounts import Account, AccountGroup
 from .sign_in import Short, shown_account
 
 Patterns = tuple[Short, ...]
+Days = Annotated[float, msgspec.Meta(gt=0, le=36_500)]
 MOST_GROUPS = 500
 
 
@@ -52,13 +53,16 @@ class PersonChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NewGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A group: its name, the models and agents that its people have, and their budgets: together, and of each."""
+    """A group: its name, what its people have (models, agents), their budgets (together, and of each), and for how many
+    days their runs outside of chats (`retention_days`) and their chats (`session_days`) are kept."""
 
     name: Short
     models: Patterns | None = None
     agents: Patterns = ()
     budget: Budget = NO_BUDGET
     each: Budget = NO_BUDGET
+    retention_days: Days | None = None
+    session_days: Days | None = None
 
 
 class GroupChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,6 +73,8 @@ class GroupChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agents: Patterns | UnsetType = UNSET
     budget: Budget | UnsetType = UNSET
     each: Budget | UnsetType = UNSET
+    retention_days: Days | UnsetType | None = UNSET
+    session_days: Days | UnsetType | None = UNSET
 
 
 async def list_people(parts: Parts, request: Request) -> ASGIApp:

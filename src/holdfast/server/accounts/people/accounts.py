@@ -47,6 +47,10 @@ class AccountGroup(msgspec.Struct, frozen=True, kw_only=True):
     """What all of its people may use together."""
     each: Budget = NO_BUDGET
     """What each of its people may use, who has no budget of their own."""
+    retention_days: float | None = None
+    """Days for which the runs of its people outside of chats are kept, in place of the setting of that name."""
+    session_days: float | None = None
+    """Days for which their chats are kept, in place of the setting of that name."""
 
 
 class _Of(msgspec.Struct, frozen=True):

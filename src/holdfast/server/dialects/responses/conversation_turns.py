@@ -48,13 +48,13 @@ async def _with_last_response(parts: Parts, known: StoredConversation) -> Stored
     return replace(known, items=[*known.items, *await _said(parts.store, record)], run_id=None)
 
 
-async def delete_unused(store: Store, before: float) -> None:
-    """Delete the conversations that have not changed since then (Unix seconds), unless a response is being added."""
+async def delete_unused(store: Store, before: Callable[[str], float]) -> None:
+    """Delete the conversations that have not changed since a time, by owner, unless a response is being added."""
     conversations = stored_conversations(store)
     unused = [
         stored.id
         async for stored in conversations.all()
-        if stored.updated_at < before and not await _is_growing(store, stored.body)
+        if stored.updated_at < before(stored.owner) and not await _is_growing(store, stored.body)
     ]
     for id in unused:  # not while they are listed: a page begins after the last one of the page before
         await conversations.delete(id)

@@ -1,0 +1,98 @@
+"""How long things are kept: as the settings say, or a group for its people. What is older is deleted each hour."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from ...api.sessions import delete_with_grants
+from ...dialects.responses.conversation_turns import delete_unused
+from ...services import Parts
+from ..people.accounts import AccountGroup
+
+DAY = 86400
+OWNERS_AT_ONCE = 500
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """The days for which something is kept: those of the settings, and of owners whose groups set others."""
+
+    days: float
+    of: dict[str, float]
+
+    def before(self, owner: str, now: float) -> float:
+        """Return the time before which an owner's things are too old."""
+        return now - self.of.get(owner, self.days) * DAY
+
+    def longer(self) -> list[str]:
+        """Return the owners whose things are kept for longer than the settings say."""
+        return [owner for owner, days in self.of.items() if days > self.days]
+
+    def shorter(self) -> Iterator[tuple[float, list[str]]]:
+        """Yield the days of other owners, with some of those who have them."""
+        for days in sorted(set(self.of.values())):
+            owners = [owner for owner, kept in self.of.items() if kept == days]
+            for first in range(0, len(owners), OWNERS_AT_ONCE):
+                yield days, owners[first : first + OWNERS_AT_ONCE]
+
+
+async def delete_old(parts: Parts) -> None:
+    """Delete events, runs, conversations, idempotency keys and chats that are too old."""
+    settings, store, now = parts.settings, parts.store, parts.engine.now()
+    await store.trim_logs(now - settings.log_days * DAY)
+    groups = {stored.id: stored.body async for stored in parts.people.callers.groups.all()}
+    runs = Kept(settings.retention_days, await _days_by_owner(parts, _set(groups, "retention_days")))
+    sessions = Kept(settings.session_days, await _days_by_owner(parts, _set(groups, "session_days")))
+    await _delete_runs(parts, runs, now)
+    await _delete_sessions(parts, sessions, now)
+    await _forget_keys(parts, now - settings.idempotency_days * DAY)
+
+
+def _set(groups: dict[str, AccountGroup], field: str) -> dict[str, float]:
+    days = {id: getattr(group, field) for id, group in groups.items()}
+    return {id: value for id, value in days.items() if value is not None}
+
+
+async def _days_by_owner(parts: Parts, by_group: dict[str, float]) -> dict[str, float]:
+    """Return the days of people with groups that set them: the fewest of each person's groups."""
+    found: dict[str, float] = {}
+    before: str | None = None
+    while by_group and (page := await parts.people.accounts.page(before=before, limit=200)):
+        for account in page:
+            if days := [by_group[id] for id in account.body.groups if id in by_group]:
+                found[account.body.owner] = min(days)
+        before = page[-1].id
+    return found
+
+
+async def _delete_runs(parts: Parts, kept: Kept, now: float) -> None:
+    """Delete runs outside of sessions, and conversations of the Responses API that are not used."""
+    await parts.store.delete_runs(now - kept.days * DAY, besides=kept.longer())
+    for days, owners in kept.shorter():
+        await parts.store.delete_runs(now - days * DAY, of=owners)
+    if math.isfinite(kept.days) or kept.of:
+        await delete_unused(parts.store, lambda owner: kept.before(owner, now))
+
+
+async def _delete_sessions(parts: Parts, kept: Kept, now: float) -> None:
+    """Delete chats that have not changed for too long, with all that belongs to them."""
+    while old := await parts.store.old_sessions(now - kept.days * DAY, besides=kept.longer()):
+        await _delete_all(parts, old)
+    for days, owners in kept.shorter():
+        while old := await parts.store.old_sessions(now - days * DAY, of=owners):
+            await _delete_all(parts, old)
+
+
+async def _delete_all(parts: Parts, sessions: Iterable[tuple[str, str]]) -> None:
+    for id, owner in sessions:
+        await delete_with_grants(parts, id, owner)
+
+
+async def _forget_keys(parts: Parts, before: float) -> None:
+    """Forget idempotency keys. A repeated request starts its work again from then on."""
+    if math.isfinite(before):
+        await parts.store.forget_idempotency(before)
+        await parts.batches.forget_old_keys(before)
+        await parts.rounds.forget_old_keys(before)
