@@ -533,7 +533,7 @@ REQUIREMENTS: dict[str, str] = {
     "people.audit-verify": "A changed, removed or cut-off entry of the audit log is found by `holdfast audit verify`.",
     "people.audit-retention": "Entries are deleted only because of their age, and the log says which.",
     "people.export": "A person exports all that they have in one archive, and nothing of others.",
-    "people.import": "An archive's chats come in with new ids, each whole or not at all; nothing is overwritten.",
+    "people.import": "An archive's chats and comparisons come in with new ids, once, all or nothing.",
     "people.delete": (
         "A person is deleted with everything, by themselves or an admin who chose so: running runs are stopped, no "
         "table has their words, and a crash does not end it."

@@ -12,8 +12,10 @@ from typing import Any
 import asyncpg
 import pytest
 
+from holdfast.errors import StoreUnavailable
 from holdfast.events import Completed
 from holdfast.history import Session
+from holdfast.server.accounts.data.bringing_in import Importing
 from holdfast.server.accounts.data.retention import delete_old
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import ProviderSettings, Settings
@@ -119,40 +121,68 @@ async def test_all_that_a_person_has_is_in_one_archive_and_nothing_of_others(tmp
     assert PASSWORD not in text
 
 
+async def brought(client: Client, archive: bytes, query: str = "") -> tuple[int, dict[str, Any]]:
+    """The status and the answer of an import."""
+    headers = {"content-type": "application/zip"}
+    response = await client.request("POST", f"/api/account/import{query}", body=archive, headers=headers)
+    return response.status, await response.json()
+
+
+async def settled_comparison(client: Client, id: str) -> dict[str, Any]:
+    async with asyncio.timeout(LONG):
+        await (await client.get(f"/api/comparisons/{id}/events")).body()  # to its end
+    found: dict[str, Any] = await Native(client).get(f"/api/comparisons/{id}")
+    return found
+
+
 @requirement("people.import")
-async def test_an_archive_is_brought_in_elsewhere_with_new_ids(tmp_path: Path):
-    """Branches, pictures and titles come along. Doing it twice makes copies, and overwrites nothing."""
+async def test_an_archive_is_brought_in_elsewhere_once_with_new_ids(tmp_path: Path):
+    """Branches, pictures, times and outcomes come along, and comparisons with their votes. Twice adds nothing."""
     async with Upstream() as up, Server(tmp_path / "one", [provider(up.base_url, models=None)]) as server:
         ada = await first_admin(server)
         async with browser(server, ada) as client:
             made = await fill(client)
+            await settled_comparison(client, made["comparison"])
+            assert 200 == (await client.post(f"/api/comparisons/{made['comparison']}/vote", {"winner": 1})).status
             before = await Native(client).session(made["session"])
+            compared = await settled_comparison(client, made["comparison"])
             archive = await (await client.get("/api/account/export")).body()
+            at_home = await brought(client, archive)
     async with Upstream() as up, Server(tmp_path / "two", [provider(up.base_url, models=None)]) as server:
         eve = await first_admin(server, "eve")
         async with browser(server, eve) as client:
-            headers = {"content-type": "application/zip"}
-            answers = [
-                await (await client.request("POST", "/api/account/import", body=archive, headers=headers)).json()
-                for _ in range(2)
-            ]
+            dry = await brought(client, archive, "?dry_run=true")
+            nothing = (await Native(client).get("/api/sessions"))["sessions"]
+            once, twice = [await brought(client, archive) for _ in range(2)]
             listed = (await Native(client).get("/api/sessions"))["sessions"]
             after = await Native(client).session(listed[0]["id"])
-            broken = await client.request("POST", "/api/account/import", body=archive[:-50], headers=headers)
-            other = await client.request("POST", "/api/account/import", body=b"PK no zip", headers=headers)
+            [comparison] = (await Native(client).get("/api/comparisons"))["data"]
+            comparison = await Native(client).get(f"/api/comparisons/{comparison['id']}")
+            wrong = [await brought(client, data) for data in (archive[:-50], b"PK no zip")]
             again = (await Native(client).get("/api/sessions"))["sessions"]
 
-    assert [{"sessions": 1, "refused": 0, "reason": None}] * 2 == answers
-    assert made["session"] not in {session["id"] for session in listed}
-    assert [f"{WORD} title"] * 2 == [session["title"] for session in listed]
+    counts = {"sessions": 1, "comparisons": 1, "known": 0, "refused": 0, "reason": None}
+    assert (200, counts) == dry == once
+    assert [] == nothing
+    assert (200, {**counts, "sessions": 0, "comparisons": 0, "known": 2}) == twice == at_home
+    assert [f"{WORD} title"] == [session["title"] for session in listed]
+    assert made["session"] != listed[0]["id"]
     assert _said(before) == _said(after)
-    assert [len(message["siblings"]) for message in before["messages"]] == [
-        len(message["siblings"]) for message in after["messages"]
-    ]
-    assert [(400, "bad_archive")] * 2 == [
-        (response.status, (await response.json())["error"]["code"]) for response in (broken, other)
-    ]
+    for name in ("created_at", "outcome", "partial", "figures", "siblings"):
+        kept = [[message.get(name) for message in each["messages"]] for each in (before, after)]
+        assert list(map(_shape, kept[0])) == list(map(_shape, kept[1])), name
+    assert made["comparison"] != comparison["id"]
+    for name in ("prompts", "vote", "status", "blind", "created_at"):
+        assert compared[name] == comparison[name]
+    for name in ("text", "model", "settlement", "metrics"):
+        assert [pane[name] for pane in compared["panes"]] == [pane[name] for pane in comparison["panes"]]
+    assert [(400, "bad_archive")] * 2 == [(status, answer["error"]["code"]) for status, answer in wrong]
     assert listed == again
+
+
+def _shape(value: Any) -> Any:
+    """A value without ids, which are other ones elsewhere."""
+    return len(value) if isinstance(value, list) else value
 
 
 def _said(session: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -182,29 +212,67 @@ async def test_a_person_is_exported_and_imported_by_command(tmp_path: Path):
 
 
 @requirement("people.import")
-async def test_one_damaged_chat_is_left_out_and_the_others_come(tmp_path: Path):
-    """A circle of messages, a missing picture and wrong types are refused, with the reason."""
+async def test_an_archive_with_one_damaged_chat_brings_in_nothing(tmp_path: Path):
+    """A circle of messages, a missing picture, wrong types, a vote for no pane: refused as a whole, with the reason."""
     message = {"id": "a", "role": "user", "content": "Hi", "parent_id": None}
     circle = [message | {"parent_id": "b"}, message | {"id": "b", "parent_id": "a"}]
     lost = [{"type": "image_url", "image_url": {"url": "holdfast-file:" + "0" * 64}}]
     sessions = {"good": [message], "circle": circle, "lost": [message | {"content": lost}], "wrong": [{"id": 1}]}
+    pane = {"pane": 0, "model": "m", "session_id": "s", "status": "settled", "outcome": "completed"}
+    comparison = {"id": "c", "owner": "x", "prompts": ["p"], "panes": [pane], "status": "settled"}
+    vote = {"vote": {"winner": 7, "at": 1.0}}
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("holdfast.json", json.dumps({"format": "holdfast-person", "version": 1}))
         for name, messages in sessions.items():
             archive.writestr(f"sessions/{name}.json", json.dumps({"title": name, "messages": messages}))
+        for name, body in (("c", comparison), ("voted", comparison | vote), ("half", {"status": "settled"})):
+            archive.writestr(f"documents/comparison/{name}.json", json.dumps({"id": name, "body": body}))
     async with Server(tmp_path, [provider("http://127.0.0.1:9")]) as server:
         ada = await first_admin(server)
         async with browser(server, ada) as client:
-            response = await client.request(
-                "POST", "/api/account/import", body=file.getvalue(), headers={"content-type": "application/zip"}
-            )
-            answer = await response.json()
+            dry = await brought(client, file.getvalue(), "?dry_run=true")
+            refused = await brought(client, file.getvalue())
+            odd = await brought(client, file.getvalue(), "?dry_run=maybe")
             listed = (await Native(client).get("/api/sessions"))["sessions"]
+            compared = (await Native(client).get("/api/comparisons"))["data"]
 
-    assert (1, 3) == (answer["sessions"], answer["refused"])
-    assert answer["reason"].startswith("sessions/circle.json: ")
-    assert ["good"] == [session["title"] for session in listed]
+    assert 200 == dry[0]
+    assert (1, 1, 5) == (dry[1]["sessions"], dry[1]["comparisons"], dry[1]["refused"])
+    assert dry[1]["reason"].startswith("sessions/circle.json: ")
+    assert (400, "bad_archive") == (refused[0], refused[1]["error"]["code"])
+    assert "sessions/circle.json: " in refused[1]["error"]["message"]
+    assert 400 == odd[0]
+    assert [] == listed == compared
+
+
+@requirement("people.import")
+async def test_an_import_that_fails_in_the_middle_leaves_nothing():
+    """The store is away after the second chat, or the owner has no room for it: the first one is taken back."""
+
+    class FailsLater(MemoryStore):
+        copied = 0
+
+        async def copy_session(self, session: Session, messages: Any) -> Session:
+            self.copied += 1
+            if self.copied == 2:
+                raise StoreUnavailable("away")
+            return await super().copy_session(session, messages)
+
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("holdfast.json", json.dumps({"format": "holdfast-person", "version": 1}))
+        for name in ("one", "two"):
+            said = [{"id": "a", "role": "user", "content": name}]
+            archive.writestr(f"sessions/{name}.json", json.dumps({"title": name, "messages": said}))
+    store = FailsLater()
+    with pytest.raises(StoreUnavailable):
+        await Importing(file, store, "ada", lambda: 1.0).bring_in()
+    left = await store.sessions_of("ada")
+    result = await Importing(file, store, "ada", lambda: 1.0).bring_in()
+
+    assert [] == left
+    assert (2, 2) == (result.sessions, len(await store.sessions_of("ada")))
 
 
 async def erased(client: Client, id: str) -> dict[str, Any]:

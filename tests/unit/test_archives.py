@@ -23,7 +23,7 @@ def archive(fill: Callable[[zipfile.ZipFile], None]) -> io.BytesIO:
 
 
 async def brought_in(file: io.BytesIO, **limits: int) -> BroughtIn:
-    return await Importing(file, MemoryStore(), "ada", lambda: 1.0, **limits).bring_in()
+    return await Importing(file, MemoryStore(), "ada", lambda: 1.0, **limits).bring_in(dry_run=True)
 
 
 @requirement("people.import")

@@ -552,10 +552,20 @@ class Rounds:
         try:
             run = await self.engine.open(answer.run_id or "")
         except RunNotFound:
-            return wire.PaneText(settlement=settlement_of(answer))
+            return await self._left_by(pane)
         if run.settlement is None:
             _, snapshot = run.log.snapshot()
             return wire.PaneText(snapshot.text, snapshot.reasoning)
         messages = await self.store.messages(pane.session_id)
         reasoning = next((said.reasoning for said in messages if said.run_id == run.id), None)
         return wire.PaneText(run.settlement.text, reasoning or "", run.settlement)
+
+    async def _left_by(self, pane: Pane) -> wire.PaneText:
+        """Return the answer of a pane whose run is not here, from its message: the comparison was brought in."""
+        answer = pane.latest
+        messages = await self.store.messages(pane.session_id)
+        said = next((said for said in messages if said.run_id is not None and said.run_id == answer.run_id), None)
+        if said is None:
+            return wire.PaneText(settlement=settlement_of(answer))
+        text = text_of(said.content)
+        return wire.PaneText(text, said.reasoning or "", replace(settlement_of(answer), text=text))

@@ -12,7 +12,7 @@ import click
 
 from ...errors import KeyExists
 from ...server.accounts.data.archive import ArchivedStore
-from ...server.accounts.data.bringing_in import SessionStore
+from ...server.accounts.data.bringing_in import ImportStore
 from ...server.accounts.made_keys import KeyFile
 from ...server.accounts.people.accounts import Account, Accounts
 from ...server.audit.audit import Audit, AuditNote
@@ -26,7 +26,7 @@ from ...store.sqlite.beside import SqliteBeside
 T = TypeVar("T")
 
 
-class KeysBeside(DocumentStore, AuditLog, ArchivedStore, SessionStore, Protocol):
+class KeysBeside(AuditLog, ArchivedStore, ImportStore, Protocol):
     """What a command needs of a store."""
 
     async def list_keys(self) -> Sequence[KeyRecord]:

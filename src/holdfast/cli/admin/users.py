@@ -174,21 +174,23 @@ def user_export(name: str, file: Path, **where: Any) -> None:
 @user.command("import")
 @click.argument("name")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--dry-run", is_flag=True, help="Only say what would be brought in, and what is wrong.")
 @folder_options
 @telling
-def user_import(name: str, file: Path, **where: Any) -> None:
-    """Bring in the chats of an archive for a person, with new ids. Nothing is overwritten."""
+def user_import(name: str, file: Path, dry_run: bool, **where: Any) -> None:
+    """Bring in the chats and comparisons of an archive for a person, with new ids: all or nothing."""
 
     async def work(store: KeysBeside, note: AuditNote) -> BroughtIn:
         account = await person(store, name)
         note.target = account.id
         with open(file, "rb") as archive:  # noqa: ASYNC230
-            return await Importing(archive, store, account.body.owner, time.time).bring_in()
+            return await Importing(archive, store, account.body.owner, time.time).bring_in(dry_run=dry_run)
 
     result = audited(settings_of(**where), "account.import", work)
-    click.echo(f"Imported {result.sessions} chats.")
+    done = "Would import" if dry_run else "Imported"
+    click.echo(f"{done} {result.sessions} chats and {result.comparisons} comparisons. Known: {result.known}.")
     if result.refused:
-        show.note(f"{result.refused} could not be imported. {result.reason}", "yellow")
+        show.note(f"{result.refused} are not valid, so that nothing would be imported. {result.reason}", "yellow")
 
 
 user.add_command(user_budget)

@@ -137,6 +137,10 @@ class SqliteBeside:
         said = await parted(messages)
         return await asyncio.to_thread(self._write, WRITING.add_session(session, said))
 
+    async def delete_session(self, session_id: str) -> bool:
+        """Delete a session."""
+        return await asyncio.to_thread(self._write, WRITING.delete_session(session_id))
+
     # the audit log
 
     async def add_audit(self, entry: AuditEntry) -> AuditEntry:

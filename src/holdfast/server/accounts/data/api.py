@@ -58,7 +58,8 @@ async def _while_allowed(pieces: AsyncIterator[bytes], access: Access) -> AsyncI
 
 
 async def import_account(parts: Parts, request: Request) -> ASGIApp:
-    """Bring in the chats of an archive, with new ids: each as a whole or not at all. Nothing is overwritten."""
+    """Bring in the chats and comparisons of an archive, with new ids: all or nothing. Nothing is overwritten."""
+    dry_run = _flag(request, "dry_run")
     with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as file:
         await _receive(request, file)
         access = access_of(request)
@@ -66,11 +67,19 @@ async def import_account(parts: Parts, request: Request) -> ASGIApp:
         importing = await asyncio.to_thread(
             partial(Importing, file, parts.store, access.owner, parts.engine.now, check_room=check_room)
         )
-        result = await importing.bring_in()
+        result = await importing.bring_in(dry_run=dry_run)
     for id in result.ids:
         parts.engine.touch(id, access.owner)
-    note_of(request).details = {"sessions": str(result.sessions)}
-    return Json({"sessions": result.sessions, "refused": result.refused, "reason": result.reason or None})
+    counts = {name: getattr(result, name) for name in ("sessions", "comparisons", "known", "refused")}
+    note_of(request).details = {name: str(count) for name, count in counts.items()} | {"dry_run": str(dry_run).lower()}
+    return Json({**counts, "reason": result.reason or None})
+
+
+def _flag(request: Request, name: str) -> bool:
+    text = request.query_params.get(name, "false")
+    if text not in ("true", "false"):
+        raise BadRequest(f"{name} is true or false.", param=name)
+    return text == "true"
 
 
 async def _receive(request: Request, file: IO[bytes]) -> None:
@@ -129,7 +138,13 @@ ENDPOINTS = [
         import_account,
         who=CHAT,
         audit="account.import",
-        answers={200: "how many chats there are now", 400: "not an archive", 413: "too large"},
+        query={"dry_run": "true: only count what would be brought in, and what is wrong"},
+        answers={
+            200: "how many chats and comparisons were brought in",
+            400: "not an archive, or something in it is not valid: nothing was brought in",
+            413: "too large",
+            429: "the owner has stored as much as it may: nothing was brought in",
+        },
     ),
     Endpoint(
         "DELETE",

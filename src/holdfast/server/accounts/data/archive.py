@@ -144,7 +144,7 @@ class Archive:
                 yield piece
         said = [native.message(message) for message in messages]
         shown = {**native.session(session), "kind": session.kind, "messages": said}
-        for piece in self._entry(f"{SESSIONS}{_safe(id)}.json", in_pieces(shown)):
+        for piece in self._entry(f"{SESSIONS}{safe_name(id)}.json", in_pieces(shown)):
             yield piece
 
     async def _picture(self, session_id: str, sha256: str) -> AsyncGenerator[bytes]:
@@ -162,7 +162,7 @@ class Archive:
         while page := await self._store.list_runs(owner=self._owner, before=before):
             for record in page:
                 shown = {k: v for k, v in msgspec.to_builtins(record).items() if k not in _INTERNAL}
-                for piece in self._entry(f"runs/{_safe(record.id)}.json", in_pieces(shown)):
+                for piece in self._entry(f"runs/{safe_name(record.id)}.json", in_pieces(shown)):
                     yield piece
             before = page[-1].id
 
@@ -183,7 +183,7 @@ class Archive:
             "updated_at": native.moment(document.updated_at),
             "body": document.body,
         }
-        name = f"documents/{_safe(document.kind)}/{_safe(document.id)}.json"
+        name = f"documents/{safe_name(document.kind)}/{safe_name(document.id)}.json"
         return self._entry(name, in_pieces(shown))
 
     async def _used(self) -> AsyncGenerator[bytes]:
@@ -230,6 +230,6 @@ class Archive:
         yield self._taken.take()
 
 
-def _safe(name: str) -> str:
+def safe_name(name: str) -> str:
     """Return an id as part of a file name: an id of a client may have any characters."""
     return _UNSAFE.sub("_", name)[:150]

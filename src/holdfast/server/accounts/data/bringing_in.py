@@ -1,26 +1,31 @@
-"""Bringing in the sessions of an archive: with new ids, each as a whole or not at all, and nothing is overwritten."""
+"""Bringing in the chats and comparisons of an archive: with new ids, all or nothing, and nothing is overwritten."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import zipfile
 import zlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import IO, Any, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
+from ....compare.model import DOCUMENT, Comparison
 from ....errors import BadRequest
-from ....history import Message, Session, title_from
+from ....history import Figures, Message, Session, title_from
 from ....ids import new_id
+from ....store.documents import Documents, DocumentStore
 from ....store.files import REFERENCE
 from ...api.session_input import one_line
 from ...api.session_transfer import ImportedMessage, imported_message
-from ...budgets.caps import StorageFull
 from ...request import System, check_size
-from .archive import FORMAT, HEAD, PICTURES, SESSIONS, VERSION
+from .archive import FORMAT, HEAD, PICTURES, SESSIONS, VERSION, safe_name
+from .archived_comparisons import COMPARISONS, NewId, checked_comparison, moved, sessions_of
 
 LARGEST_ENTRY = 64 * 1024 * 1024
 """Maximum size of one session or picture of an archive, in bytes."""
@@ -37,11 +42,19 @@ _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotI
 _TYPES = {".png": "image/png", ".jpg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
 
 
-class SessionStore(Protocol):
+class ImportStore(DocumentStore, Protocol):
     """What an import needs of a store."""
+
+    async def get_session(self, session_id: str) -> Session | None:
+        """Return a session."""
+        ...
 
     async def copy_session(self, session: Session, messages: Sequence[Message]) -> Session:
         """Add a session together with messages."""
+        ...
+
+    async def delete_session(self, session_id: str) -> bool:
+        """Delete a session."""
         ...
 
 
@@ -57,16 +70,20 @@ class _Head(msgspec.Struct, frozen=True):
 
 
 class _ArchivedMessage(ImportedMessage, frozen=True, kw_only=True):
-    """A message of an archive, with its place in the tree."""
+    """A message of an archive, with its place in the tree. Names of writers are left out: anyone could write them."""
 
     id: str
     parent_id: str | None = None
+    run_id: str | None = None
+    created_at: datetime | None = None
+    figures: Figures | None = None
 
 
 class _ArchivedSession(msgspec.Struct, frozen=True):
     """A session of an archive, with all of its branches."""
 
     messages: list[_ArchivedMessage]
+    id: str = ""
     kind: str = "chat"
     title: str = ""
     model: str | None = None
@@ -74,24 +91,48 @@ class _ArchivedSession(msgspec.Struct, frozen=True):
     params: dict[str, Any] = {}
     pinned: bool = False
     head_id: str | None = None
+    created_at: datetime | None = None
+
+
+_Chat = tuple[Session, list[Message]]
 
 
 class BroughtIn(msgspec.Struct):
-    """How many sessions were brought in, and how many could not be, with the first reason."""
+    """What an archive brings in: new chats and comparisons, how many are there already, and what is wrong with it."""
 
     sessions: int = 0
+    comparisons: int = 0
+    known: int = 0
     refused: int = 0
+    """Chats and comparisons that are not valid. With any of them nothing is brought in."""
     reason: str = ""
+    """What is wrong with the first of them."""
     ids: list[str] = []
 
 
+@dataclass(frozen=True)
+class _NewComparison:
+    """A comparison that is to be added, with the sessions of its panes."""
+
+    comparison: Comparison
+    panes: list[_Chat]
+
+
+class _Known:
+    """What the owner has already."""
+
+
 class Importing:
-    """Reads an archive from a file, and adds its chats to a store under an owner."""
+    """Reads an archive from a file, and adds its chats and comparisons to a store under an owner: all, or nothing.
+
+    What is added gets an id that depends on the owner, on the id that it had, and on its content. So it is recognised
+    when it comes again, and a chat that has grown since comes as another one.
+    """
 
     def __init__(
         self,
         file: IO[bytes],
-        store: SessionStore,
+        store: ImportStore,
         owner: str,
         now: Callable[[], float],
         *,
@@ -99,7 +140,7 @@ class Importing:
         most: int = MOST_IN_ALL,
     ) -> None:
         """Read the list of files, which blocks. `check_room` raises if the owner has stored as much as it may."""
-        self._left = most
+        self._left = self._most = most
         self._check_room = check_room
         try:
             listed = _WithShortList(file)
@@ -113,47 +154,148 @@ class Importing:
         self._names = self._zip.namelist()
         self._pictures = {name[len(PICTURES) :][:64]: name for name in self._names if name.startswith(PICTURES)}
         self._store = store
+        self._comparisons = Documents(store, DOCUMENT, Comparison, now=now)
         self._owner = owner
         self._now = now
         self._room = 0
         """Bytes of pictures that the session which is being read may still have."""
 
-    async def bring_in(self) -> BroughtIn:
-        """Add the chats, one after the other. One that is invalid is left out, and counted."""
+    async def bring_in(self, *, dry_run: bool = False) -> BroughtIn:
+        """Read everything, and then add it. A `dry_run` only reads, and returns what is wrong in place of an error."""
+        result = await self._look_through()
+        if dry_run:
+            return result
+        if result.refused:
+            raise BadArchive(f"Nothing was brought in. {result.reason}")
+        self._left = self._most
+        added = BroughtIn(known=result.known)
+        try:
+            async for item in self._items():
+                await self._add(item, added)
+        except BaseException:
+            await self._take_back(added)
+            raise
+        return added
+
+    async def _look_through(self) -> BroughtIn:
+        """Count what would be added, and what is not valid."""
         result = BroughtIn()
-        names = [name for name in self._names if name.startswith(SESSIONS)]
-        for number, name in enumerate(names):
+        await self._require_room()
+        for name in self._wanted():
             try:
-                if self._check_room is not None:
-                    await self._check_room()
-                made = await asyncio.to_thread(self._session, name)
-            except (BadRequest, StorageFull) as error:
-                is_full = isinstance(error, StorageFull)
-                result.refused += len(names) - number if is_full else 1
+                item = await self._item(name)
+            except BadRequest as error:
+                result.refused += 1
                 result.reason = result.reason or f"{name}: {error}"
-                if is_full:
-                    break
                 continue
-            if made is not None:
-                result.ids.append((await self._store.copy_session(*made)).id)
+            if isinstance(item, _Known):
+                result.known += 1
+            elif isinstance(item, tuple):
                 result.sessions += 1
+            elif item is not None:
+                result.comparisons += 1
         return result
 
-    def _session(self, name: str) -> tuple[Session, list[Message]] | None:
-        """Return a session of the archive under new ids; None for one that is no chat."""
+    async def _items(self) -> AsyncGenerator[_Chat | _NewComparison]:
+        """Yield what is new in the archive."""
+        for name in self._wanted():
+            item = await self._item(name)
+            if item is not None and not isinstance(item, _Known):
+                yield item
+
+    def _wanted(self) -> list[str]:
+        return [name for name in self._names if name.startswith((SESSIONS, COMPARISONS))]
+
+    async def _item(self, name: str) -> _Chat | _NewComparison | _Known | None:
+        """Return what a file of the archive holds; None for what is not brought in by itself, or has not ended."""
+        if name.startswith(COMPARISONS):
+            return await self._comparison(name)
+        brought, data = await asyncio.to_thread(self._archived, name)
+        if brought.kind != "chat":
+            return None  # a pane comes with its comparison
+        id = self._id("ses", brought.id or name, data)
+        if await self._is_own(brought.id) or await self._is_own(id):
+            return _Known()
+        return await asyncio.to_thread(self._session, brought, id)
+
+    async def _comparison(self, name: str) -> _NewComparison | _Known | None:
+        data = await asyncio.to_thread(self._read, name)
+        if (comparison := checked_comparison(data)) is None:
+            return None
+
+        def new(kind: str, id: str) -> str:
+            return self._id(kind, id, data)
+
+        self._room = MOST_PICTURES
+        after = await asyncio.to_thread(moved, comparison, self._owner, new, self._with_picture)
+        for id in (comparison.id, after.id):
+            if await self._comparisons.get(id, owner=self._owner) is not None:
+                return _Known()
+        there = {id: f"{SESSIONS}{safe_name(id)}.json" for id in sessions_of(comparison)}
+        panes = [
+            await asyncio.to_thread(self._pane, entry, new("ses", id), new)
+            for id, entry in there.items()
+            if entry in self._names
+        ]
+        return _NewComparison(after, panes)
+
+    async def _is_own(self, session_id: str) -> bool:
+        found = await self._store.get_session(session_id)
+        return found is not None and found.owner == self._owner
+
+    def _id(self, kind: str, id: str, data: bytes) -> str:
+        named = "\n".join((self._owner, id, hashlib.sha256(data).hexdigest()))
+        return f"{kind}_{hashlib.sha256(named.encode('utf-8', 'replace')).hexdigest()[:40]}"
+
+    async def _add(self, item: _Chat | _NewComparison, added: BroughtIn) -> None:
+        await self._require_room()
+        for session, messages in [item] if isinstance(item, tuple) else item.panes:
+            await self._store.copy_session(session, messages)
+            added.ids.append(session.id)
+        if isinstance(item, tuple):
+            added.sessions += 1
+        else:
+            await self._comparisons.put(item.comparison.id, item.comparison, owner=self._owner)
+            added.comparisons += 1
+            added.ids.append(item.comparison.id)
+
+    async def _take_back(self, added: BroughtIn) -> None:
+        """Delete what was added before it failed."""
+        for id in added.ids:
+            if id.startswith("cmp_"):
+                await self._comparisons.delete(id)
+            else:
+                await self._store.delete_session(id)
+
+    async def _require_room(self) -> None:
+        if self._check_room is not None:
+            await self._check_room()
+
+    def _archived(self, name: str) -> tuple[_ArchivedSession, bytes]:
+        data = self._read(name)
         try:
-            brought = msgspec.json.decode(self._read(name), type=_ArchivedSession)
+            brought = msgspec.json.decode(data, type=_ArchivedSession)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise BadArchive(f"The session is not valid: {error}.") from None
-        if brought.kind != "chat":
-            return None  # a pane of a comparison is nothing without it
         check_size(brought.params)
         if len(brought.messages) > MOST_MESSAGES:
             raise BadArchive(f"A session has {MOST_MESSAGES} messages at most.")
+        return brought, data
+
+    def _pane(self, name: str, id: str, new: NewId) -> _Chat:
+        """Return the session of a pane. Its messages name their runs, by which their comparison finds them."""
+        brought, _ = self._archived(name)
+        session, messages = self._session(brought, id)
+        runs = [said.run_id and new("run", said.run_id) for said in self._in_order(brought)]
+        messages = [replace(message, run_id=run) for message, run in zip(messages, runs, strict=True)]
+        return replace(session, kind="pane", title="", pinned=False), messages
+
+    def _session(self, brought: _ArchivedSession, id: str) -> _Chat:
+        """Return a session of the archive under its new id. It counts as changed now, so that it is not too old."""
         now, self._room = self._now(), MOST_PICTURES
         messages = self._messages(brought, now)
         session = Session(
-            id=new_id("ses"),
+            id=id,
             owner=self._owner,
             title=one_line(brought.title) or (title_from(messages[0].content) if messages else ""),
             model=brought.model,
@@ -161,24 +303,30 @@ class Importing:
             params=brought.params,
             pinned=brought.pinned,
             head_id=messages[-1].id if messages else None,
-            created_at=now,
+            created_at=_seconds(brought.created_at, now),
             updated_at=now,
         )
         return session, messages
 
+    @staticmethod
+    def _in_order(brought: _ArchivedSession) -> list[_ArchivedMessage]:
+        """Return the messages, the last one of the branch that was shown at the end."""
+        return sorted(brought.messages, key=lambda said: said.id == brought.head_id)
+
     def _messages(self, brought: _ArchivedSession, now: float) -> list[Message]:
-        """Return the messages under new ids, the last one of the branch that was shown at the end."""
+        """Return the messages under new ids, with the times and figures that they had."""
         ids: dict[str | None, str | None] = {None: None}
-        messages: list[Message] = []
+        messages: dict[str, Message] = {}
         for said in brought.messages:
             if said.id in ids:
                 raise BadArchive(f"Two messages of the session have the id {said.id!r}.")
             if said.parent_id not in ids:
                 raise BadArchive(f"The message {said.id!r} does not follow one that is before it.")
             id = ids[said.id] = new_id("msg")
-            message = replace(imported_message(said, now), id=id, parent_id=ids[said.parent_id])
-            messages.append(self._with_pictures(message))
-        return sorted(messages, key=lambda message: message.id == ids.get(brought.head_id))
+            message = imported_message(said, _seconds(said.created_at, now))
+            message = replace(message, id=id, parent_id=ids[said.parent_id], figures=said.figures)
+            messages[said.id] = self._with_pictures(message)
+        return [messages[said.id] for said in self._in_order(brought)]
 
     def _with_pictures(self, message: Message) -> Message:
         """Put the pictures of the archive in the place of references to them."""
@@ -218,6 +366,13 @@ class Importing:
         if len(data) > LARGEST_ENTRY:
             raise BadArchive(f"{name} is larger than {LARGEST_ENTRY} bytes.")
         return data
+
+
+def _seconds(at: datetime | None, now: float) -> float:
+    """Return a time of an archive; now, if it has none or one that is still to come."""
+    if at is None or at.tzinfo is None:
+        return now
+    return min(max(at.timestamp(), 0.0), now)
 
 
 class _WithShortList:
