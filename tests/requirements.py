@@ -506,6 +506,7 @@ REQUIREMENTS: dict[str, str] = {
     "people.sign-ins-limited": "A person has at most 100 sign-ins: one more ends the oldest.",
     # sharing
     "share.live": "A link shows a session, and the answer that is being written as it grows, on any node.",
+    "share.run": "A link to a run shows its session up to its answer; a run without a session cannot be shared.",
     "share.fixed": "A link that does not follow its session shows it up to one message, whatever comes later.",
     "share.chosen": (
         "A link shows no other branches and no costs, and tools, reasoning, system prompt and names only if chosen."

@@ -191,6 +191,51 @@ async def test_a_fixed_link_ends_with_the_answer_that_was_being_written(world: W
     assert ("Before", 204) == (shown["title"], more.status)
 
 
+@requirement("share.run")
+async def test_a_link_to_a_run_shows_its_chat_up_to_its_answer(world: World):
+    """While it runs, and after its end; what is said later is not shown. Only its owner makes one."""
+    world.up.models["run-link"] = halves("run-link")
+    async with browser(world.server, world.ada) as ada, browser(world.server, world.bob) as bob:
+        session = await said(ada, "First?", "yes")
+        run = await Native(ada).start(session, "And?", "up/run-link")
+        await Native(ada).shown(run, "one ")
+        made = await ada.post(f"/api/runs/{run}/shares", {"include": ["names"]})
+        refused = [await bob.post(f"/api/runs/{id}/shares", {}) for id in (run, "run_missing")]
+        live = f"/api/shared/{(await made.json())['token']}"
+        reader = await watch(bob, live)
+        await until(reader, "one ")
+        world.up.gates.open("run-link")
+        await until(reader, "two")
+        await Native(ada).settled(run)
+        await said(ada, "Later", "later", session)
+        ended = await ada.post(f"/api/runs/{run}/shares", {})
+        views = [await view(bob, path) for path in (live, f"/api/shared/{(await ended.json())['token']}")]
+
+    assert [201, 201] == [made.status, ended.status]
+    assert [404, 404] == [answer.status for answer in refused]
+    assert [["First?", "yes", "And?", "one two"]] * 2 == [
+        [message["content"] for message in shown["messages"]] for shown in views
+    ]
+    assert ["ada", None] == [shown["owner"] for shown in views]
+
+
+@requirement("share.run")
+async def test_a_run_without_a_session_cannot_be_shared(world: World):
+    """It says why, and what to do. Nothing is stored."""
+    async with browser(world.server, world.ada) as ada:
+        before = (await Native(ada).get("/api/shares"))["shares"]
+        body = {"model": "up/echo:x", "background": True, "messages": [{"role": "user", "content": "Hi"}]}
+        started = await (await ada.post("/v1/chat/completions", body)).json()
+        run = str(started["id"]).replace("chatcmpl-", "run_")
+        refused = await ada.post(f"/api/runs/{run}/shares", {})
+        bad = await ada.post(f"/api/runs/{run}/shares", {"follow": True})
+        after = (await Native(ada).get("/api/shares"))["shares"]
+
+    assert (409, "no_session") == (refused.status, (await refused.json())["error"]["code"])
+    assert 400 == bad.status
+    assert before == after
+
+
 @requirement("share.fixed")
 async def test_a_link_shows_one_branch_only(world: World):
     """What was edited away, and what comes on another branch later, is nobody else's business."""

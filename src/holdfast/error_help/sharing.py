@@ -37,6 +37,14 @@ SHARING_ERRORS = (
         "Revoke what is no longer needed, under *Shared chats* in the settings or with `DELETE /api/shares/ID`.",
     ),
     ErrorHelp(
+        "no_session",
+        "409",
+        "a run cannot be shared, because it belongs to no session",
+        "It was started by a program, without a session: its text is kept for no one else.",
+        "Start it in a session, and share that.",
+        "33.1",
+    ),
+    ErrorHelp(
         "too_many_spectators",
         "429",
         "a link is read in too many places at once",

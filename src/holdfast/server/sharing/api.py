@@ -9,12 +9,12 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ...access import ADMIN, CHAT, READ
-from ...errors import BadRequest, MessageNotFound, NotFound
+from ...errors import BadRequest, Conflict, MessageNotFound, NotFound
 from ...history import Session
 from ...store.documents import Stored
 from ...wires import native
 from ...wires.shapes import GroupNameJson, NewLinkJson, SharedListJson, ShareJson
-from ..caller import access_of, own_session, owner_of
+from ..caller import access_of, own_run, own_session, owner_of
 from ..errors import Json, NoContent
 from ..request import decode, read_body, whole_number
 from ..routing import Endpoint
@@ -43,15 +43,50 @@ class NewShare(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     expires_in: Annotated[float, msgspec.Meta(ge=1, le=LONGEST_LINK)] | None = None
 
 
+class NewRunShare(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A link to a run: its session up to the answer of the run, which may still be written."""
+
+    include: tuple[Included, ...] = ()
+    sign_in: bool = False
+    expires_in: Annotated[float, msgspec.Meta(ge=1, le=LONGEST_LINK)] | None = None
+
+
+class NoSession(Conflict):
+    """A link shows a session, and the run belongs to none."""
+
+    code = "no_session"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "This run belongs to no session, so a link has nothing to show: its text is kept for no one else. "
+            "Start it in a session to share it."
+        )
+
+
+async def share_run(parts: Parts, request: Request) -> ASGIApp:
+    """Make a link to a run of a session: what was said before it, and its answer as it grows."""
+    run = await own_run(parts, request)
+    wanted = decode(await read_body(parts, request), NewRunShare)
+    if run.record.session_id is None or run.record.message_id is None:
+        raise NoSession
+    session = await own_session(parts, request, run.record.session_id)
+    options = msgspec.structs.asdict(wanted)
+    return await _made_link(parts, session, NewShare(message_id=run.record.message_id, **options))
+
+
 async def share_session(parts: Parts, request: Request) -> ASGIApp:
     """Make a link to a session, or share it with a group."""
     session = await own_session(parts, request)
     wanted = decode(await read_body(parts, request), NewShare)
     if wanted.group:
         stored = await parts.shares.add_group(session.owner, await _with_group(parts, request, session, wanted))
-        token = None
-    else:
-        token, stored = await parts.shares.add_link(session.owner, await _link(parts, session, wanted))
+        made: NewLinkJson = {**(await _share_json(parts, stored)), "token": None}
+        return Json(made, status_code=201)
+    return await _made_link(parts, session, wanted)
+
+
+async def _made_link(parts: Parts, session: Session, wanted: NewShare) -> ASGIApp:
+    token, stored = await parts.shares.add_link(session.owner, await _link(parts, session, wanted))
     made: NewLinkJson = {**(await _share_json(parts, stored)), "token": token}
     return Json(made, status_code=201)
 
@@ -204,6 +239,21 @@ ENDPOINTS = [
         audit="share.new",
         takes=NewShare,
         answers={201: "the share, with the token of a link", 409: "too many shares", **_BAD},
+    ),
+    Endpoint(
+        "POST",
+        "/api/runs/{run_id}/shares",
+        share_run,
+        who=CHAT,
+        audit="share.new",
+        takes=NewRunShare,
+        answers={
+            201: "the share, with the token of a link",
+            400: "bad input",
+            404: "no such run",
+            409: "the run belongs to no session, or too many shares",
+            413: "too large",
+        },
     ),
     Endpoint(
         "GET",
