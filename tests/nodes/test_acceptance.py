@@ -54,6 +54,12 @@ FILES = [
     "test_llama_cpp",
     "test_crash",
     "test_ollama_wire",
+    "test_accounts",
+    "test_sharing",
+    "test_group_sessions",
+    "test_budgets",
+    "test_audit",
+    "test_people_data",
 ]
 SOME = "fifty_stops or status_has or queued_message_can_be or attached_run_lives_by"
 """A few of the tests that failed before nodes knew each other's runs."""

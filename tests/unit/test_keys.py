@@ -5,9 +5,13 @@ import pytest
 from holdfast.errors import StoreUnavailable
 from holdfast.server.accounts.keys import Keys, KeysUnavailable
 from holdfast.server.accounts.made_keys import new_key
+from holdfast.server.app import create_app
 from holdfast.server.config.settings import Settings
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
+from tests.support.served import NO_HOME, Served
+
+ADMIN = "hf-" + "a" * 40
 
 
 class Away(MemoryStore):
@@ -34,3 +38,35 @@ async def test_a_run_that_starts_later_has_no_rights_by_keys_that_are_too_old():
 
     with pytest.raises(KeysUnavailable):
         keys.rights("ada")
+
+
+@requirement("people.keys")
+async def test_a_key_that_another_node_has_just_made_is_accepted():
+    """Who makes a key and uses it at once may reach another node, which has not looked for new keys since."""
+    medium = MemoryStore()
+    apps = [create_app(Settings(api_key=ADMIN), medium, NO_HOME) for _ in range(2)]
+    async with Served(apps[0]) as one, Served(apps[1]) as two, one.client() as here, two.client() as there:
+        headers, statuses = {"authorization": f"Bearer {ADMIN}"}, []
+        for n in range(20):
+            made = await here.post("/api/admin/keys", {"name": f"key-{n}"}, headers=headers)
+            key = (await made.json())["key"]
+            statuses.append((await there.get("/api/me", headers={"authorization": f"Bearer {key}"})).status)
+        wrong = await there.get("/api/me", headers={"authorization": "Bearer hf-wrong"})
+
+    assert [200] * 20 == statuses
+    assert 401 == wrong.status
+
+
+@requirement("safe.keys-unreadable")
+async def test_a_wrong_key_is_refused_while_the_store_is_away():
+    """The keys that were read a moment ago still count, and an unknown one is none of them."""
+    store = Away()
+    key, record = new_key("ada")
+    await store.add_key(record)
+    keys = Keys(Settings(), {}, store)
+    await keys.load()
+    store.is_away = True
+
+    assert not await keys.has_news()
+    assert keys.find(b"hf-wrong") is None
+    assert keys.find(key.encode()) is not None

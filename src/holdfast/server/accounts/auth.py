@@ -156,6 +156,8 @@ class Gate:
         if self._keys.is_stale and not self._is_open(scope):
             await self._keys.catch_up()
         refusal = self._refuse(scope, headers, origin)
+        if refusal is WRONG_KEY and await self._keys.has_news():
+            refusal = self._identify(scope, headers)
         if (refusal is NO_KEY and (b"cookie" in headers or self._is_named(headers))) or refusal is TO_BE_READ:
             refusal = await self._identify_person(scope, headers)
         if refusal is WRONG_KEY or refusal is SIGNED_OUT:

@@ -152,13 +152,36 @@ class Keys:
 
     async def load(self) -> None:
         """Read the store's keys for the first time, and move those of an earlier version's file into the store."""
+        async with self._reading:
+            await self._load()
+
+    async def _load(self) -> None:
         if self._file is not None and self._store is not None:
             await _move(self._file, self._store)
             self._file = None
-        await self.refresh()
+        await self._refresh()
 
     async def refresh(self) -> None:
         """Read the keys that any process has added or revoked since the last call."""
+        async with self._reading:  # a key that two calls take in would be ended by the second one
+            await self._refresh()
+
+    async def has_news(self) -> bool:
+        """Read the keys for a request with an unknown one, which another node may just have made; True if any changed.
+
+        Requests at the same time share one look at the store.
+        """
+        asked, before = time.monotonic(), self._changes
+        async with self._reading:
+            if self._read_at < asked:
+                try:
+                    async with asyncio.timeout(TRY_AGAIN):
+                        await self._refresh()
+                except (HoldfastError, OSError) as error:
+                    logger.warning("cannot look for new keys: %r", error)
+        return self._changes != before
+
+    async def _refresh(self) -> None:
         if self._store is None:
             return
         began = time.monotonic()
@@ -177,7 +200,7 @@ class Keys:
                 return
             try:
                 async with asyncio.timeout(TRY_AGAIN):
-                    await self.load()
+                    await self._load()
             except (HoldfastError, OSError) as error:  # a timeout is an OSError
                 logger.error("cannot read the keys, so none of them is accepted: %r", error)
             self._tried_at = time.monotonic()
