@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +15,6 @@ from ..errors import (
     ResumeGap,
     SessionBusy,
     SessionNotFound,
-    StaleDocument,
     StaleView,
 )
 from ..events import AnySettlement, Event, Settled
@@ -24,7 +22,6 @@ from ..history import Message, Session, text_of
 from . import (
     HEAD,
     Append,
-    Document,
     FeedEntry,
     Idempotency,
     IfBusy,
@@ -37,7 +34,7 @@ from . import (
 )
 from . import semantics as rules
 from .files import refuse_unknown, take_out
-from .memory_keys import MemoryKeys, MemorySpending
+from .memory_keys import MemoryDocuments, MemoryKeys, MemorySpending
 from .memory_nodes import MemoryNodes, StoredRun
 from .people.audit import MemoryAudit
 
@@ -85,17 +82,17 @@ class _Session:
         self.feed.append(FeedEntry(len(self.feed) + 1, item[0], rules.plain_json(item[1])))
 
 
-class MemoryStore(MemoryNodes, MemoryKeys, MemorySpending, MemoryAudit):
+class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, MemoryAudit):
     """Keeps everything in dicts, on the loop's own thread. No method ever suspends, so each is one transaction."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         MemoryNodes.__init__(self, clock)
+        MemoryDocuments.__init__(self)
         MemoryKeys.__init__(self)
         MemorySpending.__init__(self)
         MemoryAudit.__init__(self)
         self._sessions: dict[str, _Session] = {}
         self._keys: dict[tuple[str, str], tuple[str, str]] = {}
-        self._documents: dict[tuple[str, str], Document] = {}
 
     # what an owner has
 
@@ -103,11 +100,6 @@ class MemoryStore(MemoryNodes, MemoryKeys, MemorySpending, MemoryAudit):
         """Return the ids of an owner's sessions of every kind."""
         ids = [id for id, it in self._sessions.items() if it.session.owner == owner and id > after]
         return sorted(ids)[:limit]
-
-    async def documents_of(self, owner: str, *, after: tuple[str, str] = ("", ""), limit: int = 20) -> list[Document]:
-        """Return documents of an owner, of every kind."""
-        found = [it for place, it in sorted(self._documents.items()) if it.owner == owner and place > after]
-        return found[:limit]
 
     async def old_sessions(
         self, before: float, limit: int = 100, *, of: Sequence[str] | None = None, besides: Sequence[str] = ()
@@ -117,13 +109,6 @@ class MemoryStore(MemoryNodes, MemoryKeys, MemorySpending, MemoryAudit):
         chats = [each for each in chats if _is_wanted(each.owner, of, besides)]
         old = sorted((each for each in chats if each.updated_at < before), key=lambda each: each.updated_at)
         return [(session.id, session.owner) for session in old[:limit]]
-
-    async def delete_documents_of(self, owner: str, limit: int = 100) -> int:
-        """Delete documents of an owner."""
-        found = [place for place, document in self._documents.items() if document.owner == owner][:limit]
-        for place in found:
-            del self._documents[place]
-        return len(found)
 
     async def forget_words(self, *, begin: bool) -> bool:
         """Do nothing: words go with their session."""
@@ -543,41 +528,6 @@ class MemoryStore(MemoryNodes, MemoryKeys, MemorySpending, MemoryAudit):
         session = self._sessions.get(session_id)
         return [] if session is None else session.feed[max(after, 0) :][:limit]
 
-    # documents
-
-    async def put_document(self, document: Document, expected_version: int | None = None) -> Document:
-        """Keep a document: compare-and-set."""
-        place = document.kind, document.id
-        self._documents[place] = after = rules.after_put(document, self._documents.get(place), expected_version)
-        return _copy(after)
-
-    async def put_documents(self, puts: Sequence[tuple[Document, int | None]]) -> list[Document]:
-        """Keep documents, all of them or none."""
-        before = dict(self._documents)
-        try:
-            return [await self.put_document(document, expected) for document, expected in puts]
-        except StaleDocument:
-            self._documents = before
-            raise
-
-    async def get_document(self, kind: str, id: str) -> Document | None:
-        """Return a document."""
-        found = self._documents.get((kind, id))
-        return None if found is None else _copy(found)
-
-    async def list_documents(
-        self, kind: str, owner: str | None = None, *, before: str | None = None, limit: int = 50
-    ) -> list[Document]:
-        """Return documents of a kind, those added last first."""
-        ofkind = [it for it in reversed(self._documents.values()) if it.kind == kind]
-        if before is not None:
-            ofkind = list(itertools.dropwhile(lambda it: it.id != before, ofkind))[1:]
-        return [_copy(it) for it in ofkind if owner in (None, it.owner)][: max(limit, 0)]
-
-    async def delete_document(self, kind: str, id: str) -> bool:
-        """Forget a document."""
-        return self._documents.pop((kind, id), None) is not None
-
     async def waiting_sessions(self) -> list[str]:
         """Return the sessions in which a run is queued and none is running."""
         return [id for id, it in self._sessions.items() if it.unsettled and it.running() is None]
@@ -588,11 +538,6 @@ class MemoryStore(MemoryNodes, MemoryKeys, MemorySpending, MemoryAudit):
 
 def _is_wanted(owner: str, of: Sequence[str] | None, besides: Sequence[str]) -> bool:
     return (of is None or owner in of) and owner not in besides
-
-
-def _copy(document: Document) -> Document:
-    """Return a copy of a document, so that a change of its body does not change the stored one."""
-    return replace(document, body=rules.plain_json(document.body))
 
 
 def _matches(run: RunRecord, owner: str | None, session_id: str | None, status: Status | None) -> bool:

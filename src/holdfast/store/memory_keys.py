@@ -1,16 +1,74 @@
-"""The API keys of a store in memory, and what runs use."""
+"""The documents and API keys of a store in memory, and what runs use."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from ..errors import KeyExists
-from . import Cap, Charge, Draw, DrawResult, KeyDetails, KeyRecord, Spent, UsageRow
+from ..errors import KeyExists, StaleDocument
+from . import Cap, Charge, Document, Draw, DrawResult, KeyDetails, KeyRecord, Spent, UsageRow
 from . import semantics as rules
+
+
+class MemoryDocuments:
+    """Documents by kind and id, in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self._documents: dict[tuple[str, str], Document] = {}
+
+    async def put_document(self, document: Document, expected_version: int | None = None) -> Document:
+        """Keep a document: compare-and-set."""
+        place = document.kind, document.id
+        self._documents[place] = after = rules.after_put(document, self._documents.get(place), expected_version)
+        return _copy(after)
+
+    async def put_documents(self, puts: Sequence[tuple[Document, int | None]]) -> list[Document]:
+        """Keep documents, all of them or none."""
+        before = dict(self._documents)
+        try:
+            return [await self.put_document(document, expected) for document, expected in puts]
+        except StaleDocument:
+            self._documents = before
+            raise
+
+    async def get_document(self, kind: str, id: str) -> Document | None:
+        """Return a document."""
+        found = self._documents.get((kind, id))
+        return None if found is None else _copy(found)
+
+    async def list_documents(
+        self, kind: str, owner: str | None = None, *, before: str | None = None, limit: int = 50
+    ) -> list[Document]:
+        """Return documents of a kind, those added last first."""
+        ofkind = [it for it in reversed(self._documents.values()) if it.kind == kind]
+        if before is not None:
+            ofkind = list(itertools.dropwhile(lambda it: it.id != before, ofkind))[1:]
+        return [_copy(it) for it in ofkind if owner in (None, it.owner)][: max(limit, 0)]
+
+    async def delete_document(self, kind: str, id: str) -> bool:
+        """Forget a document."""
+        return self._documents.pop((kind, id), None) is not None
+
+    async def documents_of(self, owner: str, *, after: tuple[str, str] = ("", ""), limit: int = 20) -> list[Document]:
+        """Return documents of an owner, of every kind."""
+        found = [it for place, it in sorted(self._documents.items()) if it.owner == owner and place > after]
+        return found[:limit]
+
+    async def delete_documents_of(self, owner: str, limit: int = 100) -> int:
+        """Delete documents of an owner."""
+        found = [place for place, document in self._documents.items() if document.owner == owner][:limit]
+        for place in found:
+            del self._documents[place]
+        return len(found)
+
+
+def _copy(document: Document) -> Document:
+    """Return a copy of a document, so that a change of its body does not change the stored one."""
+    return replace(document, body=rules.plain_json(document.body))
 
 
 class MemoryKeys:

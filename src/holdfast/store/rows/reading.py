@@ -207,9 +207,9 @@ class Reading:
 
     def owners(self, of: Sequence[str] | None, besides: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
         """Return the conditions that let only some owners' rows count, and their values."""
-        values = {} if of is None else {"of": self._dialect.many(of)}
-        values |= {"besides": self._dialect.many(besides)} if besides else {}
-        return [f"owners_{name}" for name in values], values
+        conditions = [*(["owners_of"] if of is not None else []), *(["owners_besides"] if besides else [])]
+        values = {"of": self._dialect.many(of or ()), "besides": self._dialect.many(besides)}
+        return conditions, {name: values[name] for name in values if f"owners_{name}" in conditions}
 
     def read_files(self, session_id: str, hashes: Sequence[str]) -> Steps[dict[str, StoredFile]]:
         """Return pictures of a session by their hashes."""

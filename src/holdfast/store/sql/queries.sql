@@ -309,8 +309,9 @@ SELECT id, owner FROM sessions WHERE {conditions} ORDER BY updated_at LIMIT :lim
 updated_at < :before AND pinned = 0 AND kind = 'chat'
 
 -- name: old_idempotency
-SELECT idempotency.owner AS owner, key FROM idempotency JOIN runs ON runs.n = run
-WHERE status = 'settled' AND settled_at < :before LIMIT :limit
+SELECT owner, key FROM idempotency WHERE EXISTS (
+    SELECT 1 FROM runs WHERE runs.n = idempotency.run AND status = 'settled' AND settled_at < :before
+) LIMIT :limit
 
 -- name: forget_idempotency
 DELETE FROM idempotency WHERE owner = ? AND key = ?
