@@ -1,8 +1,8 @@
 /** What an answer took: its model, its tokens, how soon its first word came, and how fast the rest. */
 import { useEffect, useState } from "preact/hooks";
+import type { Conversation, Ending } from "../state/conversation";
 import type { LiveRun } from "../state/live";
 import { models } from "../state/models";
-import type { Ending, Transcript } from "../state/transcript";
 import type { Figures as Measured, Message, Usage } from "../types";
 import { t } from "../words";
 import { currency } from "../words/count";
@@ -65,7 +65,7 @@ export function money(cost: number): string {
   return currency(cost, models.value.currency, digits);
 }
 
-export function LiveFigures({ live }: { live: LiveRun; transcript: Transcript }) {
+export function LiveFigures({ live }: { live: LiveRun; transcript: Conversation }) {
   live.version.value;
   const [now, setNow] = useState(performance.now());
   useEffect(() => {

@@ -1,0 +1,1 @@
+import{En as e,Gt as t,cn as n,fn as r}from"./start.js";import{t as i}from"./confirm.js";function a({to:a}){return t(i,{title:e().leaveTemporary,action:e().leave,onConfirm:async()=>n(a),onClose:()=>{r.value===a&&(r.value=null)},children:t(`p`,{children:e().leaveTemporaryWhy})})}export{a as default};
