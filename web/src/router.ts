@@ -13,8 +13,12 @@ export const wouldLose = signal<() => boolean>(() => false);
 /** Where the page goes if its user agrees to lose that. */
 export const wanted = signal<string | null>(null);
 
+/** Why the sign-in failed from which the browser comes back, as a code. It is taken out of the address at once. */
+export const signInError = new URLSearchParams(location.search).get("sign_in_error");
+
 /** Follow the browser's back and forward from now on. */
 export function followHistory(): void {
+  if (signInError !== null) history.replaceState(null, "", path.value + location.hash);
   addEventListener("popstate", () => {
     const to = location.pathname + location.hash;
     if (location.pathname === path.value || !wouldLose.value()) return look();

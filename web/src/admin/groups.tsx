@@ -1,6 +1,7 @@
 /** Groups: the models and the agents that their people have. */
 import { Pencil, Plus, Trash2 } from "lucide";
 import { useState } from "preact/hooks";
+import { BudgetFields, budgetIn } from "../people/budget-fields";
 import { calls, type Group, isHere } from "../people/calls";
 import { patternsIn } from "../people/patterns";
 import { useAttempt } from "../ui/attempt";
@@ -8,8 +9,8 @@ import { Confirm } from "../ui/confirm";
 import { Dialog } from "../ui/dialog";
 import { Icon } from "../ui/icon";
 import { Shown, useLoaded } from "../ui/loaded";
+import { Problem } from "../ui/problem";
 import { t } from "../words";
-import { BudgetFields, budgetIn } from "./budget-fields";
 
 type Open = { is: "form"; group: Group | null } | { is: "delete"; group: Group };
 
@@ -110,7 +111,8 @@ interface GroupFormProps {
 }
 
 function GroupForm({ group, hasBudgets, onSaved, onClose }: GroupFormProps) {
-  const { isBusy, problem, attempt } = useAttempt();
+  const trying = useAttempt();
+  const { isBusy, attempt } = trying;
   const words = t().people;
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
@@ -161,9 +163,7 @@ function GroupForm({ group, hasBudgets, onSaved, onClose }: GroupFormProps) {
             <BudgetFields title={words.limitsOfAll} prefix="all " budget={group?.budget} />
           </>
         )}
-        <p class="problem" role="alert">
-          {problem}
-        </p>
+        <Problem of={trying} />
         <footer>
           <button type="submit" class="primary" disabled={isBusy}>
             {t().save}

@@ -3,6 +3,7 @@ import type { ComponentChildren } from "preact";
 import { t } from "../words";
 import { useAttempt } from "./attempt";
 import { Dialog } from "./dialog";
+import { Problem } from "./problem";
 
 interface ConfirmProps {
   title: string;
@@ -16,7 +17,8 @@ interface ConfirmProps {
 }
 
 export function Confirm({ title, action, onConfirm, onClose, children, isBad = true }: ConfirmProps) {
-  const { isBusy, problem, attempt } = useAttempt();
+  const trying = useAttempt();
+  const { isBusy, attempt } = trying;
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
     const form = event.currentTarget as HTMLFormElement;
@@ -26,9 +28,7 @@ export function Confirm({ title, action, onConfirm, onClose, children, isBad = t
     <Dialog title={title} onClose={onClose} class="narrow">
       <form onSubmit={submit}>
         {children}
-        <p class="problem" role="alert">
-          {problem}
-        </p>
+        <Problem of={trying} />
         <footer>
           <button type="button" onClick={(event) => event.currentTarget.closest("dialog")?.close()}>
             {t().cancel}

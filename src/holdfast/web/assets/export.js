@@ -1,5 +1,5 @@
-import{En as e,M as t,b as n,gn as r,qt as i,y as a}from"./start.js";async function o(e,t){try{let n=await(t===`json`?r.wholeSession(e):r.session(e)),i=(n.title||`session`).replace(/[^\p{L}\p{N} _-]+/gu,``).slice(0,60).trim()||`session`;t===`json`?u(`${i}.json`,JSON.stringify(n,null,2),`application/json`):u(`${i}.md`,s(n),`text/markdown`)}catch(e){i(e)}}function s(t){return`${[`# ${t.title||e().untitled}`,...t.system?[l(t.system)]:[],...n(t.messages).map(c)].join(`
+import{Jt as e,M as t,On as n,b as r,vn as i,y as a}from"./start.js";async function o(t,n){try{let e=await(n===`json`?i.wholeSession(t):i.session(t)),r=(e.title||`session`).replace(/[^\p{L}\p{N} _-]+/gu,``).slice(0,60).trim()||`session`;n===`json`?u(`${r}.json`,JSON.stringify(e,null,2),`application/json`):u(`${r}.md`,s(e),`text/markdown`)}catch(t){e(t)}}function s(e){return`${[`# ${e.title||n().untitled}`,...e.system?[l(e.system)]:[],...r(e.messages).map(c)].join(`
 
-`)}\n`}function c({message:n,earlier:r}){let i=n.role===`user`?e().you:n.model??n.role,o=t(n.outcome,null);return[`## ${i}`,a([...r,n]),...o?[`*${o.label}.*`]:[]].join(`
+`)}\n`}function c({message:e,earlier:r}){let i=e.role===`user`?n().you:e.model??e.role,o=t(e.outcome,null);return[`## ${i}`,a([...r,e]),...o?[`*${o.label}.*`]:[]].join(`
 
 `)}function l(e){return e.replace(/^/gm,`> `)}function u(e,t,n){let r=document.createElement(`a`);r.href=URL.createObjectURL(new Blob([t],{type:n})),r.download=e,r.click(),setTimeout(()=>URL.revokeObjectURL(r.href),1e3)}export{o as exportAs};

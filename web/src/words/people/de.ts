@@ -174,6 +174,7 @@ export const people: PeopleWords = {
   deleteGroup: (name) => `${name} löschen`,
   deleteGroupWhy: "Ihre Personen bleiben und verlieren, was sie durch die Gruppe hatten.",
   agentsGranted: "Agenten, die schreiben oder Befehle ausführen (leer für keine)",
+  limitsOf: (name) => `Grenzen von ${name}`,
   limitsTitle: "Grenzen",
   limitsOfEach: "Grenzen jeder Person",
   limitsOfAll: "Grenzen aller Personen zusammen",

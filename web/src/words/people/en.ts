@@ -167,6 +167,7 @@ export const people = {
   deleteGroup: (name: string) => `Delete ${name}`,
   deleteGroupWhy: "Its people stay, and lose what they had by it.",
   agentsGranted: "Agents that write or run commands (blank for none)",
+  limitsOf: (name: string) => `Limits of ${name}`,
   limitsTitle: "Limits",
   limitsOfEach: "Limits of each person",
   limitsOfAll: "Limits of all people together",

@@ -1,8 +1,9 @@
-/** The limits of a person or of a group, folded away in its form. A field that is blank sets none. */
+/** The limits of a person, a group or a key, folded away in its form. A field that is blank sets none. */
 
-import type { Budget } from "../people/calls";
 import { models } from "../state/models";
 import { t } from "../words";
+import { currency, number } from "../words/count";
+import type { Budget } from "./calls";
 
 const NAMES = [
   "tokens_per_day",
@@ -19,12 +20,13 @@ interface BudgetFieldsProps {
   /** Stands before the names of the fields. */
   prefix: string;
   budget: Budget | undefined;
+  isOpen?: boolean;
 }
 
-export function BudgetFields({ title, prefix, budget }: BudgetFieldsProps) {
+export function BudgetFields({ title, prefix, budget, isOpen = false }: BudgetFieldsProps) {
   const words = t().people.limits;
   return (
-    <details class="fold">
+    <details class="fold" open={isOpen}>
       <summary>{title}</summary>
       <div class="fields">
         {NAMES.map((name) => (
@@ -49,4 +51,14 @@ export function BudgetFields({ title, prefix, budget }: BudgetFieldsProps) {
 export function budgetIn(given: FormData, prefix: string): Budget {
   const set = NAMES.filter((name) => given.get(prefix + name));
   return Object.fromEntries(set.map((name) => [name, Number(given.get(prefix + name))]));
+}
+
+/** The limits of a budget, each in words. */
+export function limitsIn(budget: Budget): string[] {
+  const words = t().people.limits;
+  return NAMES.flatMap((name) => {
+    const most = budget[name];
+    if (most === undefined) return [];
+    return `${words[name]}: ${name.startsWith("cost") ? currency(most, models.value.currency, 2) : number(most)}`;
+  });
 }

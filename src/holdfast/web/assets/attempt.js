@@ -1,1 +1,0 @@
-import{Bn as e}from"./start.js";function t(){let[t,n]=e(!1),[r,i]=e(``);return{isBusy:t,problem:r,attempt:async e=>{if(t)return!1;n(!0),i(``);try{return await e(),!0}catch(e){return i(e.message),!1}finally{n(!1)}}}}export{t};
