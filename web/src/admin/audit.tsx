@@ -10,13 +10,15 @@ import { t } from "../words";
 import { moment } from "../words/count";
 
 interface Entry {
-  id: string | number;
+  id: string;
   at: string;
   actor: string;
   action: string;
   target: string | null;
   address: string | null;
   result: string;
+  /** The entry of its beginning, if this is its end. */
+  of?: string;
 }
 
 interface Page {
@@ -69,8 +71,10 @@ export function Audit() {
   );
 }
 
-function Entries({ entries }: { entries: Entry[] }) {
+function Entries({ entries: all }: { entries: Entry[] }) {
   const words = t().people;
+  const ended = new Set(all.map((entry) => entry.of));
+  const entries = all.filter(({ id }) => !ended.has(id)); // the end of a change tells all that its beginning does
   if (!entries.length) return <p class="note">{words.noAudit}</p>;
   return (
     <div class="table-place" tabIndex={0} role="group" aria-label={words.tabs.audit}>

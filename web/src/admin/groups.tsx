@@ -1,8 +1,8 @@
 /** Groups: the models and the agents that their people have. */
 import { Pencil, Plus, Trash2 } from "lucide";
 import { useState } from "preact/hooks";
-import { BudgetFields, budgetIn } from "../people/budget-fields";
-import { calls, type Group, isHere } from "../people/calls";
+import { BudgetFields, budgetIn, limitsIn } from "../people/budget-fields";
+import { type Budget, calls, type Group, isHere } from "../people/calls";
 import { patternsIn } from "../people/patterns";
 import { useAttempt } from "../ui/attempt";
 import { Confirm } from "../ui/confirm";
@@ -78,6 +78,8 @@ function Line({ group, onOpen }: { group: Group; onOpen: (open: Open) => void })
           {group.models ? words.modelsLimited(group.models.join(", ")) : words.allModels}
           {group.agents.length > 0 && ` · ${words.agentsLimited(group.agents.join(", "))}`}
         </p>
+        <LimitsNote title={words.limitsOfEach} budget={group.each} />
+        <LimitsNote title={words.limitsOfAll} budget={group.budget} />
       </div>
       <span class="ends">
         <button
@@ -100,6 +102,16 @@ function Line({ group, onOpen }: { group: Group; onOpen: (open: Open) => void })
         </button>
       </span>
     </li>
+  );
+}
+
+function LimitsNote({ title, budget }: { title: string; budget: Budget | undefined }) {
+  const limits = limitsIn(budget ?? {});
+  if (!limits.length) return null;
+  return (
+    <p class="note">
+      {title}: {limits.join(" · ")}
+    </p>
   );
 }
 

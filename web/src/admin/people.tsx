@@ -1,6 +1,7 @@
 /** The people of the server: found by name, paged through, added, changed and deleted. */
 import { Link2, Pencil, Plus, Trash2 } from "lucide";
 import { useEffect, useState } from "preact/hooks";
+import { limitsIn } from "../people/budget-fields";
 import { type Account, calls, EXPORT, type Group, isHere, linkOf, type ResetLink } from "../people/calls";
 import { Secret } from "../people/secret";
 import { caller } from "../state/caller";
@@ -170,6 +171,7 @@ function Line({ person, groups, onOpen, onLink }: LineProps) {
           {[
             person.email,
             ...groups.filter(({ id }) => person.groups.includes(id)).map((group) => group.name),
+            ...limitsIn(person.budget ?? {}),
             person.signed_in_at ? words.signedInAt(moment(person.signed_in_at, "short")) : words.neverSignedIn,
           ]
             .filter(Boolean)
@@ -228,7 +230,7 @@ function Delete({ person, onDeleted, onClose }: DeleteProps) {
     <Confirm title={words.deletePerson(person.name)} action={t().delete} onConfirm={remove} onClose={onClose}>
       <p>{words.deletePersonWhy}</p>
       {state.is === "ready" && state.value && (
-        <fieldset class="choices column">
+        <fieldset class="choices stacked">
           <legend>{words.theirData}</legend>
           {(["keep", "delete"] as const).map((choice) => (
             <label key={choice}>

@@ -53,7 +53,7 @@ export function PersonForm({ person, groups, hasBudgets, onSaved, onClose }: Per
             <input type="email" name="email" maxLength={256} dir="ltr" defaultValue={person?.email} />
           </label>
         </div>
-        <fieldset class="choices column">
+        <fieldset class="choices stacked">
           <legend>{words.role}</legend>
           {ROLES.map((role) => (
             <label key={role}>

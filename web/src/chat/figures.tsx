@@ -59,10 +59,10 @@ function told({ input_tokens, output_tokens, source }: Usage): Measured {
   return { input_tokens, output_tokens, usage_source: source, ...unknown };
 }
 
-/** A cost in the currency of the prices, with two significant digits. */
-export function money(cost: number): string {
+/** A cost, in the currency of the prices unless told otherwise, with two significant digits. */
+export function money(cost: number, code = models.value.currency): string {
   const digits = cost >= 1 || cost === 0 ? 2 : Math.min(8, 1 - Math.floor(Math.log10(cost)));
-  return currency(cost, models.value.currency, digits);
+  return currency(cost, code, digits);
 }
 
 export function LiveFigures({ live }: { live: LiveRun; transcript: Conversation }) {

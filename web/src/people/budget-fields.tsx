@@ -20,30 +20,35 @@ interface BudgetFieldsProps {
   /** Stands before the names of the fields. */
   prefix: string;
   budget: Budget | undefined;
-  isOpen?: boolean;
 }
 
-export function BudgetFields({ title, prefix, budget, isOpen = false }: BudgetFieldsProps) {
+export function BudgetFields({ title, ...fields }: BudgetFieldsProps) {
+  return (
+    <details class="fold">
+      <summary>{title}</summary>
+      <LimitFields {...fields} />
+    </details>
+  );
+}
+
+export function LimitFields({ prefix, budget }: Omit<BudgetFieldsProps, "title">) {
   const words = t().people.limits;
   return (
-    <details class="fold" open={isOpen}>
-      <summary>{title}</summary>
-      <div class="fields">
-        {NAMES.map((name) => (
-          <label key={name}>
-            {name.startsWith("cost") ? `${words[name]} (${models.value.currency})` : words[name]}
-            <input
-              type="number"
-              name={prefix + name}
-              min="0"
-              step={name.startsWith("cost") ? "any" : "1"}
-              placeholder={t().people.noLimit}
-              defaultValue={budget?.[name] === undefined ? "" : String(budget[name])}
-            />
-          </label>
-        ))}
-      </div>
-    </details>
+    <div class="fields">
+      {NAMES.map((name) => (
+        <label key={name}>
+          {name.startsWith("cost") ? `${words[name]} (${models.value.currency})` : words[name]}
+          <input
+            type="number"
+            name={prefix + name}
+            min="0"
+            step={name.startsWith("cost") ? "any" : "1"}
+            placeholder={t().people.noLimit}
+            defaultValue={budget?.[name] === undefined ? "" : String(budget[name])}
+          />
+        </label>
+      ))}
+    </div>
   );
 }
 

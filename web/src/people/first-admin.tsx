@@ -68,11 +68,13 @@ function Form({ needsCode }: { needsCode: boolean }) {
   return (
     <form onSubmit={submit}>
       <p class="note">{needsCode ? words.firstAdminCode : words.firstAdminLocal}</p>
-      <ul class="note changes">
-        <li>{words.changeSignIn}</li>
-        <li>{words.changeChats}</li>
-        <li>{words.changeKeys}</li>
-      </ul>
+      {!needsCode && (
+        <ul class="note changes">
+          <li>{words.changeSignIn}</li>
+          <li>{words.changeChats}</li>
+          <li>{words.changeKeys}</li>
+        </ul>
+      )}
       {needsCode && (
         <label>
           {words.code}
@@ -81,6 +83,7 @@ function Form({ needsCode }: { needsCode: boolean }) {
             name="code"
             class="mono"
             required
+            autofocus
             autocomplete="one-time-code"
             spellcheck={false}
             dir="ltr"

@@ -6,7 +6,7 @@ import { Icon } from "../ui/icon";
 import { Shown, useLoaded } from "../ui/loaded";
 import { t } from "../words";
 import { moment } from "../words/count";
-import { BudgetFields, budgetIn, limitsIn } from "./budget-fields";
+import { budgetIn, LimitFields, limitsIn } from "./budget-fields";
 import { type ApiKey, calls, type KeysPath, type MadeKey, type Scope } from "./calls";
 import { KeyForm } from "./key-form";
 import { Secret } from "./secret";
@@ -153,8 +153,15 @@ function Limits({ apiKey, onSaved, onClose }: LimitsProps) {
     await onSaved();
   };
   return (
-    <Confirm title={words.limitsOf(apiKey.name)} action={t().save} onConfirm={save} onClose={onClose} isBad={false}>
-      <BudgetFields title={words.limitsTitle} prefix="" budget={apiKey.budget} isOpen />
+    <Confirm
+      title={words.limitsOf(apiKey.name)}
+      action={t().save}
+      onConfirm={save}
+      onClose={onClose}
+      isBad={false}
+      isNarrow={false}
+    >
+      <LimitFields prefix="" budget={apiKey.budget} />
     </Confirm>
   );
 }

@@ -42,7 +42,7 @@ function Form({ token }: { token: string }) {
   return (
     <form onSubmit={submit}>
       <p class="note">{t().people.resetNote}</p>
-      <NewPassword typed={typed} onChange={setTyped} />
+      <NewPassword typed={typed} onChange={setTyped} isFirst />
       <Problem of={trying} />
       <button type="submit" class="primary wide" disabled={isBusy || !isGood(typed)}>
         {t().people.setPasswordAndSignIn}

@@ -202,11 +202,16 @@ export class Transcript extends Conversation {
     else if (this.live.value?.id !== active_run.id) this.live.value = LiveRun.of(active_run);
     this.loading.value = "ready";
     this.#findSent();
-    noteSession({
+    this.#note({
       ...session,
       active_run: active_run?.id ?? null,
       needs_approval: active_run?.needs_approval ?? false,
     });
+  }
+
+  /** Let the list know of it, unless it is another person's: those are listed apart. */
+  #note(session: Parameters<typeof noteSession>[0]): void {
+    if (!this.shared.value) noteSession(session);
   }
 
   #take(frames: FeedFrame[]): void {
@@ -311,7 +316,7 @@ export class Transcript extends Conversation {
     if (!session) return;
     const changed = { ...session, ...changes };
     this.session.value = changed;
-    noteSession(changed);
+    this.#note(changed);
     if ("head_id" in changes && changes.head_id !== this.head.value?.id) this.#loadSoon();
   }
 }

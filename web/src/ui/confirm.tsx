@@ -14,9 +14,10 @@ interface ConfirmProps {
   onClose: () => void;
   children?: ComponentChildren;
   isBad?: boolean;
+  isNarrow?: boolean;
 }
 
-export function Confirm({ title, action, onConfirm, onClose, children, isBad = true }: ConfirmProps) {
+export function Confirm({ title, action, onConfirm, onClose, children, isBad = true, isNarrow = true }: ConfirmProps) {
   const trying = useAttempt();
   const { isBusy, attempt } = trying;
   const submit = async (event: SubmitEvent) => {
@@ -25,7 +26,7 @@ export function Confirm({ title, action, onConfirm, onClose, children, isBad = t
     if (await attempt(() => onConfirm(form))) form.closest("dialog")?.close();
   };
   return (
-    <Dialog title={title} onClose={onClose} class="narrow">
+    <Dialog title={title} onClose={onClose} class={isNarrow ? "narrow" : ""}>
       <form onSubmit={submit}>
         {children}
         <Problem of={trying} />
