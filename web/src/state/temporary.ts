@@ -28,6 +28,7 @@ export class TemporaryChat extends Conversation {
   #abort = new AbortController();
   /** Settles when the run that is going on has ended. */
   #running: Promise<void> = Promise.resolve();
+  #isQueueHeld = false;
 
   constructor() {
     super(TEMPORARY);
@@ -104,7 +105,7 @@ export class TemporaryChat extends Conversation {
   /** Send what has waited longest. What is refused goes back to the message box. */
   async #sendQueued(): Promise<void> {
     const [next] = this.queued.value;
-    if (!next) return;
+    if (!next || this.#isQueueHeld) return;
     await this.dropQueued(next.n);
     const input = next.input ?? "";
     await this.ask(input, "queue").catch((error) => {
@@ -113,10 +114,17 @@ export class TemporaryChat extends Conversation {
     });
   }
 
+  /** Stop the run that is going on, for a message that comes before those that wait. */
   async #interrupt(): Promise<void> {
-    if (!this.isRunning.value) return;
-    await this.stop();
-    await this.#running;
+    while (this.isRunning.value) {
+      this.#isQueueHeld = true;
+      try {
+        await this.stop();
+        await this.#running;
+      } finally {
+        this.#isQueueHeld = false;
+      }
+    }
   }
 
   /** Add a message to the branch that is shown, and return its id. */
