@@ -410,6 +410,22 @@ async def test_who_is_disabled_sees_the_sign_in_at_once(world: World, signed_in:
     await expect(tab.page.get_by_text("No account has this name or e-mail address.")).to_be_visible()
 
 
+@requirement("ui.browser-accounts", "people.audit")
+async def test_the_audit_log_shows_each_change_once_and_of_one_person(world: World, signed_in: SignedIn):
+    """A change has an entry before it and one after it; a reader wants to know how it ended."""
+    cookie = await add_person(world.server, world.ada, "noted")
+    async with browser(world.server, cookie) as client:
+        await client.post("/api/keys", {"name": "noted-key"})
+    tab = await signed_in(world.ada, "/admin/audit")
+    await expect(tab.page.locator("td", has_text="person.new").first).to_be_visible()
+    await tab.page.get_by_label("Find by full name or e-mail").fill("noted")
+    actors = tab.page.locator("tbody td:nth-child(2)")
+    await expect(actors).to_have_text(["noted", "noted"])
+
+    await expect(tab.page.locator("tbody td:nth-child(3)")).to_have_text(["key.new", "sign_in"])
+    await expect(tab.page.locator("tbody td:nth-child(4)")).to_have_text(["done", "done"])
+
+
 @requirement("ui.browser-accounts")
 async def test_what_one_may_not_do_is_not_offered(world: World, signed_in: SignedIn):
     """A member has no administration, and a guest nothing to write in."""
@@ -454,6 +470,7 @@ async def test_the_pages_of_accounts_are_for_everyone(
         ("/account", "[data-key] button >> nth=0"),
         ("/admin", ".line button.primary"),
         ("/admin/groups", ".cards + button"),
+        ("/admin/keys", "[data-key] button >> nth=0"),
         ("/admin/keys", "[data-key] button >> nth=1"),
     ):
         await tab.open(path)

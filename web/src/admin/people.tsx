@@ -11,6 +11,7 @@ import { Icon } from "../ui/icon";
 import { Shown, useLoaded } from "../ui/loaded";
 import { t } from "../words";
 import { moment } from "../words/count";
+import { Find } from "./find";
 import { PersonForm } from "./person-form";
 
 const PAGE = 50;
@@ -126,26 +127,6 @@ export function People() {
         <Delete person={open.person} onDeleted={people.load} onClose={() => close(open)} />
       )}
     </>
-  );
-}
-
-/** Finds one person by the whole name or e-mail address. */
-function Find({ onFind }: { onFind: (name: string) => void }) {
-  const [text, setText] = useState("");
-  useEffect(() => {
-    const timer = setTimeout(() => onFind(text.trim()), 250);
-    return () => clearTimeout(timer);
-  }, [text]);
-  return (
-    <input
-      type="search"
-      class="grows"
-      dir="auto"
-      aria-label={t().people.findPerson}
-      placeholder={t().people.findPerson}
-      value={text}
-      onInput={(event) => setText(event.currentTarget.value)}
-    />
   );
 }
 
