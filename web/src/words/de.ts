@@ -74,6 +74,15 @@ export const de: Words = {
   last7Days: "Vorherige 7 Tage",
   last30Days: "Vorherige 30 Tage",
 
+  // a temporary chat
+  temporaryChat: "Temporärer Chat",
+  temporaryNote:
+    "Dieser Chat wird nicht gespeichert und steht weder in der Liste noch in der Suche. Er ist weg, wenn Sie die Seite verlassen oder neu laden.",
+  temporaryLost: "Die Verbindung zum Server ist abgebrochen. In einem temporären Chat beendet das die Antwort.",
+  leaveTemporary: "Temporären Chat verlassen?",
+  leaveTemporaryWhy: "Er ist nicht gespeichert: Seine Nachrichten lassen sich nicht zurückholen.",
+  leave: "Verlassen",
+
   // a chat
   chatActions: "Chat-Aktionen",
   exportMarkdown: "Als Markdown exportieren",
