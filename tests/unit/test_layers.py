@@ -29,6 +29,7 @@ LAYERS: dict[str, int] = {
     "asgi": 3,
     "peers": 3,
     "engine": 3,
+    "runs": 3,
     "store.": 3,
     "upstreams.": 3,
     "agents": 3,
@@ -77,8 +78,10 @@ SIDEWAYS = {
     ("evals", "server"),
     ("server", "evals"),
     ("evals", "compare"),
-    ("asgi", "engine"),
+    ("engine", "runs"),
+    ("asgi", "runs"),
     ("peers", "engine"),
+    ("peers", "runs"),
     ("__main__", "cli"),
 }
 SEES_ITS_OWN_LAYER = {"", "testing"}
@@ -294,6 +297,8 @@ def test_importing_holdfast_loads_nothing_of_the_server():
         ("engine.engine", "store.memory", False),
         ("engine.engine", "upstreams.scripted", False),
         ("engine.engine", "agents.loop", False),
+        ("engine.engine", "runs.pump", True),
+        ("runs.pump", "engine.engine", False),
         ("events", "errors", False),
         ("history", "store", False),
         ("store.sqlite", "store.memory", True),

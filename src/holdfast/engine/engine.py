@@ -21,20 +21,20 @@ from ..ids import NewId, new_id
 from ..log.intake import Intake
 from ..log.log import Log
 from ..log.settlement import StopIntent
+from ..runs.admission import Admission, Places
+from ..runs.committer import Committer
+from ..runs.keeper import Keeper
+from ..runs.pump import Clock, Pump, Shared
+from ..runs.recent import Recent
+from ..runs.run import Cost, Follow, Interrupt, Limits, Observe, RemoteLog, Run, StoredLog, Unstored, UnstoredLog
+from ..runs.watchdog import Watchdog
 from ..store import HEAD, Idempotency, IfBusy, Lifetime, RunRecord, Store, caller_key
 from ..store.records import NodeDetails
-from .admission import Admission, Places
 from .changed_sessions import ChangedSessions
-from .committer import Committer
 from .intents import Intents, Serve, UnstoredRuns
-from .keeper import Keeper
 from .lease import LAST_STEPS, Counts, Holds, Lease, SharedPlaces
-from .pump import Clock, Pump, Shared
-from .recent import Recent
 from .recovery import Again, Elsewhere, Recovery
-from .run import Cost, Follow, Interrupt, Limits, Observe, RemoteLog, Run, StoredLog, Unstored, UnstoredLog
 from .session_queue import Create, SessionQueue
-from .watchdog import Watchdog
 
 _NO_SOURCE = "give the run a source, or the engine a way to make one"
 

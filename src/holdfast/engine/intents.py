@@ -18,10 +18,10 @@ from ..errors import HoldfastError, OwnerRefused, OwnerSilent, RunSettled, Store
 from ..events import AnySettlement, ErrorInfo, Interrupted, StoppedBy
 from ..ids import NewId
 from ..log.settlement import StopIntent
+from ..runs.pump import Pump, Shared
+from ..runs.run import LOOK_AGAIN, TRIES, Follow, Run, Unstored, UnstoredLog
 from ..store import RunRecord
 from ..store.records import Intent
-from .pump import Pump, Shared
-from .run import LOOK_AGAIN, TRIES, Follow, Run, Unstored, UnstoredLog
 
 logger = logging.getLogger(__name__)
 

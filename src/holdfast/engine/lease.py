@@ -11,11 +11,11 @@ from typing import Any, Protocol
 
 from ..errors import RunLimitReached, StoreUnavailable
 from ..ids import NewId
+from ..runs.admission import Places
+from ..runs.pump import Shared
+from ..runs.run import Run
 from ..store.nodes import UNSTORED, RunsElsewhere
 from ..store.records import NodeDetails
-from .admission import Places
-from .pump import Shared
-from .run import Run
 
 logger = logging.getLogger(__name__)
 

@@ -12,12 +12,12 @@ from ..errors import AnswerLost, StoreUnavailable
 from ..events import Notice, Source
 from ..log.log import Log
 from ..log.segment import segment_of
+from ..runs.keeper import Keeper
+from ..runs.pump import Pump, Shared
+from ..runs.run import read_back
 from ..store import RunRecord
 from .intents import Intents
-from .keeper import Keeper
 from .lease import DRAINING
-from .pump import Pump, Shared
-from .run import read_back
 from .session_queue import SessionQueue
 
 logger = logging.getLogger(__name__)

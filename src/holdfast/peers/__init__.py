@@ -22,10 +22,10 @@ import msgspec
 
 from ..engine.engine import Engine
 from ..engine.intents import PATIENCE
-from ..engine.run import SILENCE, FoundRun, Run, Take
 from ..errors import OwnerSilent
 from ..events import StoppedBy
 from ..log.segment import NOTHING, Segment, decode_segment, encode_segment
+from ..runs.run import SILENCE, FoundRun, Run, Take
 
 logger = logging.getLogger(__name__)
 

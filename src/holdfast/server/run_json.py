@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..engine.run import Run, StoredLog
+from ..runs.run import Run, StoredLog
 from ..wires import native
 from ..wires.shapes import RunJson
 from .services import Parts
