@@ -16,10 +16,6 @@ from msgspec.structs import replace
 
 from holdfast.concurrency.tasks import OwnedTasks
 from holdfast.engine.engine import Engine, EngineClasses
-from holdfast.engine.intents import Intents
-from holdfast.engine.lease import Lease
-from holdfast.engine.recovery import Recovery
-from holdfast.engine.session_queue import SessionQueue
 from holdfast.errors import HoldfastError, SessionBusy, StoreUnavailable
 from holdfast.events import (
     AnySettlement,
@@ -38,10 +34,14 @@ from holdfast.log.intake import Intake
 from holdfast.log.log import Log
 from holdfast.log.segment import NOTHING, Segment, segment_of
 from holdfast.log.settlement import StopIntent
+from holdfast.nodes.intents import Intents
+from holdfast.nodes.lease import Lease
+from holdfast.nodes.recovery import Recovery
 from holdfast.runs.keeper import Keeper
 from holdfast.runs.pump import Pump, Shared
 from holdfast.runs.run import Run
 from holdfast.runs.watchdog import Watchdog
+from holdfast.sessions.queue import SessionQueue
 from holdfast.store import Idempotency, RunRecord
 from holdfast.store import semantics as rules
 from holdfast.store.memory import MemoryStore

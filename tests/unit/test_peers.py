@@ -11,11 +11,12 @@ import pytest
 from holdfast.engine import intents
 from holdfast.engine import run as run_module
 from holdfast.engine.engine import Engine
-from holdfast.engine.intents import MOST_SEARCHES
 from holdfast.errors import RunNotFound
 from holdfast.events import Completed, Event, Settled, Stopped
+from holdfast.nodes.remote_log import RemoteLog
+from holdfast.nodes.unstored import MOST_SEARCHES
 from holdfast.peers import MOST_UNPROVEN, Peers, PeerServer
-from holdfast.runs.run import RemoteLog, Run
+from holdfast.runs.run import Run
 from holdfast.store.memory import MemoryStore
 from holdfast.store.records import NodeDetails
 from tests.requirements import requirement

@@ -21,20 +21,25 @@ from ..ids import NewId, new_id
 from ..log.intake import Intake
 from ..log.log import Log
 from ..log.settlement import StopIntent
+from ..nodes.holds import Holds
+from ..nodes.intents import Intents, Serve
+from ..nodes.lease import LAST_STEPS, Counts, Lease
+from ..nodes.places import SharedPlaces
+from ..nodes.recovery import Again, Elsewhere, Recovery
+from ..nodes.remote_log import Follow, RemoteLog
+from ..nodes.unstored import Unstored, UnstoredLog, UnstoredRuns
 from ..runs.admission import Admission, Places
 from ..runs.committer import Committer
 from ..runs.keeper import Keeper
 from ..runs.pump import Clock, Pump, Shared
 from ..runs.recent import Recent
-from ..runs.run import Cost, Follow, Interrupt, Limits, Observe, RemoteLog, Run, StoredLog, Unstored, UnstoredLog
+from ..runs.run import Cost, Interrupt, Limits, Observe, Run
+from ..runs.stored_log import StoredLog
 from ..runs.watchdog import Watchdog
+from ..sessions.changes import ChangedSessions
+from ..sessions.queue import Create, SessionQueue
 from ..store import HEAD, Idempotency, IfBusy, Lifetime, RunRecord, Store, caller_key
 from ..store.records import NodeDetails
-from .changed_sessions import ChangedSessions
-from .intents import Intents, Serve, UnstoredRuns
-from .lease import LAST_STEPS, Counts, Holds, Lease, SharedPlaces
-from .recovery import Again, Elsewhere, Recovery
-from .session_queue import Create, SessionQueue
 
 _NO_SOURCE = "give the run a source, or the engine a way to make one"
 

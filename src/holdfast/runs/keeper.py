@@ -17,7 +17,8 @@ from ..store import RunRecord
 from .committer import Committer
 from .pump import Pump, Shared
 from .recent import Recent
-from .run import LOOK_AGAIN, Run
+from .run import Run
+from .stored_log import LOOK_AGAIN
 
 logger = logging.getLogger(__name__)
 

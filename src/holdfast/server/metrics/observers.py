@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...engine.engine import Engine
-from ...engine.recovery import Again
 from ...logged_run import LOGGED_RUN
+from ...nodes.recovery import Again
 from ...runs.run import Run
 from ...store import RunRecord, Store
 from ..config.settings import Settings

@@ -10,9 +10,9 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ...engine.engine import Engine
-from ...engine.recovery import Again
 from ...errors import HoldfastError
 from ...events import Outlet
+from ...nodes.recovery import Again
 from ...runs.run import Run
 from ...store import RunRecord, Store
 from ...tracing import Tracer

@@ -15,12 +15,12 @@ from ..concurrency.watchers import KeyedWatchers
 from ..errors import HoldfastError, RunLimitReached, SessionBusy, ShuttingDown, StoreUnavailable
 from ..events import Failed, Receipt, Stopped, StoppedBy
 from ..log.settlement import StopIntent
+from ..nodes.intents import Intents
 from ..runs.keeper import Keeper
 from ..runs.pump import Pump, Shared, left_this_node
 from ..runs.run import Run
 from ..store import Idempotency, IfBusy, RunRecord
-from .changed_sessions import ChangedSessions
-from .intents import Intents
+from .changes import ChangedSessions
 
 logger = logging.getLogger(__name__)
 

@@ -14,11 +14,11 @@ from ..log.log import Log
 from ..log.segment import segment_of
 from ..runs.keeper import Keeper
 from ..runs.pump import Pump, Shared
-from ..runs.run import read_back
+from ..runs.stored_log import read_back
+from ..sessions.queue import SessionQueue
 from ..store import RunRecord
 from .intents import Intents
 from .lease import DRAINING
-from .session_queue import SessionQueue
 
 logger = logging.getLogger(__name__)
 
