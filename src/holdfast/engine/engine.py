@@ -14,29 +14,29 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from ..concurrency.tasks import OwnedTasks
-from ..errors import IdempotencyConflict, RunNotFound, StoreUnavailable
+from ..errors import IdempotencyConflict, RunNotFound
 from ..events import Source, StoppedBy
 from ..history import Message
 from ..ids import NewId, new_id
 from ..log.intake import Intake
 from ..log.log import Log
 from ..log.settlement import StopIntent
+from ..nodes.handover import Elsewhere
 from ..nodes.holds import Holds
-from ..nodes.intents import Intents, Serve
-from ..nodes.lease import LAST_STEPS, Counts, Lease
-from ..nodes.places import SharedPlaces
-from ..nodes.recovery import Again, Elsewhere, Recovery
-from ..nodes.remote_log import Follow, RemoteLog
-from ..nodes.unstored import Unstored, UnstoredLog, UnstoredRuns
+from ..nodes.intents import Serve
+from ..nodes.lease import LAST_STEPS, Counts
+from ..nodes.node import Node, NodeClasses, NodeOptions
+from ..nodes.recovery import Again
+from ..nodes.remote_log import Follow
+from ..nodes.unstored import Unstored
 from ..runs.admission import Admission, Places
 from ..runs.committer import Committer
 from ..runs.keeper import Keeper
 from ..runs.pump import Clock, Pump, Shared
 from ..runs.recent import Recent
 from ..runs.run import Cost, Interrupt, Limits, Observe, Run
-from ..runs.stored_log import StoredLog
 from ..runs.watchdog import Watchdog
-from ..sessions.changes import ChangedSessions
+from ..sessions.changes import ChangedSessions, SessionChanges
 from ..sessions.queue import Create, SessionQueue
 from ..store import HEAD, Idempotency, IfBusy, Lifetime, RunRecord, Store, caller_key
 from ..store.records import NodeDetails
@@ -56,7 +56,7 @@ def _no_sources(run: Run) -> Source:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EngineClasses:
+class EngineClasses(NodeClasses):
     """The classes that an engine is made of. A test can replace one by one with a mistake in it."""
 
     run: type[Run] = Run
@@ -67,9 +67,7 @@ class EngineClasses:
     committer: type[Committer] = Committer
     watchdog: type[Watchdog] = Watchdog
     queue: type[SessionQueue] = SessionQueue
-    lease: type[Lease] = Lease
-    recovery: type[Recovery] = Recovery
-    intents: type[Intents] = Intents
+    changes: type[SessionChanges] = SessionChanges
     work: type[OwnedTasks] = OwnedTasks
 
 
@@ -103,12 +101,12 @@ class Engine:
     ) -> None:
         self.store, self.limits = store, limits or Limits()
         self._classes = classes = classes or EngineClasses()
-        self._new_id, self._has_sources, self._follow, self._observe = new_id, sources is not None, follow, observe
-        self._closed = self._is_looking = self._stops_all = False
+        self._new_id, self._has_sources, self._observe = new_id, sources is not None, observe
+        self._closed = self._stops_all = False
         self._shared = shared = Shared(
             store=store if store is not None else cast(Store, _NoStore()),
             has_store=store is not None,
-            node=new_id("eng"),
+            node_id=new_id("eng"),
             limits=self.limits,
             clock=clock,
             sources=sources or _no_sources,
@@ -120,33 +118,28 @@ class Engine:
         self._recent = Recent(self.limits.recent)
         self._keyed: WeakValueDictionary[tuple[str, str], Run] = WeakValueDictionary()  # those that are not stored
         self._watchdog = classes.watchdog(shared.pumps)
-        self._lease = classes.lease(shared, lease, node or NodeDetails(), new_id, self._drop_all_of, self._hear, counts)
-        self.holds, self._places = Holds(shared), SharedPlaces(shared, self._lease.renew)
-        self._committer = classes.committer(shared, lambda pump: self._keeper.lose(pump), self._lease.renew)
+        self._committer = classes.committer(shared, lambda pump: self._keeper.lose(pump))
         self._keeper = classes.keeper(shared, self._committer, self._recent, self._settled)
-        self._intents = classes.intents(shared, new_id, serve)
-        self._unstored = UnstoredRuns(shared, unstored, follow)
-        queue = partial(classes.queue, make=self._make, launch=self._launch, find=self.repeated, open_run=self.open)
-        self._queue = queue(shared, self._keeper, self._intents)
-        recovery = partial(classes.recovery, shared, self._keeper, self._queue, self._intents)
-        self._recovery = recovery(lease, again, elsewhere, self._adopt)
-        self._connect(shared)
-
-    def _connect(self, shared: Shared) -> None:
-        """Give the parts what they need of each other."""
         shared.changed, shared.ended = self._committer.changed, self._keeper.take
-        shared.log_elsewhere = self._log_of
-        shared.resume, shared.sure = self._recovery.resume, self._lease.sure
+        self._changes = classes.changes(shared)
+        queue = partial(classes.queue, make=self._make, launch=self._launch, find=self.repeated, open_run=self.open)
+        self._queue = queue(shared, self._keeper, self._changes)
+        options = NodeOptions(
+            lease=lease,
+            details=node or NodeDetails(),
+            counts=counts,
+            serve=serve,
+            follow=follow,
+            unstored=unstored,
+            again=again,
+            elsewhere=elsewhere,
+        )
+        parts = shared, self._keeper, self._queue, self._changes
+        self._node = shared.this_node = Node(*parts, self._adopt, new_id=new_id, options=options, classes=classes)
 
     async def __aenter__(self) -> Engine:
         """Hold the lease, settle what dead nodes left, go on with what was queued."""
-        if self.store is not None:
-            await self._lease.hold()
-            await self._shared.retry(self.look)
-            every = self._lease.seconds / 3
-            self._shared.background.every(
-                "look", every, lambda: self._shared.retry(self.look), first=every, longest_pause=every
-            )
+        await self._node.join()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -205,7 +198,7 @@ class Engine:
         if source is None and not self._has_sources:
             raise TypeError(_NO_SOURCE)
         now, owner = self._shared.clock(), record.owner
-        record = msgspec.structs.replace(record, keeper=self._shared.node, created_at=now, started_at=now)
+        record = msgspec.structs.replace(record, keeper=self._shared.node_id, created_at=now, started_at=now)
         pump = self._make(record, kept=keep, source=source, interrupt=interrupt, think=think)
         run = pump.run
         run.idempotency = idempotency
@@ -214,7 +207,7 @@ class Engine:
         if idempotency is not None and (known := await self._repeated(pump, idempotency)) is not None:
             return known  # it needs no room
         if not keep and idempotency is None:
-            with await self._places.reserve(owner, 1):
+            with await self._node.places.reserve(owner, 1):
                 return self._launch(pump)
         create: Create = partial(self._create_unstored, run)
         if keep:
@@ -226,7 +219,7 @@ class Engine:
                 if_busy=if_busy,
                 idempotency=idempotency,
             )
-        with await self._places.reserve(owner, 1):
+        with await self._node.places.reserve(owner, 1):
             accepting = self._queue.accept(pump, create, if_busy=if_busy, idempotency=idempotency)
             return await self._work.run(accepting, if_left=lambda: self.stop_unheld(run))
 
@@ -256,7 +249,7 @@ class Engine:
         self._admission.take(run.record.owner)
         pump.start()
         self._watchdog.watch(pump)
-        self._places.changed(run)
+        self._node.places.changed(run)
         if self._stops_all:
             pump.end(StopIntent("shutdown", self._shared.clock()))
         return run
@@ -288,7 +281,7 @@ class Engine:
         """Start the next run of the session, and report the settled one."""
         if run.record.session_id is not None:
             self._queue.free(run.record)
-        self._places.changed(run)
+        self._node.places.changed(run)
         if self._observe is not None:
             self._observe(run)
 
@@ -296,61 +289,24 @@ class Engine:
 
     async def look(self) -> None:
         """Find what this node has to do: what dead nodes left, requests to its runs, sessions in which a run waits."""
-        await self._find_others()
-        await self._recovery.look()
-        await self._intents.look()
-        await self._queue.look()
-        await self.holds.look()
-
-    async def _find_others(self) -> None:
-        nodes = await self._shared.store.nodes()
-        self._shared.others = [node for node in nodes if node.id != self.keeper]
-
-    def _hear(self, topic: str, id: str) -> None:
-        """Take a hint of another node. An unknown one, or none of a kind, asks for a look at everything."""
-        if topic == "session":
-            self._queue.hear(id)
-        elif topic == "answer":
-            self._intents.answered(id)
-        elif topic == "intent":
-            self._intents.hinted()
-        elif topic == "held":
-            self.holds.hear(id)
-        elif topic in ("left", "joined"):
-            self._look_soon()
-        else:
-            self._queue.wake("")
-            self._intents.hinted()
-
-    def _look_soon(self) -> None:
-        """Look now, once for all hints of the moment: a node has left something."""
-        if not self._is_looking:
-            self._is_looking = True
-            self._shared.tasks.start(self._look_now())
-
-    async def _look_now(self) -> None:
-        self._is_looking = False
-        with contextlib.suppress(StoreUnavailable):  # the next look repeats it
-            await self.look()
-
-    def _drop_all_of(self, node: str) -> None:
-        """Drop the runs and the work of an id of this node that was fenced: they belong to others."""
-        self.holds.drop()
-        for pump in self._pumps.running():
-            if pump.run.kept and pump.run.record.keeper == node:
-                self._keeper.lose(pump)
+        await self._node.look()
 
     async def ask_owner(self, run: Run, kind: str, body: dict[str, Any]) -> dict[str, Any]:
         """Ask the node that owns a run, and return its answer. `OwnerSilent` if it gives none in time."""
-        return await self._intents.ask(run.id, kind, body)
+        return await self._node.intents.ask(run.id, kind, body)
 
     def is_elsewhere(self, run: Run) -> bool:
         """Return whether a run that has not settled is worked on by another node, or by none."""
-        return run.kept and run.settlement is None and run.id not in self._pumps
+        return self._node.is_elsewhere(run)
 
     async def reserve(self, owner: str, runs: int) -> Places:
         """Take the places of several runs that are about to start: all of them, or none if there is no room."""
-        return await self._places.reserve(owner, runs)
+        return await self._node.places.reserve(owner, runs)
+
+    @property
+    def holds(self) -> Holds:
+        """The work besides runs that this node has."""
+        return self._node.holds
 
     @property
     def is_alone(self) -> bool:
@@ -362,7 +318,7 @@ class Engine:
     @property
     def keeper(self) -> str:
         """The id of this node in the store. A fenced node takes a new one."""
-        return self._shared.node
+        return self._shared.node_id
 
     @property
     def closing(self) -> bool:
@@ -396,7 +352,7 @@ class Engine:
 
     async def check_store(self) -> None:
         """Write to the store now. It raises `StoreUnavailable` if it cannot, because its disk is full for example."""
-        await self._lease.renew()
+        await self._node.renew()
 
     def live(self) -> list[Run]:
         """Return the runs that are going on here."""
@@ -435,27 +391,17 @@ class Engine:
         return run
 
     def _stored(self, record: RunRecord) -> Run:
-        return self._classes.run(self, record, self._log_of(record), self.limits, kept=True)
+        return self._classes.run(self, record, self._node.log_of(record), self.limits, kept=True)
 
     async def open_anywhere(self, run_id: str) -> Run:
         """Return a run as `open` does, and one that is not stored from the node that has it, too."""
         try:
             return await self.open(run_id)
         except RunNotFound:
-            if (found := await self._unstored.find(run_id)) is None:
+            if (found := await self._node.unstored.find(run_id)) is None:
                 raise
             record, log = found
             return self._classes.run(self, record, log, self.limits, kept=False)
-
-    def _log_of(self, record: RunRecord) -> StoredLog:
-        """Return the log of a run that is not worked on here: followed at its owner, if it has one."""
-        if self._follow is None or record.settlement is not None:
-            return StoredLog(self._shared.store, record)
-        return RemoteLog(self._shared.store, record, self._follow, self._address_of)
-
-    def _address_of(self, keeper: str) -> str:
-        """Return the address of another node; empty if it has none, or is not known yet."""
-        return next((node.address for node in self._shared.others if node.id == keeper), "")
 
     def here(self, run_id: str) -> Run | None:
         """Return a run that is worked on here, or has ended here and is not stored."""
@@ -484,10 +430,7 @@ class Engine:
 
     async def learn(self, run: Run) -> None:
         """Wait for the settlement of a run that goes on in another process."""
-        if isinstance(run.log, UnstoredLog):
-            run.settle(await self._unstored.settlement(run.id, run.log))
-        else:
-            await self._keeper.learn(run)
+        await self._node.learn(run)
 
     def forget(self, run_id: str) -> None:
         """Drop an ended run that is not stored, before its time."""
@@ -509,9 +452,7 @@ class Engine:
             pump = self._pumps.get(run.id)  # it may have started instead
         if pump is not None:
             return pump.end(StopIntent(by, self._shared.clock()))
-        if isinstance(run.log, UnstoredLog):
-            return run.settlement is None and await self._unstored.stop(run.id, run.log, by)
-        return self.is_elsewhere(run) and await self._intents.stop(run.id, by)
+        return await self._node.stop(run, by)
 
     def stop_unheld(self, run: Run) -> None:
         """Stop an attached run whose client never came for its events."""
@@ -540,11 +481,11 @@ class Engine:
 
     def watch_session(self, session_id: str, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` whenever something happened in a session, until the returned function is called."""
-        return self._queue.watch(session_id, wake)
+        return self._changes.watch(session_id, wake)
 
     def touch(self, session_id: str | None, owner: str) -> None:
         """Tell those who watch a session, or its owner's sessions, that something happened in it."""
-        self._queue.touch(session_id, owner)
+        self._changes.touch(session_id, owner)
 
     def note_waiting(self, run: Run) -> None:
         """Tell those who watch a run's session that it began or ceased to wait for a person."""
@@ -555,7 +496,7 @@ class Engine:
     @property
     def changes(self) -> ChangedSessions:
         """Which sessions of each owner have changed."""
-        return self._queue.changes
+        return self._changes.lists
 
     # the end
 
@@ -572,10 +513,10 @@ class Engine:
         until = now + drain + within - min(LAST_STEPS, within / 2)
         if not self._admission.closed:
             self._admission.closed = True
-            await self._recovery.briefly(self._lease.renew)  # it says that this node drains
-        await self._recovery.leave_waiting()
+            await self._node.drain()
+        await self._node.handover.leave_waiting()
         await self._all_settled(now + drain)
-        await self._recovery.leave_all_that_others_continue(self._find_others)
+        await self._node.handover.leave_all_that_others_continue()
         self._stops_all = True
         for pump in self._pumps.running():
             pump.end(StopIntent("shutdown", self._shared.clock()))
@@ -584,8 +525,7 @@ class Engine:
         await self._end_tasks()
         self._watchdog.close()
         await self._shared.background.close()
-        if self.store is not None:
-            await self._lease.release()
+        await self._node.leave()
         self._closed = True
 
     async def _all_settled(self, until: float) -> None:

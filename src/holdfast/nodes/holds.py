@@ -50,16 +50,16 @@ class Holds:
         """Take a piece of work. False if another node has it, or if this one ends."""
         if self._shared.admission.closed:
             return False
-        await self._shared.sure()
-        return await self._store.hold(kind, id, self._shared.node)
+        await self._shared.this_node.sure()
+        return await self._store.hold(kind, id, self._shared.node_id)
 
     async def let_go(self, kind: str, id: str) -> None:
         """Give back a piece of work that is done."""
-        await self._store.let_go(kind, id, self._shared.node)
+        await self._store.let_go(kind, id, self._shared.node_id)
 
     async def is_elsewhere(self, kind: str, id: str) -> bool:
         """Return whether another node has a piece of work."""
-        return await self._store.holder(kind, id) not in ("", self._shared.node)
+        return await self._store.holder(kind, id) not in ("", self._shared.node_id)
 
     async def tell(self, kind: str, id: str) -> None:
         """Hint at a change of a piece of work to the node that has it. It may be lost: the holder looks by itself."""

@@ -54,7 +54,7 @@ class Intents:
 
     async def ask(self, run_id: str, kind: str, body: dict[str, Any]) -> dict[str, Any]:
         """Ask the owner of a run, and return its answer. `OwnerSilent` if it gives none in time."""
-        asked_by = self._shared.node
+        asked_by = self._shared.node_id
         intent = Intent(id=self._new_id("int"), run_id=run_id, kind=kind, body=body, asked_by=asked_by)
         answered = self._waiting[intent.id] = asyncio.Event()
         try:
@@ -123,13 +123,13 @@ class Intents:
 
     async def look(self) -> None:
         """Serve the open requests of the runs that are worked on here."""
-        for intent in await self._store.open_intents(self._shared.node):
+        for intent in await self._store.open_intents(self._shared.node_id):
             if (pump := self._shared.pumps.get(intent.run_id)) is not None and pump.run.status == "running":
                 self.serve(pump, intent)
 
     async def take_stop(self, record: RunRecord) -> Intent | None:
         """Take an open request to stop a run that this node is about to take up, if there is one."""
-        for intent in await self._retry(lambda: self._store.open_intents(self._shared.node)):
+        for intent in await self._retry(lambda: self._store.open_intents(self._shared.node_id)):
             if intent.run_id == record.id and intent.kind == "stop" and await self._take(intent, record.epoch):
                 return intent
         return None

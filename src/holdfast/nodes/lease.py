@@ -67,7 +67,7 @@ class Lease:
         """Take the lease, and renew it three times in its length."""
         await self._shared.retry(self.renew)
         with contextlib.suppress(StoreUnavailable):
-            await self._store.hint("joined", [self._shared.node])  # limits of the others count its runs from now on
+            await self._store.hint("joined", [self._shared.node_id])  # limits of the others count its runs from now on
         every = self.seconds / 3
         self._shared.background.every(
             "lease", every, lambda: self._shared.retry(self.renew), first=every, longest_pause=every
@@ -75,12 +75,12 @@ class Lease:
 
     async def renew(self) -> None:
         """Say that this node is alive. A fenced node begins anew."""
-        asked, node = asyncio.get_running_loop().time(), self._shared.node
+        asked, node = asyncio.get_running_loop().time(), self._shared.node_id
         if self._unlisten is None:
             self._unlisten = self._store.listen(node, self._hear)
         if await self._store.renew(node, self.seconds, self._told()) is not None:
             self._until = max(self._until, asked + self.seconds)
-        elif node == self._shared.node:
+        elif node == self._shared.node_id:
             self._begin_anew(node)
             await self.renew()
 
@@ -91,7 +91,7 @@ class Lease:
     def _begin_anew(self, node: str) -> None:
         logger.warning("this node was taken for dead: its runs belong to others, and it takes a new id")
         self._until = 0.0
-        self._shared.node = self._new_id("eng")
+        self._shared.node_id = self._new_id("eng")
         self._end_listening()
         self._drop(node)
 
@@ -105,8 +105,8 @@ class Lease:
         self._end_listening()
         try:
             async with asyncio.timeout(PATIENCE):
-                await self._store.release(self._shared.node)
-                await self._store.hint("left", [self._shared.node])
+                await self._store.release(self._shared.node_id)
+                await self._store.hint("left", [self._shared.node_id])
         except Exception as error:  # noqa: BLE001
             logger.warning("could not release the lease of this node: %s", error)
 

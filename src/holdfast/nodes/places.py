@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
-from typing import Any
 
 from ..errors import RunLimitReached, StoreUnavailable
 from ..runs.admission import Places
@@ -25,9 +23,8 @@ class SharedPlaces:
     lease, and a moment after each start and end of one. Without other nodes nothing is asked.
     """
 
-    def __init__(self, shared: Shared, renew: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def __init__(self, shared: Shared) -> None:
         self._shared = shared
-        self._renew = renew
         self._is_due = False
 
     async def reserve(self, owner: str, runs: int) -> Places:
@@ -55,7 +52,7 @@ class SharedPlaces:
         with contextlib.suppress(StoreUnavailable, TimeoutError):
             if not shared.retry.waiting:
                 async with asyncio.timeout(PATIENCE):
-                    return await shared.store.running_elsewhere(owner, shared.node)
+                    return await shared.store.running_elsewhere(owner, shared.node_id)
         return RunsElsewhere(told)  # runs that are not stored start without the store, too
 
     def changed(self, run: Run) -> None:
@@ -70,4 +67,4 @@ class SharedPlaces:
 
     async def _tell_now(self) -> None:
         with contextlib.suppress(StoreUnavailable):  # the next renewal tells it
-            await self._renew()
+            await self._shared.this_node.renew()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable
 
-from ..errors import AnswerLost, StoreUnavailable
+from ..errors import AnswerLost
 from ..events import Notice, Source
 from ..log.log import Log
 from ..log.segment import segment_of
@@ -18,18 +16,11 @@ from ..runs.stored_log import read_back
 from ..sessions.queue import SessionQueue
 from ..store import RunRecord
 from .intents import Intents
-from .lease import DRAINING
 
 logger = logging.getLogger(__name__)
 
-BRIEF = 1.0
-"""Seconds that a node which ends waits for the answer to a question."""
-
 Again = Callable[[RunRecord, Log], Awaitable[Source | None]]
 """Makes a source that goes on with a run which another node has left. None if it cannot go on."""
-
-Elsewhere = Callable[[RunRecord, Log], Awaitable[bool]]
-"""Returns whether another node could go on with a run, because its upstream goes on without this one."""
 
 
 class Recovery:
@@ -46,7 +37,6 @@ class Recovery:
         intents: Intents,
         lease: float,
         again: Again | None,
-        elsewhere: Elsewhere | None,
         adopt: Callable[[RunRecord, Log], Pump],
     ) -> None:
         self._shared = shared
@@ -56,7 +46,6 @@ class Recovery:
         self._intents = intents
         self._lease = lease
         self._again = again
-        self._elsewhere = elsewhere
         self._adopt = adopt
         self._at_work: set[str] = set()
 
@@ -64,7 +53,7 @@ class Recovery:
         """Claim the runs of dead nodes, and take up all that is not worked on here. Other tasks do the rest."""
         if self._shared.admission.closed:
             return
-        owned = await self._store.claim(self._shared.node, self._lease * 2 / 3)
+        owned = await self._store.claim(self._shared.node_id, self._lease * 2 / 3)
         for run_id, epoch in owned.items():
             if not self._is_here(run_id, epoch) and run_id not in self._at_work:
                 self._at_work.add(run_id)
@@ -87,10 +76,10 @@ class Recovery:
             self._at_work.discard(run_id)
 
     async def _inherit(self, run_id: str) -> None:
-        log = await self._retry(lambda: self.read_back(run_id))
+        log = await self._retry(lambda: read_back(self._store, run_id))
         record = await self._retry(lambda: self._store.get_run(run_id))
         stop = None if record is None else await self._intents.take_stop(record)
-        if record is None or record.status != "running" or record.keeper != self._shared.node:
+        if record is None or record.status != "running" or record.keeper != self._shared.node_id:
             return  # it has settled, or another node has it
         if self._shared.admission.closed:
             return
@@ -101,62 +90,6 @@ class Recovery:
         if stop is not None:
             self._intents.stop_now(pump, stop)
         self._intents.hinted()  # for what else is asked of it
-
-    # leaving
-
-    async def leave_waiting(self) -> None:
-        """Leave the runs that only wait for a person: another process goes on waiting."""
-        await self._leave(self._waiting())
-
-    async def leave_all_that_others_continue(self, find_others: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Leave the runs that wait, and those that another node can continue, if there is one that does not drain."""
-        await self.briefly(find_others)
-        pumps = self._waiting()
-        if not all(node.counts.get(DRAINING) for node in self._shared.others):
-            running = [pump for pump in self._pumps.running() if pump not in pumps]
-            can_leave = await asyncio.gather(*map(self._can_leave, running))
-            pumps += [pump for pump, can in zip(running, can_leave, strict=True) if can]
-        await self._leave(pumps)
-
-    def _waiting(self) -> list[Pump]:
-        running = [pump for pump in self._pumps.running() if pump.run.waits and pump.run.kept]
-        return [pump for pump in running if pump.run.record.lifetime == "detached"]
-
-    async def _can_leave(self, pump: Pump) -> bool:
-        """Return whether another node can go on with a run."""
-        run = pump.run
-        if self._elsewhere is None or not run.kept or run.record.lifetime != "detached":
-            return False
-        with contextlib.suppress(Exception):  # a run without a way to go on is stopped
-            async with asyncio.timeout(BRIEF):
-                return await self._elsewhere(run.record, pump.log)
-        return False
-
-    async def _leave(self, pumps: Sequence[Pump]) -> None:
-        """Leave runs as they are to the other nodes, now. If the store is away, they follow when the lease ends.
-
-        A run that was stopped, or has ended, meanwhile settles here: another node would go on with it.
-        """
-        left = [pump for pump in pumps if not pump.was_ended]
-        for pump in left:
-            self._keeper.lose(pump)
-        if left:
-            await self.briefly(lambda: self._give_up(left))
-
-    async def _give_up(self, pumps: Sequence[Pump]) -> None:
-        await self._store.give_up(self._shared.node, [pump.run.id for pump in pumps])
-        await self._store.hint("left", [self._shared.node])
-
-    async def briefly(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Ask something of the store, if there is one, that an ending node does not wait long for."""
-        if self._shared.has_store:
-            with contextlib.suppress(StoreUnavailable, TimeoutError):
-                async with asyncio.timeout(BRIEF):
-                    await self._shared.tasks.run(work())
-
-    async def read_back(self, run_id: str) -> Log:
-        """Return a run's log as the store has it."""
-        return await read_back(self._store, run_id)
 
     async def resume(self, pump: Pump) -> Source:
         """Return a source that goes on where a dead node stopped. Without one the run is interrupted."""

@@ -135,7 +135,7 @@ class Keeper:
             pump.end(StaleEpoch(pump.run.id))
             if pump.task is not None:
                 self._shared.abandoned.hold(pump.task)
-            pump.log.abandon(partial(self._shared.log_elsewhere, pump.run.record))
+            pump.log.abandon(partial(self._shared.this_node.log_of, pump.run.record))
             self.let_go(pump)
             self._shared.tasks.start(self.learn(pump.run))
 

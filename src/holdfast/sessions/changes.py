@@ -1,13 +1,81 @@
-"""Which sessions of each owner have changed, so that a list of sessions can be kept up to date."""
+"""The changes of sessions: who watches one, or a list of them, is woken on every node."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable
 
 from ..concurrency.watchers import KeyedWatchers
+from ..errors import StoreUnavailable
+from ..runs.pump import Shared
 
 MOST = 1000
 """Changed sessions that are remembered for each owner. A reader who is further behind loads the list again."""
+
+
+_JOINED = 0.02  # seconds in which changes of sessions become one hint
+
+
+class SessionChanges:
+    """Wakes those who watch a session, or the list of an owner's sessions, on this node and by hints on the others."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        # for the life of the engine, a bounded number for each owner
+        self.lists = ChangedSessions(shared.node_id)
+        # while somebody watches
+        self._watchers = KeyedWatchers()
+        # until the other nodes are hinted at it
+        self._hinted: set[str] = set()
+
+    def watch(self, session_id: str, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` whenever something happened in a session, until the returned function is called."""
+        return self._watchers.watch(session_id, wake)
+
+    def touch(self, session_id: str | None, owner: str | None) -> None:
+        """Wake those who watch a session, or all sessions of its owner, on every node: something happened in it.
+
+        Without an owner, its place in the list of sessions is the same as before.
+        """
+        if session_id is not None:
+            self.hear(_change(session_id, owner))
+            self.hint(session_id, owner)
+
+    def hear(self, change: str) -> None:
+        """Wake the watchers on this node. A change has the id of the session, and its owner if there is one."""
+        session_id, is_listed, owner = change.partition("\n")
+        self._watchers.notify(session_id)
+        if is_listed:
+            self.lists.note(owner, session_id)
+
+    def wake_all(self) -> None:
+        """Wake those who watch any session on this node."""
+        self._watchers.notify_all()
+
+    def hint(self, session_id: str | None, owner: str | None) -> None:
+        """Hint at a change to the other nodes, together with what else changes in the next moment."""
+        if session_id is not None and self._shared.others:
+            if not self._hinted:
+                asyncio.get_running_loop().call_later(_JOINED, self._send_hints)
+            self._hinted.add(_change(session_id, owner))
+
+    def leave(self, session_id: str) -> None:
+        """Hint at a session whose queue this node, which ends, leaves to the others."""
+        if self._shared.others:
+            self._shared.tasks.start(self._send("left", [session_id]))
+
+    def _send_hints(self) -> None:
+        hinted, self._hinted = sorted(self._hinted), set()
+        self._shared.tasks.start(self._send("session", hinted))
+
+    async def _send(self, topic: str, ids: list[str]) -> None:
+        with contextlib.suppress(StoreUnavailable):  # a hint may be lost
+            await self._shared.store.hint(topic, ids)
+
+
+def _change(session_id: str, owner: str | None) -> str:
+    return session_id if owner is None else f"{session_id}\n{owner}"
 
 
 class ChangedSessions:

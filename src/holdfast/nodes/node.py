@@ -1,0 +1,197 @@
+"""This engine as one of the nodes on a store: what it does for the others, and what it asks of them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..errors import StoreUnavailable
+from ..events import Source, StoppedBy
+from ..ids import NewId
+from ..log.log import Log
+from ..runs.keeper import Keeper
+from ..runs.pump import Pump, Shared
+from ..runs.run import Run
+from ..runs.stored_log import StoredLog
+from ..sessions.changes import SessionChanges
+from ..sessions.queue import SessionQueue
+from ..store import RunRecord
+from ..store.records import NodeDetails
+from .handover import Elsewhere, Handover
+from .holds import Holds
+from .intents import Intents, Serve
+from .lease import Counts, Lease
+from .places import SharedPlaces
+from .recovery import Again, Recovery
+from .remote_log import Follow, RemoteLog
+from .unstored import Unstored, UnstoredLog, UnstoredRuns
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeClasses:
+    """The classes that a node is made of. A test can replace one by one with a mistake in it."""
+
+    lease: type[Lease] = Lease
+    recovery: type[Recovery] = Recovery
+    intents: type[Intents] = Intents
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeOptions:
+    """What a program gives its engine for the case that other nodes share its store."""
+
+    lease: float
+    """Seconds after its last renewal at which this node is taken for dead."""
+    details: NodeDetails
+    counts: Counts
+    serve: Serve | None
+    follow: Follow | None
+    unstored: Unstored | None
+    again: Again | None
+    elsewhere: Elsewhere | None
+
+
+class Node:
+    """The part of an engine that knows of other nodes. Without a store there are none.
+
+    A loop renews the lease. Another one looks, three times in a lease, for what this node has to do. Hints make it
+    prompt; a lost hint costs one look.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        keeper: Keeper,
+        queue: SessionQueue,
+        changes: SessionChanges,
+        adopt: Callable[[RunRecord, Log], Pump],
+        *,
+        new_id: NewId,
+        options: NodeOptions,
+        classes: NodeClasses,
+    ) -> None:
+        self._shared, self._keeper, self._queue, self._changes = shared, keeper, queue, changes
+        self._follow = options.follow
+        self._is_looking = False
+        details, counts = options.details, options.counts
+        self.lease = classes.lease(shared, options.lease, details, new_id, self._drop_all_of, self._hear, counts)
+        self.holds, self.places = Holds(shared), SharedPlaces(shared)
+        self.intents = classes.intents(shared, new_id, options.serve)
+        self.unstored = UnstoredRuns(shared, options.unstored, options.follow)
+        self.recovery = classes.recovery(shared, keeper, queue, self.intents, options.lease, options.again, adopt)
+        self.handover = Handover(shared, keeper, options.elsewhere, self._find_others)
+
+    # its life
+
+    async def join(self) -> None:
+        """Hold the lease, settle what dead nodes left, go on with what was queued."""
+        if self._shared.has_store:
+            await self.lease.hold()
+            await self._shared.retry(self.look)
+            every = self.lease.seconds / 3
+            self._shared.background.every(
+                "look", every, lambda: self._shared.retry(self.look), first=every, longest_pause=every
+            )
+
+    async def look(self) -> None:
+        """Find what this node has to do: what dead nodes left, requests to its runs, sessions in which a run waits."""
+        await self._find_others()
+        await self.recovery.look()
+        await self.intents.look()
+        await self._queue.look()
+        await self.holds.look()
+
+    async def _find_others(self) -> None:
+        nodes = await self._shared.store.nodes()
+        self._shared.others = [node for node in nodes if node.id != self._shared.node_id]
+
+    def _hear(self, topic: str, id: str) -> None:
+        """Take a hint of another node. An unknown one, or none of a kind, asks for a look at everything."""
+        if topic == "session":
+            self._changes.hear(id)
+        elif topic == "answer":
+            self.intents.answered(id)
+        elif topic == "intent":
+            self.intents.hinted()
+        elif topic == "held":
+            self.holds.hear(id)
+        elif topic in ("left", "joined"):
+            self._look_soon()
+        else:
+            self._changes.wake_all()
+            self.intents.hinted()
+
+    def _look_soon(self) -> None:
+        """Look now, once for all hints of the moment: a node has left something."""
+        if not self._is_looking:
+            self._is_looking = True
+            self._shared.tasks.start(self._look_now())
+
+    async def _look_now(self) -> None:
+        self._is_looking = False
+        with contextlib.suppress(StoreUnavailable):  # the next look repeats it
+            await self.look()
+
+    def _drop_all_of(self, node: str) -> None:
+        """Drop the runs and the work of an id of this node that was fenced: they belong to others."""
+        self.holds.drop()
+        for pump in self._shared.pumps.running():
+            if pump.run.kept and pump.run.record.keeper == node:
+                self._keeper.lose(pump)
+
+    async def drain(self) -> None:
+        """Tell the others that this node starts nothing new."""
+        await self.handover.briefly(self.lease.renew)
+
+    async def leave(self) -> None:
+        """Release the lease."""
+        if self._shared.has_store:
+            await self.lease.release()
+
+    # for its runs
+
+    async def sure(self) -> None:
+        """Return once the lease is held, so that this node may work on its runs."""
+        await self.lease.sure()
+
+    async def renew(self) -> None:
+        """Renew the lease now. A fenced node loses its runs."""
+        await self.lease.renew()
+
+    async def resume(self, pump: Pump) -> Source:
+        """Make the source of a run that another node has left."""
+        return await self.recovery.resume(pump)
+
+    # the runs of others
+
+    def is_elsewhere(self, run: Run) -> bool:
+        """Return whether a run that has not settled is worked on by another node, or by none."""
+        return run.kept and run.settlement is None and run.id not in self._shared.pumps
+
+    def log_of(self, record: RunRecord) -> StoredLog:
+        """Return the log of a run that is not worked on here: followed at its owner, if it has one."""
+        if self._follow is None or record.settlement is not None:
+            return StoredLog(self._shared.store, record)
+        return RemoteLog(self._shared.store, record, self._follow, self._address_of)
+
+    def _address_of(self, keeper: str) -> str:
+        """Return the address of another node; empty if it has none, or is not known yet."""
+        return next((node.address for node in self._shared.others if node.id == keeper), "")
+
+    async def stop(self, run: Run, by: StoppedBy) -> bool:
+        """Stop a run of another node, and wait for its settlement. False if it was ending before."""
+        if isinstance(run.log, UnstoredLog):
+            return run.settlement is None and await self.unstored.stop(run.id, run.log, by)
+        return self.is_elsewhere(run) and await self.ask_to_stop(run.id, by)
+
+    async def ask_to_stop(self, run_id: str, by: StoppedBy) -> bool:
+        """Stop a stored run of another node, and wait for its settlement. False if it was ending before."""
+        return await self.intents.stop(run_id, by)
+
+    async def learn(self, run: Run) -> None:
+        """Wait for the settlement of a run that another node works on, or none."""
+        if isinstance(run.log, UnstoredLog):
+            run.settle(await self.unstored.settlement(run.id, run.log))
+        else:
+            await self._keeper.learn(run)
