@@ -41,9 +41,10 @@ from holdfast.nodes.recovery import Recovery
 from holdfast.runs.keeper import Keeper
 from holdfast.runs.pump import Pump, Shared
 from holdfast.runs.run import Run
+from holdfast.runs.runs import Runs
 from holdfast.runs.stored_log import read_back
 from holdfast.runs.watchdog import Watchdog
-from holdfast.sessions.changes import SessionChanges
+from holdfast.sessions.changes import SessionWatchers
 from holdfast.sessions.queue import SessionQueue
 from holdfast.store import Idempotency, RunRecord
 from holdfast.store import semantics as rules
@@ -882,9 +883,9 @@ class _Unguarded:
     stage=_store_is_away_for_longer_than_a_lease,
 )
 class _NoGuard(Recovery):
-    def __init__(self, shared: Shared, *args: Any) -> None:
-        super().__init__(shared, *args)
-        self._store = _Unguarded(shared.store)  # type: ignore[assignment]
+    def __init__(self, runs: Runs, *args: Any) -> None:
+        super().__init__(runs, *args)
+        self._store = _Unguarded(runs.shared.store)  # type: ignore[assignment]
 
 
 @bad(
@@ -1056,7 +1057,7 @@ class _ForgetsWhoLeft(Engine):
     "a signal forgotten",
     expects="who watches .* is not told of everything",
 )
-class _TellsNobody(SessionChanges):
+class _TellsNobody(SessionWatchers):
     def touch(self, session_id: str | None, owner: str | None) -> None:
         pass
 

@@ -13,13 +13,10 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from ..concurrency.tasks import OwnedTasks
 from ..errors import IdempotencyConflict, RunNotFound
 from ..events import Source, StoppedBy
 from ..history import Message
 from ..ids import NewId, new_id
-from ..log.intake import Intake
-from ..log.log import Log
 from ..log.settlement import StopIntent
 from ..nodes.handover import Elsewhere
 from ..nodes.holds import Holds
@@ -30,13 +27,10 @@ from ..nodes.recovery import Again
 from ..nodes.remote_log import Follow
 from ..nodes.unstored import Unstored
 from ..runs.admission import Admission, Places
-from ..runs.committer import Committer
-from ..runs.keeper import Keeper
 from ..runs.pump import Clock, Pump, Shared
-from ..runs.recent import Recent
 from ..runs.run import Cost, Interrupt, Limits, Observe, Run
-from ..runs.watchdog import Watchdog
-from ..sessions.changes import ChangedSessions, SessionChanges
+from ..runs.runs import RunClasses, Runs
+from ..sessions.changes import ChangedSessions, SessionWatchers
 from ..sessions.queue import Create, SessionQueue
 from ..store import HEAD, Idempotency, IfBusy, Lifetime, RunRecord, Store, caller_key
 from ..store.records import NodeDetails
@@ -56,19 +50,11 @@ def _no_sources(run: Run) -> Source:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EngineClasses(NodeClasses):
+class EngineClasses(RunClasses, NodeClasses):
     """The classes that an engine is made of. A test can replace one by one with a mistake in it."""
 
-    run: type[Run] = Run
-    log: type[Log] = Log
-    intake: type[Intake] = Intake
-    pump: type[Pump] = Pump
-    keeper: type[Keeper] = Keeper
-    committer: type[Committer] = Committer
-    watchdog: type[Watchdog] = Watchdog
+    watchers: type[SessionWatchers] = SessionWatchers
     queue: type[SessionQueue] = SessionQueue
-    changes: type[SessionChanges] = SessionChanges
-    work: type[OwnedTasks] = OwnedTasks
 
 
 class Engine:
@@ -100,9 +86,10 @@ class Engine:
         classes: EngineClasses | None = None,
     ) -> None:
         self.store, self.limits = store, limits or Limits()
-        self._classes = classes = classes or EngineClasses()
         self._new_id, self._has_sources, self._observe = new_id, sources is not None, observe
-        self._closed = self._stops_all = False
+        self._closed = False
+        self._keyed: WeakValueDictionary[tuple[str, str], Run] = WeakValueDictionary()  # those that are not stored
+        classes = classes or EngineClasses()
         self._shared = shared = Shared(
             store=store if store is not None else cast(Store, _NoStore()),
             has_store=store is not None,
@@ -115,27 +102,11 @@ class Engine:
             work=classes.work("the engine"),
         )
         self._pumps, self._work, self._admission = shared.pumps, shared.work, shared.admission
-        self._recent = Recent(self.limits.recent)
-        self._keyed: WeakValueDictionary[tuple[str, str], Run] = WeakValueDictionary()  # those that are not stored
-        self._watchdog = classes.watchdog(shared.pumps)
-        self._committer = classes.committer(shared, lambda pump: self._keeper.lose(pump))
-        self._keeper = classes.keeper(shared, self._committer, self._recent, self._settled)
-        shared.changed, shared.ended = self._committer.changed, self._keeper.take
-        self._changes = classes.changes(shared)
-        queue = partial(classes.queue, make=self._make, launch=self._launch, find=self.repeated, open_run=self.open)
-        self._queue = queue(shared, self._keeper, self._changes)
-        options = NodeOptions(
-            lease=lease,
-            details=node or NodeDetails(),
-            counts=counts,
-            serve=serve,
-            follow=follow,
-            unstored=unstored,
-            again=again,
-            elsewhere=elsewhere,
-        )
-        parts = shared, self._keeper, self._queue, self._changes
-        self._node = shared.this_node = Node(*parts, self._adopt, new_id=new_id, options=options, classes=classes)
+        self._runs = Runs(self, shared, classes, self._settled)
+        self._watchers = classes.watchers(shared)
+        self._queue = classes.queue(self._runs, self._watchers, find=self.repeated, open_run=self.open)
+        options = NodeOptions(lease, node or NodeDetails(), counts, serve, follow, unstored, again, elsewhere)
+        self._node = shared.this_node = Node(self._runs, self._queue, self._watchers, new_id, options, classes)
 
     async def __aenter__(self) -> Engine:
         """Hold the lease, settle what dead nodes left, go on with what was queued."""
@@ -199,7 +170,7 @@ class Engine:
             raise TypeError(_NO_SOURCE)
         now, owner = self._shared.clock(), record.owner
         record = msgspec.structs.replace(record, keeper=self._shared.node_id, created_at=now, started_at=now)
-        pump = self._make(record, kept=keep, source=source, interrupt=interrupt, think=think)
+        pump = self._runs.make(record, kept=keep, source=source, interrupt=interrupt, think=think)
         run = pump.run
         run.idempotency = idempotency
         if deadline is not None:
@@ -208,7 +179,7 @@ class Engine:
             return known  # it needs no room
         if not keep and idempotency is None:
             with await self._node.places.reserve(owner, 1):
-                return self._launch(pump)
+                return self._runs.launch(pump)
         create: Create = partial(self._create_unstored, run)
         if keep:
             create = partial(
@@ -222,37 +193,6 @@ class Engine:
         with await self._node.places.reserve(owner, 1):
             accepting = self._queue.accept(pump, create, if_busy=if_busy, idempotency=idempotency)
             return await self._work.run(accepting, if_left=lambda: self.stop_unheld(run))
-
-    def _make(
-        self,
-        record: RunRecord,
-        *,
-        kept: bool = True,
-        source: Source | None = None,
-        interrupt: Interrupt | None = None,
-        think: bool = True,
-        log: Log | None = None,
-    ) -> Pump:
-        """Make a run that is to go on here, or to wait. With a `log` it goes on with what another process left."""
-        classes, resumes = self._classes, log is not None
-        log = log or classes.log(record.id, limit=None if kept else self.limits.log)
-        run = classes.run(self, record, log, self.limits, kept=kept)
-        return classes.pump(
-            run, log, classes.intake(think), self._shared, source=source, interrupt=interrupt, resumes=resumes
-        )
-
-    def _launch(self, pump: Pump) -> Run:
-        """Start a run, in a place of its own."""
-        run = pump.run
-        run.status = "running"
-        self._pumps[run.id] = pump
-        self._admission.take(run.record.owner)
-        pump.start()
-        self._watchdog.watch(pump)
-        self._node.places.changed(run)
-        if self._stops_all:
-            pump.end(StopIntent("shutdown", self._shared.clock()))
-        return run
 
     async def _repeated(self, pump: Pump, key: Idempotency) -> Run | None:
         """Return the run that a key has started. Then the source of the second one is closed."""
@@ -271,17 +211,11 @@ class Engine:
             self._keyed[run.idempotency.owner, run.idempotency.key] = run
         return record
 
-    def _adopt(self, record: RunRecord, log: Log) -> Pump:
-        """Go on with a run that another node has left."""
-        pump = self._make(record, log=log)
-        self._launch(pump)
-        return pump
-
     def _settled(self, run: Run) -> None:
         """Start the next run of the session, and report the settled one."""
         if run.record.session_id is not None:
             self._queue.free(run.record)
-        self._node.places.changed(run)
+        self._node.changed(run)
         if self._observe is not None:
             self._observe(run)
 
@@ -341,7 +275,7 @@ class Engine:
         counts = {
             "runs": len(self._pumps),
             "places": self._admission.taken,
-            "unsaved": self._committer.unsaved,
+            "unsaved": self._runs.unsaved,
             "work": len(self._work),
         }
         return {kind: count for kind, count in counts.items() if count}
@@ -364,7 +298,7 @@ class Engine:
         if self._shared.others:
             for record in await self._shared.store.list_runs(owner=owner, status="running"):
                 if record.session_id is not None and record.session_id not in runs:
-                    runs[record.session_id] = self._stored(record)
+                    runs[record.session_id] = self._runs.stored(record)
         return runs
 
     async def open(self, run_id: str) -> Run:
@@ -376,7 +310,7 @@ class Engine:
             return run
         if record is None:
             raise RunNotFound(run_id)
-        return self._stored(record)
+        return self._runs.stored(record)
 
     async def at(self, run: Run, seq: int) -> Run:
         """Return a run for a reader that has seen its events up to `seq`.
@@ -387,11 +321,8 @@ class Engine:
         if run.kept and run.seq < seq:
             record = await self._shared.store.get_run(run.id)
             if record is not None and record.seq >= seq:
-                return self._stored(record)
+                return self._runs.stored(record)
         return run
-
-    def _stored(self, record: RunRecord) -> Run:
-        return self._classes.run(self, record, self._node.log_of(record), self.limits, kept=True)
 
     async def open_anywhere(self, run_id: str) -> Run:
         """Return a run as `open` does, and one that is not stored from the node that has it, too."""
@@ -400,13 +331,11 @@ class Engine:
         except RunNotFound:
             if (found := await self._node.unstored.find(run_id)) is None:
                 raise
-            record, log = found
-            return self._classes.run(self, record, log, self.limits, kept=False)
+            return self._runs.with_log(*found, kept=False)
 
     def here(self, run_id: str) -> Run | None:
         """Return a run that is worked on here, or has ended here and is not stored."""
-        pump = self._pumps.get(run_id)
-        return pump.run if pump is not None else self._recent.get(run_id)
+        return self._runs.here(run_id)
 
     async def find(self, key: str, *, owner: str = "") -> Run | None:
         """Return the run that was started under a key of the caller's own, going on or ended; None if there is none."""
@@ -434,11 +363,11 @@ class Engine:
 
     def forget(self, run_id: str) -> None:
         """Drop an ended run that is not stored, before its time."""
-        self._recent.forget(run_id)
+        self._runs.recent.forget(run_id)
 
     def forget_all(self) -> None:
         """Drop all ended runs that are not stored."""
-        self._recent.clear()
+        self._runs.recent.clear()
 
     # stopping
 
@@ -468,7 +397,7 @@ class Engine:
             store, here = self._shared.store, {run.id for run in runs}
             running = await store.list_runs(session_id=session_id, status="running")
             elsewhere = [*running, *await store.queued(session_id)]
-            runs += [self._stored(record) for record in elsewhere if record.id not in here]
+            runs += [self._runs.stored(record) for record in elsewhere if record.id not in here]
         return runs
 
     async def stop_session(self, session_id: str, by: StoppedBy = "user") -> list[Run]:
@@ -481,11 +410,11 @@ class Engine:
 
     def watch_session(self, session_id: str, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` whenever something happened in a session, until the returned function is called."""
-        return self._changes.watch(session_id, wake)
+        return self._watchers.watch(session_id, wake)
 
     def touch(self, session_id: str | None, owner: str) -> None:
         """Tell those who watch a session, or its owner's sessions, that something happened in it."""
-        self._changes.touch(session_id, owner)
+        self._watchers.touch(session_id, owner)
 
     def note_waiting(self, run: Run) -> None:
         """Tell those who watch a run's session that it began or ceased to wait for a person."""
@@ -496,7 +425,7 @@ class Engine:
     @property
     def changes(self) -> ChangedSessions:
         """Which sessions of each owner have changed."""
-        return self._changes.lists
+        return self._watchers.lists
 
     # the end
 
@@ -515,31 +444,11 @@ class Engine:
             self._admission.closed = True
             await self._node.drain()
         await self._node.handover.leave_waiting()
-        await self._all_settled(now + drain)
+        await self._runs.all_settled(now + drain)
         await self._node.handover.leave_all_that_others_continue()
-        self._stops_all = True
-        for pump in self._pumps.running():
-            pump.end(StopIntent("shutdown", self._shared.clock()))
-        await self._all_settled(until)
+        self._runs.stop_all()
+        await self._runs.all_settled(until)
         await self.holds.close()
-        await self._end_tasks()
-        self._watchdog.close()
-        await self._shared.background.close()
+        await self._runs.close()
         await self._node.leave()
         self._closed = True
-
-    async def _all_settled(self, until: float) -> None:
-        """Wait for what goes on, and for what is about to, until a time of the loop's clock."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout_at(until):
-                while len(self._work) or self._pumps.running():
-                    await self._work.wait()
-                    for run in self.live():
-                        await run.settled()
-
-    async def _end_tasks(self) -> None:
-        """Give all tasks the grace period, then cancel the engine's own. Abandoned sources were cancelled before."""
-        groups = self._work, self._shared.tasks, self._shared.abandoned
-        await asyncio.gather(*(group.wait(self.limits.grace) for group in groups))
-        for group in groups[:2]:
-            await group.cancel()

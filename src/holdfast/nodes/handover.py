@@ -9,8 +9,8 @@ from typing import Any
 
 from ..errors import StoreUnavailable
 from ..log.log import Log
-from ..runs.keeper import Keeper
-from ..runs.pump import Pump, Shared
+from ..runs.pump import Pump
+from ..runs.runs import Runs
 from ..store import RunRecord
 from .lease import DRAINING
 
@@ -26,14 +26,12 @@ class Handover:
 
     def __init__(
         self,
-        shared: Shared,
-        keeper: Keeper,
+        runs: Runs,
         elsewhere: Elsewhere | None,
         find_others: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
-        self._shared = shared
-        self._store, self._pumps = shared.store, shared.pumps
-        self._keeper = keeper
+        self._runs, self._shared = runs, runs.shared
+        self._store, self._pumps = runs.shared.store, runs.shared.pumps
         self._elsewhere = elsewhere
         self._find_others = find_others
 
@@ -72,7 +70,7 @@ class Handover:
         """
         left = [pump for pump in pumps if not pump.was_ended]
         for pump in left:
-            self._keeper.lose(pump)
+            self._runs.keeper.lose(pump)
         if left:
             await self.briefly(lambda: self._give_up(left))
 

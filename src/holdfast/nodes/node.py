@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..errors import StoreUnavailable
 from ..events import Source, StoppedBy
 from ..ids import NewId
-from ..log.log import Log
-from ..runs.keeper import Keeper
-from ..runs.pump import Pump, Shared
+from ..runs.pump import Pump
 from ..runs.run import Run
+from ..runs.runs import Runs
 from ..runs.stored_log import StoredLog
-from ..sessions.changes import SessionChanges
+from ..sessions.changes import SessionWatchers
 from ..sessions.queue import SessionQueue
 from ..store import RunRecord
 from ..store.records import NodeDetails
@@ -37,7 +35,7 @@ class NodeClasses:
     intents: type[Intents] = Intents
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class NodeOptions:
     """What a program gives its engine for the case that other nodes share its store."""
 
@@ -61,26 +59,23 @@ class Node:
 
     def __init__(
         self,
-        shared: Shared,
-        keeper: Keeper,
+        runs: Runs,
         queue: SessionQueue,
-        changes: SessionChanges,
-        adopt: Callable[[RunRecord, Log], Pump],
-        *,
+        watchers: SessionWatchers,
         new_id: NewId,
         options: NodeOptions,
         classes: NodeClasses,
     ) -> None:
-        self._shared, self._keeper, self._queue, self._changes = shared, keeper, queue, changes
+        self._shared, self._keeper, self._queue, self._watchers = runs.shared, runs.keeper, queue, watchers
         self._follow = options.follow
         self._is_looking = False
-        details, counts = options.details, options.counts
+        shared, details, counts = runs.shared, options.details, options.counts
         self.lease = classes.lease(shared, options.lease, details, new_id, self._drop_all_of, self._hear, counts)
         self.holds, self.places = Holds(shared), SharedPlaces(shared)
         self.intents = classes.intents(shared, new_id, options.serve)
         self.unstored = UnstoredRuns(shared, options.unstored, options.follow)
-        self.recovery = classes.recovery(shared, keeper, queue, self.intents, options.lease, options.again, adopt)
-        self.handover = Handover(shared, keeper, options.elsewhere, self._find_others)
+        self.recovery = classes.recovery(runs, queue, self.intents, options.lease, options.again)
+        self.handover = Handover(runs, options.elsewhere, self._find_others)
 
     # its life
 
@@ -109,7 +104,7 @@ class Node:
     def _hear(self, topic: str, id: str) -> None:
         """Take a hint of another node. An unknown one, or none of a kind, asks for a look at everything."""
         if topic == "session":
-            self._changes.hear(id)
+            self._watchers.hear(id)
         elif topic == "answer":
             self.intents.answered(id)
         elif topic == "intent":
@@ -119,7 +114,7 @@ class Node:
         elif topic in ("left", "joined"):
             self._look_soon()
         else:
-            self._changes.wake_all()
+            self._watchers.wake_all()
             self.intents.hinted()
 
     def _look_soon(self) -> None:
@@ -162,6 +157,10 @@ class Node:
     async def resume(self, pump: Pump) -> Source:
         """Make the source of a run that another node has left."""
         return await self.recovery.resume(pump)
+
+    def changed(self, run: Run) -> None:
+        """Take note that a run has started or ended: limits count the runs of all nodes."""
+        self.places.changed(run)
 
     # the runs of others
 

@@ -10,8 +10,8 @@ from ..errors import AnswerLost
 from ..events import Notice, Source
 from ..log.log import Log
 from ..log.segment import segment_of
-from ..runs.keeper import Keeper
-from ..runs.pump import Pump, Shared
+from ..runs.pump import Pump
+from ..runs.runs import Runs
 from ..runs.stored_log import read_back
 from ..sessions.queue import SessionQueue
 from ..store import RunRecord
@@ -31,22 +31,18 @@ class Recovery:
 
     def __init__(
         self,
-        shared: Shared,
-        keeper: Keeper,
+        runs: Runs,
         queue: SessionQueue,
         intents: Intents,
         lease: float,
         again: Again | None,
-        adopt: Callable[[RunRecord, Log], Pump],
     ) -> None:
-        self._shared = shared
-        self._store, self._retry, self._pumps = shared.store, shared.retry, shared.pumps
-        self._keeper = keeper
+        self._runs, self._shared = runs, runs.shared
+        self._store, self._retry, self._pumps = runs.shared.store, runs.shared.retry, runs.shared.pumps
         self._queue = queue
         self._intents = intents
         self._lease = lease
         self._again = again
-        self._adopt = adopt
         self._at_work: set[str] = set()
 
     async def look(self) -> None:
@@ -84,9 +80,9 @@ class Recovery:
         if self._shared.admission.closed:
             return
         if (slept := self._pumps.get(run_id)) is not None:
-            self._keeper.lose(slept)
+            self._runs.keeper.lose(slept)
         logger.warning("run %s interrupted by an earlier crash", run_id)
-        pump = self._adopt(record, log)
+        pump = self._runs.adopt(record, log)
         if stop is not None:
             self._intents.stop_now(pump, stop)
         self._intents.hinted()  # for what else is asked of it

@@ -287,6 +287,10 @@ class ThisNode(Protocol):
         """Return the log of a run that is not worked on here."""
         ...
 
+    def changed(self, run: Run) -> None:
+        """Take note that a run has started or ended: limits count the runs of all nodes."""
+        ...
+
     async def ask_to_stop(self, run_id: str, by: StoppedBy) -> bool:
         """Stop a stored run of another node, and wait for its settlement. False if it was ending before."""
         ...

@@ -17,7 +17,7 @@ MOST = 1000
 _JOINED = 0.02  # seconds in which changes of sessions become one hint
 
 
-class SessionChanges:
+class SessionWatchers:
     """Wakes those who watch a session, or the list of an owner's sessions, on this node and by hints on the others."""
 
     def __init__(self, shared: Shared) -> None:
@@ -25,13 +25,13 @@ class SessionChanges:
         # for the life of the engine, a bounded number for each owner
         self.lists = ChangedSessions(shared.node_id)
         # while somebody watches
-        self._watchers = KeyedWatchers()
+        self._of_session = KeyedWatchers()
         # until the other nodes are hinted at it
         self._hinted: set[str] = set()
 
     def watch(self, session_id: str, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` whenever something happened in a session, until the returned function is called."""
-        return self._watchers.watch(session_id, wake)
+        return self._of_session.watch(session_id, wake)
 
     def touch(self, session_id: str | None, owner: str | None) -> None:
         """Wake those who watch a session, or all sessions of its owner, on every node: something happened in it.
@@ -45,13 +45,13 @@ class SessionChanges:
     def hear(self, change: str) -> None:
         """Wake the watchers on this node. A change has the id of the session, and its owner if there is one."""
         session_id, is_listed, owner = change.partition("\n")
-        self._watchers.notify(session_id)
+        self._of_session.notify(session_id)
         if is_listed:
             self.lists.note(owner, session_id)
 
     def wake_all(self) -> None:
         """Wake those who watch any session on this node."""
-        self._watchers.notify_all()
+        self._of_session.notify_all()
 
     def hint(self, session_id: str | None, owner: str | None) -> None:
         """Hint at a change to the other nodes, together with what else changes in the next moment."""

@@ -13,11 +13,11 @@ import msgspec
 from ..errors import HoldfastError, RunLimitReached, SessionBusy, ShuttingDown, StoreUnavailable
 from ..events import Failed, Receipt, Stopped, StoppedBy
 from ..log.settlement import StopIntent
-from ..runs.keeper import Keeper
-from ..runs.pump import Pump, Shared, left_this_node
+from ..runs.pump import Pump, left_this_node
 from ..runs.run import Run
+from ..runs.runs import Runs
 from ..store import Idempotency, IfBusy, RunRecord
-from .changes import SessionChanges
+from .changes import SessionWatchers
 
 logger = logging.getLogger(__name__)
 
@@ -36,22 +36,15 @@ class SessionQueue:
 
     def __init__(
         self,
-        shared: Shared,
-        keeper: Keeper,
-        changes: SessionChanges,
+        runs: Runs,
+        watchers: SessionWatchers,
         *,
-        make: Callable[[RunRecord], Pump],
-        launch: Callable[[Pump], Run],
         find: Callable[[Idempotency], Awaitable[Run | None]],
         open_run: Callable[[str], Awaitable[Run]],
     ) -> None:
         # for the life of the engine
-        self._shared = shared
-        self._store, self._pumps, self._retry = shared.store, shared.pumps, shared.retry
-        self._keeper = keeper
-        self._changes = changes
-        self._make = make
-        self._launch = launch
+        self._runs, self._shared, self._watchers = runs, runs.shared, watchers
+        self._store, self._pumps, self._retry = runs.shared.store, runs.shared.pumps, runs.shared.retry
         self._find = find
         self._open = open_run
         # while a run is being accepted
@@ -85,7 +78,7 @@ class SessionQueue:
             done.set()
             if run.id not in self._pumps:
                 pump.discard_source()
-        self._changes.touch(session_id, run.record.owner)
+        self._watchers.touch(session_id, run.record.owner)
         if session_id and accepted is run and run.status == "queued" and if_busy == "interrupt":
             return await self._interrupt(pump, session_id)
         return accepted
@@ -165,9 +158,9 @@ class SessionQueue:
         if record.status != "running":
             pump.run.status = record.status
         elif record.keeper == self._shared.node_id:
-            self._launch(pump)
+            self._runs.launch(pump)
         else:
-            self._keeper.lose(pump)  # this node was fenced in between
+            self._runs.keeper.lose(pump)  # this node was fenced in between
 
     async def _disown(self, run: Run) -> None:
         try:
@@ -197,23 +190,23 @@ class SessionQueue:
     def free(self, ended: RunRecord) -> None:
         """A run of a session has ended: tell the watchers, and start the next."""
         assert ended.session_id is not None
-        self._changes.touch(ended.session_id, ended.owner)
+        self._watchers.touch(ended.session_id, ended.owner)
         self._shared.work.start(self.start_next(ended.session_id))
 
     async def start_next(self, session_id: str) -> None:
         """Start the first queued run of a session, if none is running in it."""
         async with self.lock(session_id):
             if self._shared.admission.closed:
-                self._changes.leave(session_id)
+                self._watchers.leave(session_id)
                 return
             await self._retry(self._shared.this_node.sure)
             record = await self.first_queued(session_id)
             if record is not None:
-                self._take_on(self._pumps.get(record.id) or self._make(record), record)
+                self._take_on(self._pumps.get(record.id) or self._runs.make(record), record)
             for pump in self._pumps.of_session(session_id):
                 if pump.run.status == "queued":
                     await self.look_after(pump)
-        self._changes.touch(session_id, record.owner if record is not None else None)
+        self._watchers.touch(session_id, record.owner if record is not None else None)
 
     async def first_queued(self, session_id: str) -> RunRecord | None:
         """Take the first run from a session's queue.
@@ -279,7 +272,7 @@ class SessionQueue:
                     break
                 if not times_left:
                     raise SessionBusy(running[0].id)
-        self._changes.touch(session_id, None)
+        self._watchers.touch(session_id, None)
 
     async def stop_running(self, session_id: str, by: StoppedBy) -> list[Run]:
         """Stop what is running in a session, and wait until it has settled, or this node has lost it.
@@ -296,7 +289,7 @@ class SessionQueue:
     async def drop_all(self, session_id: str, by: StoppedBy) -> list[Run]:
         """Settle all queued runs of a session. The store knows those that another process has queued, too."""
         records = await self._retry(lambda: self._store.queued(session_id))
-        queued = [self._pumps.get(record.id) or self._make(record) for record in records]
+        queued = [self._pumps.get(record.id) or self._runs.make(record) for record in records]
         for pump in queued:
             await self._drop(pump, self._stopped(by))
         return [pump.run for pump in queued]
@@ -304,7 +297,7 @@ class SessionQueue:
     async def stop_queued(self, record: RunRecord, by: StoppedBy) -> bool:
         """Settle a queued run. False if it has started in the meantime, or was dropped by another."""
         async with self.lock(record.session_id or record.id):
-            return await self._drop(self._pumps.get(record.id) or self._make(record), self._stopped(by))
+            return await self._drop(self._pumps.get(record.id) or self._runs.make(record), self._stopped(by))
 
     def _stopped(self, by: StoppedBy) -> Stopped:
         now = self._shared.clock()
@@ -317,7 +310,7 @@ class SessionQueue:
         self._pumps[run.id] = pump
         now = self._shared.clock()
         if await self._retry(lambda: self._store.drop_queued(run.id, settlement, now)) is not None:
-            self._keeper.show(pump, settlement, now)
+            self._runs.keeper.show(pump, settlement, now)
             return True
         await self.look_after(pump)
         return False
@@ -326,21 +319,21 @@ class SessionQueue:
         """See that a queued run still waits: another process may have started it, or deleted its session."""
         record = await self._retry(lambda: self._store.get_run(pump.run.id))
         if record is None or record.status != "queued":
-            self._keeper.lose(pump)
+            self._runs.keeper.lose(pump)
 
     async def note_waiting(self, run: Run) -> None:
         """Store whether a run waits for a person, and then hint at it: the lists of all nodes show it."""
         record = run.record
         async with self.lock(record.session_id or record.id):  # the last value is stored last
             await self._retry(lambda: self._store.note_waiting(record.id, record.epoch, waits=run.waits))
-        self._changes.hint(record.session_id, record.owner)
+        self._watchers.hint(record.session_id, record.owner)
 
     async def look(self) -> None:
         """Start what waits, unless this node ends, and wake all watchers if another may have changed something."""
         if not self._shared.admission.closed:
             await self._start_what_waits()
         if self._shared.others:
-            self._changes.wake_all()
+            self._watchers.wake_all()
 
     async def _start_what_waits(self) -> None:
         queued = [pump.run.record.session_id or "" for pump in self._pumps.values() if pump.run.status == "queued"]
