@@ -21,7 +21,7 @@ from ..log.settlement import StopIntent
 from ..nodes.handover import Elsewhere
 from ..nodes.holds import Holds
 from ..nodes.intents import Serve
-from ..nodes.lease import LAST_STEPS, Counts
+from ..nodes.lease import Counts
 from ..nodes.node import Node, NodeClasses, NodeOptions
 from ..nodes.recovery import Again
 from ..nodes.remote_log import Follow
@@ -35,6 +35,7 @@ from ..sessions.queue import Create, SessionQueue
 from ..store import HEAD, Idempotency, IfBusy, Lifetime, RunRecord, Store, caller_key
 from ..store.records import NodeDetails
 
+_LAST_STEPS = 3.0  # seconds for the end after the last settlement: other work, tasks, the release of the lease
 _NO_SOURCE = "give the run a source, or the engine a way to make one"
 
 
@@ -439,7 +440,7 @@ class Engine:
         if self._closed:
             return
         now = asyncio.get_running_loop().time()
-        until = now + drain + within - min(LAST_STEPS, within / 2)
+        until = now + drain + within - min(_LAST_STEPS, within / 2)
         if not self._admission.closed:
             self._admission.closed = True
             await self._node.drain()

@@ -18,8 +18,6 @@ logger = logging.getLogger(__name__)
 
 PATIENCE = 1.0
 """Seconds that a start waits for the number of runs at other nodes, and an end for the release of its lease."""
-LAST_STEPS = 3.0
-"""Seconds that the end of a node may take after the last settlement: other work, tasks, the release of its lease."""
 DRAINING = "draining"
 """The count of a node that is 1 while it ends: it starts nothing new."""
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from dataclasses import dataclass
 
 from ..errors import StoreUnavailable
-from ..events import Source, StoppedBy
+from ..events import Source, Stopped, StoppedBy
 from ..ids import NewId
 from ..runs.pump import Pump
 from ..runs.run import Run
 from ..runs.runs import Runs
-from ..runs.stored_log import StoredLog
+from ..runs.stored_log import LOOK_AGAIN, StoredLog
 from ..sessions.changes import SessionWatchers
 from ..sessions.queue import SessionQueue
 from ..store import RunRecord
@@ -189,8 +190,19 @@ class Node:
         return await self.intents.stop(run_id, by)
 
     async def learn(self, run: Run) -> None:
-        """Wait for the settlement of a run that another node works on, or none."""
+        """Wait for the settlement of a run that is not worked on here, and show it.
+
+        A run that is missing was deleted with its session.
+        """
         if isinstance(run.log, UnstoredLog):
             run.settle(await self.unstored.settlement(run.id, run.log))
         else:
-            await self._keeper.learn(run)
+            record = await self._settled(run.id)
+            run.settle((record and record.settlement) or Stopped(by="user", text=run.text), record)
+
+    async def _settled(self, run_id: str) -> RunRecord | None:
+        """Look at a stored run until it has settled, and return it. None if it is gone."""
+        ask, store = self._shared.retry.always, self._shared.store
+        while (record := await ask(lambda: store.get_run(run_id))) and record.settlement is None:  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_AGAIN)
+        return record

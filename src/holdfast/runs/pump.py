@@ -287,6 +287,10 @@ class ThisNode(Protocol):
         """Return the log of a run that is not worked on here."""
         ...
 
+    async def learn(self, run: Run) -> None:
+        """Wait for the settlement of a run that is not worked on here, and show it."""
+        ...
+
     def changed(self, run: Run) -> None:
         """Take note that a run has started or ended: limits count the runs of all nodes."""
         ...
