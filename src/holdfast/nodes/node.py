@@ -7,9 +7,8 @@ import contextlib
 from dataclasses import dataclass
 
 from ..errors import StoreUnavailable
-from ..events import Source, Stopped, StoppedBy
+from ..events import Stopped, StoppedBy
 from ..ids import NewId
-from ..runs.pump import Pump
 from ..runs.run import Run
 from ..runs.runs import Runs
 from ..runs.stored_log import LOOK_AGAIN, StoredLog
@@ -77,6 +76,9 @@ class Node:
         self.unstored = UnstoredRuns(shared, options.unstored, options.follow)
         self.recovery = classes.recovery(runs, queue, self.intents, options.lease, options.again)
         self.handover = Handover(runs, options.elsewhere, self._find_others)
+        # for its runs: no call is added on their way
+        self.sure, self.renew, self.resume = self.lease.sure, self.lease.renew, self.recovery.resume
+        self.ask_to_stop, self.changed = self.intents.stop, self.places.changed
 
     # its life
 
@@ -145,24 +147,6 @@ class Node:
         if self._shared.has_store:
             await self.lease.release()
 
-    # for its runs
-
-    async def sure(self) -> None:
-        """Return once the lease is held, so that this node may work on its runs."""
-        await self.lease.sure()
-
-    async def renew(self) -> None:
-        """Renew the lease now. A fenced node loses its runs."""
-        await self.lease.renew()
-
-    async def resume(self, pump: Pump) -> Source:
-        """Make the source of a run that another node has left."""
-        return await self.recovery.resume(pump)
-
-    def changed(self, run: Run) -> None:
-        """Take note that a run has started or ended: limits count the runs of all nodes."""
-        self.places.changed(run)
-
     # the runs of others
 
     def is_elsewhere(self, run: Run) -> bool:
@@ -183,11 +167,7 @@ class Node:
         """Stop a run of another node, and wait for its settlement. False if it was ending before."""
         if isinstance(run.log, UnstoredLog):
             return run.settlement is None and await self.unstored.stop(run.id, run.log, by)
-        return self.is_elsewhere(run) and await self.ask_to_stop(run.id, by)
-
-    async def ask_to_stop(self, run_id: str, by: StoppedBy) -> bool:
-        """Stop a stored run of another node, and wait for its settlement. False if it was ending before."""
-        return await self.intents.stop(run_id, by)
+        return self.is_elsewhere(run) and await self.intents.stop(run.id, by)
 
     async def learn(self, run: Run) -> None:
         """Wait for the settlement of a run that is not worked on here, and show it.
