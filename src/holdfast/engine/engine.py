@@ -86,7 +86,7 @@ class Engine:
         new_id: NewId = new_id,
         classes: EngineClasses | None = None,
     ) -> None:
-        self.store, self.limits = store, limits or Limits()
+        self.store, limits = store, limits or Limits()
         self._new_id, self._has_sources, self._observe = new_id, sources is not None, observe
         self._closed = False
         self._keyed: WeakValueDictionary[tuple[str, str], Run] = WeakValueDictionary()  # those that are not stored
@@ -95,10 +95,10 @@ class Engine:
             store=store if store is not None else cast(Store, _NoStore()),
             has_store=store is not None,
             node_id=new_id("eng"),
-            limits=self.limits,
+            limits=limits,
             clock=clock,
             sources=sources or _no_sources,
-            admission=Admission(self.limits),
+            admission=Admission(limits),
             cost=cost,
             work=classes.work("the engine"),
         )
@@ -117,6 +117,15 @@ class Engine:
     async def __aexit__(self, *exc: object) -> None:
         """Stop what still runs and wait for every settlement."""
         await self.close()
+
+    @property
+    def limits(self) -> Limits:
+        """How long and how many. Places and the memory of ended runs keep the limits that the engine began with."""
+        return self._shared.limits
+
+    @limits.setter
+    def limits(self, limits: Limits) -> None:
+        self._shared.limits = limits
 
     # starting
 
