@@ -319,7 +319,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     aliases: dict[str, str] = {}
     """Other names of models: `gpt-4o = "local/smollm2"`."""
     log_levels: dict[str, Literal["debug", "info", "warning", "error"]] = {}
-    """Log levels of modules, by the names of their loggers: `"holdfast.engine" = "debug"`."""
+    """Log levels of modules, by the names of their loggers: `"holdfast.runs" = "debug"`."""
     prices: dict[str, Price] = {}
     """The price of a model for a million tokens: `"up/m" = {input = 0.5, output = 1.5}`."""
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ...engine.engine import Engine
-from ...engine.run import Run
 from ...errors import HoldfastError
 from ...events import ErrorInfo
+from ...runs.run import Run
 from ...store import Store
 from ...upstreams import Providers
 from ..config.settings import Settings
