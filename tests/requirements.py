@@ -752,6 +752,10 @@ REQUIREMENTS: dict[str, str] = {
         "groups are changed in the page; who is disabled or signed out sees nothing any more."
     ),
     "ui.words": "Every language of the page has every word, and no word of the page stands anywhere else.",
+    "ui.browser-temporary": (
+        "In a real browser: a temporary chat is only in its tab, is lost only after a question, and leaves no word "
+        "anywhere."
+    ),
     "ui.browser-smooth": "In a real browser: a long answer and a long session are drawn without blocking the page.",
     "access.models": (
         "A model that a key or the groups of a person do not allow does not exist for the caller: in no list, as no "

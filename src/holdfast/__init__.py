@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .engine.engine import Engine
-    from .engine.run import Limits, Run, StopResult
     from .errors import HoldfastError, SourceFailed
     from .events import (
         AnswerBegins,
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
         Truncated,
         Usage,
     )
+    from .runs.run import Limits, Run, StopResult
     from .server.app import create_app
     from .server.config.settings import ProviderSettings, Settings
     from .store import Store
@@ -76,7 +76,7 @@ __all__ = [
 _AT = {
     "engine.engine": ("Engine",),
     "errors": ("HoldfastError", "SourceFailed"),
-    "engine.run": ("Limits", "Run", "StopResult"),
+    "runs.run": ("Limits", "Run", "StopResult"),
     "store": ("Store",),
     "store.opening": ("open_store",),
     "server.app": ("create_app",),

@@ -45,7 +45,7 @@ async def test_an_entry_of_a_run_has_the_ids_of_run_session_and_node(tmp_path):
 
     assert (run_id, session_id) == (entry["run"], entry["session"])
     assert entry["node"].startswith("eng_")
-    assert ("info", "holdfast.engine.pump") == (entry["level"], entry["logger"])
+    assert ("info", "holdfast.runs.pump") == (entry["level"], entry["logger"])
 
 
 @requirement("ops.log")
@@ -103,7 +103,7 @@ async def test_the_access_log_is_off_by_default_and_has_no_query_and_no_key(tmp_
 @requirement("ops.log")
 async def test_the_level_of_one_module_can_be_set(tmp_path):
     """To look at one part closely, without the noise of all others."""
-    config = 'log_level = "error"\n[log_levels]\n"holdfast.engine" = "info"\n'
+    config = 'log_level = "error"\n[log_levels]\n"holdfast.runs" = "info"\n'
     async with Upstream() as up:
         async with Server(tmp_path, [provider(up.base_url)], config=config) as server, server.client() as client:
             up.enqueue([Status(401)])

@@ -215,6 +215,18 @@ async def test_a_default_that_is_not_there_is_refused(tmp_path, up, name, words)
 
 
 @requirement("model.default-set")
+async def test_an_unknown_agent_on_a_server_without_agents_is_not_called_a_provider(tmp_path, up):
+    """A newcomer who adds an agent and forgets the restart would look for a provider."""
+    async with serving(tmp_path, UP.format(up.base_url)) as api:
+        put = await api.client.request("PUT", "/api/settings", json={"default_model": "agent/helper"})
+        message = (await put.json())["error"]["message"]
+
+    assert 404 == put.status
+    assert "Unknown model 'agent/helper'. This server has no agents" in message
+    assert "provider" not in message
+
+
+@requirement("model.default-set")
 async def test_a_default_of_an_upstream_that_does_not_answer_is_refused_and_says_why(tmp_path, up):
     """Nobody can tell whether it is there."""
     up.refuse()

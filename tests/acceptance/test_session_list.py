@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from holdfast.engine.changed_sessions import MOST, ChangedSessions
+from holdfast.sessions.changes import MOST, ChangedSessions
 from holdfast.wires import shapes
 from tests.acceptance.test_feed_types import fits
 from tests.acceptance.test_safety import bearer, two_owners

@@ -364,7 +364,7 @@ async def test_only_the_owner_makes_lists_and_revokes_links(world: World):
     assert [404, 404, 404, 403] == others
     assert [made["id"]] == [it["id"] for it in listed["shares"]]
     assert "token" not in listed["shares"][0]
-    assert made["id"] in [it["id"] for it in everything["shares"]]
+    assert ["bob"] == [it["person"] for it in everything["shares"] if it["id"] == made["id"]]
     assert made["id"] not in [it["id"] for it in mine["shares"]]
     assert (204, []) == (gone, [it for it in after["shares"] if it["id"] == made["id"]])
 

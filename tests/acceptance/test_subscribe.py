@@ -16,8 +16,8 @@ from starlette.routing import Route
 
 from holdfast.asgi import events, on_error
 from holdfast.engine.engine import Engine
-from holdfast.engine.run import Limits
 from holdfast.errors import HoldfastError
+from holdfast.runs.run import Limits
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import ProviderSettings, Settings
 from holdfast.store.memory import MemoryStore

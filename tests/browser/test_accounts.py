@@ -245,6 +245,85 @@ async def status_of(world: World, key: str) -> int:
         return (await client.get("/v1/models")).status
 
 
+@requirement("ui.browser-accounts", "budget.set")
+async def test_the_limits_of_a_key_are_set_by_its_owner_and_changed_by_an_admin(world: World, signed_in: SignedIn):
+    """Who makes a key can bound it; only an admin changes that later. Both lists show what a key is limited to."""
+    tab = await signed_in(await add_person(world.server, world.ada, "bounded"), "/account")
+    await tab.press("New key")
+    await tab.page.get_by_label("Name", exact=True).last.fill("cron")
+    await tab.page.get_by_label("Models (blank for all)").fill("up/*")
+    await tab.page.get_by_role("dialog").get_by_text("Limits", exact=True).click()
+    await tab.page.get_by_label("Tokens a day").fill("1500")
+    await tab.page.get_by_label("Tokens a day").press("Enter")
+    await tab.press("Done")
+    line = tab.page.locator("[data-key=cron]")
+    await expect(line).to_contain_text("models: up/* · Tokens a day: 1,500")
+    await expect(line.get_by_role("button", name="Limits of cron")).to_have_count(0)
+    admin = await signed_in(world.ada, "/admin/keys")
+    await admin.press("Limits of cron")
+    await admin.page.get_by_label("Tokens a day").fill("")
+    await admin.page.get_by_label("Requests a minute").fill("7")
+    await admin.press("Save")
+
+    await expect(admin.page.locator("[data-key=cron]")).to_contain_text("Requests a minute: 7")
+    async with browser(world.server, world.ada) as client:
+        keys = (await Native(client).get("/api/admin/keys"))["keys"]
+    assert [{"requests_per_minute": 7}] == [key["budget"] for key in keys if key["name"] == "cron"]
+
+
+@requirement("ui.browser-accounts", "people.oidc", "ui.browser-language")
+@pytest.mark.parametrize(
+    ("code", "locale", "told"),
+    [
+        ("no_account", "en-US", "You have no account on this server, or it is disabled. Ask an administrator"),
+        ("oidc_unavailable", "de", "Ihr Identitätsanbieter ist nicht erreichbar. Versuchen Sie es in einigen Minuten"),
+        ("Call 0900", "en-US", "Signing in did not work. Try again."),
+    ],
+)
+async def test_a_sign_in_that_failed_elsewhere_is_told(
+    world: World, new_tab: NewTab, code: str, locale: str, told: str
+):
+    """What to do, in words; the code leaves the address, and one that a stranger made up is not shown."""
+    tab = await new_tab(f"/?sign_in_error={code}", url=world.server.url, locale=locale)
+    alert = tab.page.get_by_role("alert").first
+
+    await expect(alert).to_contain_text(told)
+    assert f"{world.server.url}/" == tab.page.url
+    assert "0900" not in await tab.page.content()
+
+
+@requirement("ui.browser-accounts", "ui.browser-access")
+async def test_dialogs_of_accounts_are_used_by_keyboard_alone(world: World, signed_in: SignedIn):
+    """The first field has the focus, an error is tied to its field, Escape closes, and the focus is where it was."""
+    tab = await signed_in(world.ada, "/admin/groups")
+    dialog, focused = tab.page.get_by_role("dialog"), tab.page.locator(":focus")
+    opener = tab.button("Add group")
+    await opener.focus()
+    await tab.page.keyboard.press("Enter")
+    await expect(tab.page.get_by_label("Name", exact=True)).to_be_focused()
+    await tab.page.keyboard.press("Escape")
+    await expect(dialog).to_have_count(0)
+    await expect(opener).to_be_focused()
+    await tab.open("/admin/people")
+    await tab.button("Add person").focus()
+    await tab.page.keyboard.press("Enter")
+    await tab.page.keyboard.type("not a name")
+    await tab.page.keyboard.press("Enter")
+    await expect(dialog.get_by_role("alert")).to_contain_text("A name has 1 to 64 letters")
+    await expect(focused).to_have_attribute("name", "name")
+    await expect(focused).to_have_attribute("aria-invalid", "true")
+    described = await focused.get_attribute("aria-describedby")
+    assert described == await dialog.get_by_role("alert").get_attribute("id")
+    await focused.fill("keyboarder")
+    await tab.page.keyboard.press("Enter")
+    link = tab.page.get_by_label("Reset link", exact=True)
+    await expect(link).to_be_focused()
+    await tab.page.keyboard.press("Escape")
+
+    await expect(dialog).to_have_count(0)
+    await expect(tab.button("Add person")).to_be_focused()
+
+
 @requirement("ui.browser-accounts")
 async def test_name_password_and_sign_ins_are_changed_in_the_page(world: World, signed_in: SignedIn):
     """The other browser is out at once; the old password opens nothing any more."""
@@ -331,6 +410,22 @@ async def test_who_is_disabled_sees_the_sign_in_at_once(world: World, signed_in:
     await expect(tab.page.get_by_text("No account has this name or e-mail address.")).to_be_visible()
 
 
+@requirement("ui.browser-accounts", "people.audit")
+async def test_the_audit_log_shows_each_change_once_and_of_one_person(world: World, signed_in: SignedIn):
+    """A change has an entry before it and one after it; a reader wants to know how it ended."""
+    cookie = await add_person(world.server, world.ada, "noted")
+    async with browser(world.server, cookie) as client:
+        await client.post("/api/keys", {"name": "noted-key"})
+    tab = await signed_in(world.ada, "/admin/audit")
+    await expect(tab.page.locator("td", has_text="person.new").first).to_be_visible()
+    await tab.page.get_by_label("Find by full name or e-mail").fill("noted")
+    actors = tab.page.locator("tbody td:nth-child(2)")
+    await expect(actors).to_have_text(["noted", "noted"])
+
+    await expect(tab.page.locator("tbody td:nth-child(3)")).to_have_text(["key.new", "sign_in"])
+    await expect(tab.page.locator("tbody td:nth-child(4)")).to_have_text(["done", "done"])
+
+
 @requirement("ui.browser-accounts")
 async def test_what_one_may_not_do_is_not_offered(world: World, signed_in: SignedIn):
     """A member has no administration, and a guest nothing to write in."""
@@ -375,6 +470,7 @@ async def test_the_pages_of_accounts_are_for_everyone(
         ("/account", "[data-key] button >> nth=0"),
         ("/admin", ".line button.primary"),
         ("/admin/groups", ".cards + button"),
+        ("/admin/keys", "[data-key] button >> nth=0"),
         ("/admin/keys", "[data-key] button >> nth=1"),
     ):
         await tab.open(path)

@@ -180,4 +180,5 @@ async def test_two_people_write_in_one_chat_and_see_who_said_what(new_tab, up, t
         await bob.sees_ending("completed", "hello bob")
 
         await expect(bob.page.locator(".author")).to_have_text(["ada", "bob"])
+        await expect(bob.page.locator(".session", has_text="Together")).to_have_count(1)  # not among his own
         assert "bob" == (await api.session(session))["messages"][2]["author"]

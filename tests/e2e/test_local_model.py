@@ -28,9 +28,9 @@ import pytest_asyncio
 from msgspec.structs import replace
 
 from holdfast import Engine
-from holdfast.engine.run import Run
 from holdfast.errors import ProviderError, ProviderRefused
 from holdfast.events import Completed, Event, Failed, Finish, Notice, Stopped, Text, Truncated, Usage
+from holdfast.runs.run import Run
 from holdfast.upstreams import ChatRequest
 from holdfast.upstreams.local.child import Note
 from holdfast.upstreams.local.process import claim

@@ -135,7 +135,7 @@ async def test_a_lost_key_names_what_is_lost_and_a_reset_lets_the_server_start(t
         assert "the providers mine and their keys" in " ".join(said.split())
     assert (1, 0, 0) == (asked.code, reset.code, nothing.code), reset.err
     assert "settings.json.sealed" in reset.err.replace("\n", "")
-    assert "nothing to give up" in nothing.out
+    assert "nothing to delete" in nothing.out
     assert '"mine"' not in empty
     assert KEY == found
 

@@ -21,7 +21,7 @@ from tests.support.waiting import LONG
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-SEND_TIMEOUT = 1.0
+SEND_TIMEOUT = 4.0
 
 
 class World(NamedTuple):

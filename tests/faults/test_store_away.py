@@ -15,11 +15,11 @@ import pytest
 from starlette.types import Message as AsgiMessage
 
 from holdfast.engine.engine import Engine
-from holdfast.engine.run import Run
 from holdfast.errors import StoreUnavailable
 from holdfast.events import Completed, Stopped, Text
 from holdfast.history import Message, Session
 from holdfast.ids import new_id
+from holdfast.runs.run import Run
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import Settings
 from holdfast.store import FeedEntry, RunRecord

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from holdfast import Completed, Engine, Failed, Limits
-from holdfast.engine.run import Run
 from holdfast.events import AnySettlement
 from holdfast.history import Message, Session
 from holdfast.ids import new_id
+from holdfast.runs.run import Run
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import Settings
 from holdfast.store import Append, LogEnd, RunRecord

@@ -16,14 +16,6 @@ from msgspec.structs import replace
 
 from holdfast.concurrency.tasks import OwnedTasks
 from holdfast.engine.engine import Engine, EngineClasses
-from holdfast.engine.intents import Intents
-from holdfast.engine.keeper import Keeper
-from holdfast.engine.lease import Lease
-from holdfast.engine.pump import Pump, Shared
-from holdfast.engine.recovery import Recovery
-from holdfast.engine.run import Run
-from holdfast.engine.session_queue import SessionQueue
-from holdfast.engine.watchdog import Watchdog
 from holdfast.errors import HoldfastError, SessionBusy, StoreUnavailable
 from holdfast.events import (
     AnySettlement,
@@ -42,6 +34,18 @@ from holdfast.log.intake import Intake
 from holdfast.log.log import Log
 from holdfast.log.segment import NOTHING, Segment, segment_of
 from holdfast.log.settlement import StopIntent
+from holdfast.nodes.intents import Intents
+from holdfast.nodes.lease import Lease
+from holdfast.nodes.node import Node
+from holdfast.nodes.recovery import Recovery
+from holdfast.runs.keeper import Keeper
+from holdfast.runs.pump import Pump, Shared
+from holdfast.runs.run import Run
+from holdfast.runs.runs import Runs
+from holdfast.runs.stored_log import read_back
+from holdfast.runs.watchdog import Watchdog
+from holdfast.sessions.changes import SessionWatchers
+from holdfast.sessions.queue import SessionQueue
 from holdfast.store import Idempotency, RunRecord
 from holdfast.store import semantics as rules
 from holdfast.store.memory import MemoryStore
@@ -729,17 +733,16 @@ class _ChecksOutsideTheLock(SessionQueue):
 
 
 def lease_of(shared: Shared) -> Lease:
-    lease = getattr(shared.sure, "__self__", None)
-    assert isinstance(lease, Lease)
-    return lease
+    assert isinstance(shared.this_node, Node)
+    return shared.this_node.lease
 
 
 class _AdoptsLater(Recovery):
     async def _inherit(self, run_id: str) -> None:
-        await self._retry(lambda: self.read_back(run_id))
+        await self._retry(lambda: read_back(self._store, run_id))
         run = self._store.medium._runs[run_id]  # type: ignore[attr-defined]
         if not run.record.keeper:
-            run.record = replace(run.record, keeper=self._shared.node)
+            run.record = replace(run.record, keeper=self._shared.node_id)
         await super()._inherit(run_id)
 
 
@@ -793,7 +796,7 @@ class _DropsThePartial(Keeper):
 class _ForgetsWhatItClaimed(Recovery):
     async def inherit(self, run_id: str, epoch: int) -> None:
         try:
-            await self.read_back(run_id)  # no second try, now or at another look
+            await read_back(self._store, run_id)  # no second try, now or at another look
         except StoreUnavailable:
             return
         await super().inherit(run_id, epoch)
@@ -880,9 +883,9 @@ class _Unguarded:
     stage=_store_is_away_for_longer_than_a_lease,
 )
 class _NoGuard(Recovery):
-    def __init__(self, shared: Shared, *args: Any) -> None:
-        super().__init__(shared, *args)
-        self._store = _Unguarded(shared.store)  # type: ignore[assignment]
+    def __init__(self, runs: Runs, *args: Any) -> None:
+        super().__init__(runs, *args)
+        self._store = _Unguarded(runs.shared.store)  # type: ignore[assignment]
 
 
 @bad(
@@ -1008,7 +1011,7 @@ class _WaitsForTheSettlement(SessionQueue):
 class _StartUnheard(SessionQueue):
     async def first_queued(self, session_id: str) -> RunRecord | None:
         now = self._shared.clock()
-        return await self._retry(lambda: self._store.start_queued(session_id, keeper=self._shared.node, now=now))
+        return await self._retry(lambda: self._store.start_queued(session_id, keeper=self._shared.node_id, now=now))
 
 
 @bad(
@@ -1054,7 +1057,7 @@ class _ForgetsWhoLeft(Engine):
     "a signal forgotten",
     expects="who watches .* is not told of everything",
 )
-class _TellsNobody(SessionQueue):
+class _TellsNobody(SessionWatchers):
     def touch(self, session_id: str | None, owner: str | None) -> None:
         pass
 

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from holdfast.engine.intents import LOOK as LOOK_AGAIN
 from holdfast.events import (
     FAILED,
     TRUNCATED,
@@ -30,6 +29,7 @@ from holdfast.events import (
     Usage,
 )
 from holdfast.history import Message
+from holdfast.nodes.intents import LOOK as LOOK_AGAIN
 from holdfast.store import RunRecord
 
 from .history import Ask, RunFacts, SendFacts, SourceFacts, Stopping

@@ -9,8 +9,8 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.engine.run import Run
 from holdfast.events import FAILED, Event, Finish, Reasoning, Settled, Settlement, Text, ToolCall
+from holdfast.runs.run import Run
 from holdfast.store import FeedEntry
 
 from .loop import Process

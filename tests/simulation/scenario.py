@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from holdfast.engine.run import Limits
 from holdfast.events import Finish, Notice, Reasoning, Text, ToolCall, Usage
+from holdfast.runs.run import Limits
 
 LEASE = 6.0
 GRACE = 1.0

@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 from holdfast.engine.engine import Engine, EngineClasses
-from holdfast.engine.run import Run
 from holdfast.errors import HoldfastError, OwnerSilent, ResumeGap, RunNotFound, ShuttingDown, StoreUnavailable
 from holdfast.events import AnySettlement, Event, Settled
 from holdfast.history import Message, Session
 from holdfast.log.log import Log
+from holdfast.runs.run import Run
 from holdfast.store import Idempotency, RunRecord, Store
 from holdfast.store.memory import MemoryStore
 

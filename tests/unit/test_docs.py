@@ -14,10 +14,10 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast.engine.run import Limits
 from holdfast.error_help import ERRORS
 from holdfast.errors import BadRequest, HoldfastError
 from holdfast.events import Event
+from holdfast.runs.run import Limits
 from holdfast.server.app import ENDPOINTS
 from holdfast.server.config.settings import AgentSettings, KeySettings, ProviderSettings, WebhookSettings
 from scripts import docs_reference, docs_settings

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from holdfast.engine import intents
 from holdfast.engine.engine import Engine
-from holdfast.engine.run import Limits, Run
 from holdfast.errors import CannotSteer, HoldfastError, OwnerSilent, RunLimitReached, ShuttingDown, StoreUnavailable
 from holdfast.events import LEFT_TO_OTHERS, Completed, Failed, Finish, Interrupted, Stopped, Text
 from holdfast.history import Message, Session
 from holdfast.ids import new_id
+from holdfast.nodes import intents
+from holdfast.runs.run import Limits, Run
 from holdfast.store import Append, RunRecord
 from holdfast.store.memory import MemoryStore
 from holdfast.store.records import NodeDetails

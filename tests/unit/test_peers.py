@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine import intents
-from holdfast.engine import run as run_module
 from holdfast.engine.engine import Engine
-from holdfast.engine.intents import MOST_SEARCHES
-from holdfast.engine.run import RemoteLog, Run
 from holdfast.errors import RunNotFound
 from holdfast.events import Completed, Event, Settled, Stopped
+from holdfast.nodes import remote_log
+from holdfast.nodes import unstored as unstored_runs
+from holdfast.nodes.remote_log import RemoteLog
+from holdfast.nodes.unstored import MOST_SEARCHES
 from holdfast.peers import MOST_UNPROVEN, Peers, PeerServer
+from holdfast.runs.run import Run
 from holdfast.store.memory import MemoryStore
 from holdfast.store.records import NodeDetails
 from tests.requirements import requirement
@@ -337,7 +338,7 @@ async def test_a_search_for_an_id_that_is_far_too_long_asks_no_other_node(caplog
 @requirement("nodes.unstored", "nodes.follow")
 async def test_a_reader_of_a_run_that_is_not_stored_survives_any_number_of_broken_connections(monkeypatch):
     """Only tries without a sign of the run count: its node has it, and the reader must miss no word of it."""
-    monkeypatch.setattr(run_module, "AGAIN", 0.01)
+    monkeypatch.setattr(remote_log, "AGAIN", 0.01)
     store, words = MemoryStore(), Words()
     async with two_nodes(store) as (owner, other, server):
         run = await owner.start(words.source())
@@ -369,7 +370,7 @@ class Forgetful(Peers):
 @requirement("nodes.unstored")
 async def test_one_question_without_an_answer_does_not_make_a_run_interrupted(monkeypatch):
     """A busy node may be late. An outcome that is told must be the one that the run has."""
-    monkeypatch.setattr(intents, "LOOK_AGAIN", 0.01)
+    monkeypatch.setattr(unstored_runs, "LOOK_AGAIN", 0.01)
     words = Words()
     async with two_nodes(MemoryStore(), unstored=Forgetful(KEY)) as (owner, other, _):
         run = await owner.start(words.source())

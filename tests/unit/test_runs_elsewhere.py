@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine import intents
 from holdfast.engine.engine import Engine
-from holdfast.engine.run import Limits, Run
 from holdfast.errors import OwnerSilent, RunLimitReached
 from holdfast.events import Failed, Stopped
 from holdfast.history import Message, Session
 from holdfast.ids import new_id
+from holdfast.nodes import intents
+from holdfast.runs.run import Limits, Run
 from holdfast.server.rate_limit import StartRate, TooManyStarts
 from holdfast.store import IfBusy, RunRecord
 from holdfast.store.memory import MemoryStore

@@ -3,19 +3,21 @@ import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { AwayBanner, NotSavingBanner } from "./away";
 import { Chat } from "./chat/chat";
-import { Help } from "./help";
 import { KeyDialog } from "./key";
-import { listenForKeys } from "./keyboard";
-import { followLinks, isAtEntrance, place, type View } from "./router";
+import { isHelpOpen, listenForKeys } from "./keyboard";
+import { followLinks, isAtEntrance, place, type View, wanted } from "./router";
 import { Sidebar } from "./sidebar";
 import { isKeyWanted, isPersonWanted } from "./state/caller";
 import { isSidebarHidden, isSidebarOpen } from "./state/preferences";
 import { Empty } from "./ui/empty";
+import { Later } from "./ui/later";
 import { Toasts } from "./ui/toasts";
 import { t } from "./words";
 
 type Lazy = () => Promise<{ default: ComponentType<{ id: string | null }> }>;
 
+const HELP = () => import("./help");
+const LEAVE_DIALOG = () => import("./chat/leave-dialog");
 const loadEntrance: Lazy = () => import("./views/entrance");
 const LAZY: Partial<Record<View, Lazy>> = {
   compare: () => import("./views/compare"),
@@ -53,7 +55,8 @@ export function App() {
         <NotSavingBanner />
         <CurrentView />
       </main>
-      <Help />
+      {isHelpOpen.value && <Later load={HELP} />}
+      {wanted.value !== null && <Later load={LEAVE_DIALOG} to={wanted.value} />}
       {isKeyWanted.value && <KeyDialog />}
     </div>
   );

@@ -3,8 +3,7 @@ import { isHelpOpen, isMac, shortcuts } from "./keyboard";
 import { Dialog } from "./ui/dialog";
 import { t } from "./words";
 
-export function Help() {
-  if (!isHelpOpen.value) return null;
+export default function Help() {
   const close = () => {
     isHelpOpen.value = false;
   };

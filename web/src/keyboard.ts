@@ -1,7 +1,8 @@
 /** Keys that work everywhere on the page. The list is what the help shows. */
 import { signal } from "@preact/signals";
 import { navigate, place } from "./router";
-import { current, stopCurrent } from "./state/current";
+import { isGuest } from "./state/caller";
+import { current, stopCurrent, toggleTemporary } from "./state/current";
 import { isSidebarOpen, setSidebarHidden } from "./state/preferences";
 import { t } from "./words";
 
@@ -16,6 +17,7 @@ export const shortcuts = (): [string[], string][] => [
   [["↑"], t().keyEdit],
   [["Mod", "K"], t().keySearch],
   [["Mod", "Shift", "O"], t().newChat],
+  [["Mod", "Shift", "E"], t().temporaryChat],
   [["Mod", "/"], t().keyHelp],
 ];
 
@@ -34,6 +36,7 @@ function meaning(event: KeyboardEvent): (() => void) | null {
   const key = event.key.toLowerCase();
   if (mod && !event.shiftKey && key === "k") return focusSearch;
   if (mod && event.shiftKey && key === "o") return newChat;
+  if (mod && event.shiftKey && key === "e" && !isGuest.value) return toggleTemporary;
   if (mod && key === "/") return toggleHelp;
   if (event.key === "?" && !isTyping()) return toggleHelp;
   if (event.key === "Escape") return onEscape();

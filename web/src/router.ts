@@ -5,9 +5,26 @@ export const path = signal(location.pathname);
 /** The message that the address leads to, if any. */
 export const target = signal(targetOf(location.hash));
 
+/** The path of a temporary chat, and its id. No path of a session has this id. */
+export const TEMPORARY = "/temporary";
+
+/** Tells whether something that is only on the page would be lost if another path were shown. */
+export const wouldLose = signal<() => boolean>(() => false);
+/** Where the page goes if its user agrees to lose that. */
+export const wanted = signal<string | null>(null);
+
+/** Why the sign-in failed from which the browser comes back, as a code. It is taken out of the address at once. */
+export const signInError = new URLSearchParams(location.search).get("sign_in_error");
+
 /** Follow the browser's back and forward from now on. */
 export function followHistory(): void {
-  addEventListener("popstate", look);
+  if (signInError !== null) history.replaceState(null, "", path.value + location.hash);
+  addEventListener("popstate", () => {
+    const to = location.pathname + location.hash;
+    if (location.pathname === path.value || !wouldLose.value()) return look();
+    history.pushState(null, "", path.value); // it has gone already: it comes back to ask
+    wanted.value = to;
+  });
 }
 
 function look(): void {
@@ -21,6 +38,12 @@ function targetOf(hash: string): string | null {
 
 export function navigate(to: string, options: { replace?: boolean } = {}): void {
   if (to === location.pathname + location.hash) return;
+  if (wouldLose.value()) wanted.value = to;
+  else go(to, options);
+}
+
+/** Go there, whatever is lost. */
+export function go(to: string, options: { replace?: boolean } = {}): void {
   if (options.replace) history.replaceState(null, "", to);
   else history.pushState(null, "", to);
   look();
@@ -51,6 +74,7 @@ export interface Place {
 export const place = computed<Place>(() => {
   const [, first = "", id = null] = path.value.split("/");
   if (first === "" || first === "s") return { view: "chat", id };
+  if (path.value === TEMPORARY) return { view: "chat", id: TEMPORARY };
   const view = VIEWS.find((each) => each === first);
   return view ? { view, id } : { view: "unknown", id: null };
 });

@@ -15,10 +15,10 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..engine.run import Run
 from ..errors import HoldfastError, ResumeGap
 from ..events import Notice
 from ..log.segment import segment_of
+from ..runs.run import Run
 from ..wires import native, sse
 from .cursor import RunFrames, shared_rendering
 from .event_stream import Closing, EventStream

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 from itertools import accumulate
 from weakref import ref
 
-from ..engine.run import Render, Run, StoredLog
 from ..events import Event, Settled, Text, encode_event
 from ..log.log import Log
 from ..log.segment import Segment
+from ..runs.run import Render, Run
+from ..runs.stored_log import StoredLog
 from ..wires import native
 
 AT_ONCE = 64 * 1024

@@ -62,7 +62,7 @@ class Start:
 
 
 @click.command()
-@click.option("--host", help="Address to listen on (127.0.0.1). Any address but loopback needs an API key.")
+@click.option("--host", help="Address to listen on (127.0.0.1). On others clients need a key or an account.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on (8787); 0 for any free port.")
 @click.option("--tls-cert", type=click.Path(), help="PEM file with the certificate: serve HTTPS.")
 @click.option("--tls-key", type=click.Path(), help="PEM file with the private key of the certificate.")

@@ -13,10 +13,10 @@ from starlette.types import ASGIApp
 
 from ..access import CHAT, READ
 from ..asgi.event_stream import EventStream
-from ..engine.admission import Places
 from ..errors import HoldfastError, ModelNotFound
 from ..history import Message, Session, branch
 from ..ids import new_id
+from ..runs.admission import Places
 from ..server.api.session_input import check_prompt, one_line
 from ..server.api.session_transfer import copied
 from ..server.caller import access_of, owner_of, providers_of

@@ -13,9 +13,9 @@ from ..asgi.client import RequestClient
 from ..asgi.cursor import as_many_as_fit
 from ..asgi.delayed_response import DelayedResponse
 from ..concurrency.watchers import Watchers
-from ..engine.run import Run
 from ..errors import RunNotFound, StoreUnavailable
 from ..events import StoppedBy
+from ..runs.run import Run
 from ..server.errors import json_of
 from ..wires.shapes import ComparisonJson
 from . import wire as wire

@@ -18,9 +18,7 @@ from msgspec.structs import replace
 from ..concurrency.retry import Retry
 from ..concurrency.tasks import OwnedTasks
 from ..concurrency.watchers import Wake, Watchers
-from ..engine.admission import Places
 from ..engine.engine import Engine
-from ..engine.run import Run
 from ..errors import (
     HoldfastError,
     RunLimitReached,
@@ -31,6 +29,8 @@ from ..errors import (
 from ..events import StoppedBy
 from ..history import Message, Session, branch, text_of
 from ..ids import new_id
+from ..runs.admission import Places
+from ..runs.run import Run
 from ..store import HEAD, Idempotency, RunRecord, Store
 from ..store.documents import Documents, IdempotencyKeys
 from ..wires.shapes import ComparisonJson

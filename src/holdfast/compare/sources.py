@@ -12,7 +12,6 @@ from functools import partial
 
 import msgspec
 
-from ..engine.run import Run
 from ..errors import HoldfastError, SourceFailed
 from ..events import (
     FAILED,
@@ -35,6 +34,7 @@ from ..events import (
     openai_reason,
 )
 from ..history import estimate_tokens, figures_of
+from ..runs.run import Run
 from ..server.sources.chat import ChatSources
 from ..store import RunRecord
 from .model import PaneAnswer, Price, cost

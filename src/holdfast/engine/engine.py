@@ -13,29 +13,29 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from ..concurrency.tasks import OwnedTasks
-from ..errors import IdempotencyConflict, RunNotFound, StoreUnavailable
+from ..errors import IdempotencyConflict, RunNotFound
 from ..events import Source, StoppedBy
 from ..history import Message
 from ..ids import NewId, new_id
-from ..log.intake import Intake
-from ..log.log import Log
 from ..log.settlement import StopIntent
+from ..nodes.handover import Elsewhere
+from ..nodes.holds import Holds
+from ..nodes.intents import Serve
+from ..nodes.lease import Counts
+from ..nodes.node import Node, NodeClasses, NodeOptions
+from ..nodes.recovery import Again
+from ..nodes.remote_log import Follow
+from ..nodes.unstored import Unstored
+from ..runs.admission import Admission, Places
+from ..runs.pump import Clock, Pump, Shared
+from ..runs.run import Cost, Interrupt, Limits, Observe, Run
+from ..runs.runs import RunClasses, Runs
+from ..sessions.changes import ChangedSessions, SessionWatchers
+from ..sessions.queue import Create, SessionQueue
 from ..store import HEAD, Idempotency, IfBusy, Lifetime, RunRecord, Store, caller_key
 from ..store.records import NodeDetails
-from .admission import Admission, Places
-from .changed_sessions import ChangedSessions
-from .committer import Committer
-from .intents import Intents, Serve, UnstoredRuns
-from .keeper import Keeper
-from .lease import LAST_STEPS, Counts, Holds, Lease, SharedPlaces
-from .pump import Clock, Pump, Shared
-from .recent import Recent
-from .recovery import Again, Elsewhere, Recovery
-from .run import Cost, Follow, Interrupt, Limits, Observe, RemoteLog, Run, StoredLog, Unstored, UnstoredLog
-from .session_queue import Create, SessionQueue
-from .watchdog import Watchdog
 
+_LAST_STEPS = 3.0  # seconds for the end after the last settlement: other work, tasks, the release of the lease
 _NO_SOURCE = "give the run a source, or the engine a way to make one"
 
 
@@ -51,21 +51,11 @@ def _no_sources(run: Run) -> Source:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EngineClasses:
+class EngineClasses(RunClasses, NodeClasses):
     """The classes that an engine is made of. A test can replace one by one with a mistake in it."""
 
-    run: type[Run] = Run
-    log: type[Log] = Log
-    intake: type[Intake] = Intake
-    pump: type[Pump] = Pump
-    keeper: type[Keeper] = Keeper
-    committer: type[Committer] = Committer
-    watchdog: type[Watchdog] = Watchdog
+    watchers: type[SessionWatchers] = SessionWatchers
     queue: type[SessionQueue] = SessionQueue
-    lease: type[Lease] = Lease
-    recovery: type[Recovery] = Recovery
-    intents: type[Intents] = Intents
-    work: type[OwnedTasks] = OwnedTasks
 
 
 class Engine:
@@ -96,57 +86,46 @@ class Engine:
         new_id: NewId = new_id,
         classes: EngineClasses | None = None,
     ) -> None:
-        self.store, self.limits = store, limits or Limits()
-        self._classes = classes = classes or EngineClasses()
-        self._new_id, self._has_sources, self._follow, self._observe = new_id, sources is not None, follow, observe
-        self._closed = self._is_looking = self._stops_all = False
+        self.store, limits = store, limits or Limits()
+        self._new_id, self._has_sources, self._observe = new_id, sources is not None, observe
+        self._closed = False
+        self._keyed: WeakValueDictionary[tuple[str, str], Run] = WeakValueDictionary()  # those that are not stored
+        classes = classes or EngineClasses()
         self._shared = shared = Shared(
             store=store if store is not None else cast(Store, _NoStore()),
             has_store=store is not None,
-            node=new_id("eng"),
-            limits=self.limits,
+            node_id=new_id("eng"),
+            limits=limits,
             clock=clock,
             sources=sources or _no_sources,
-            admission=Admission(self.limits),
+            admission=Admission(limits),
             cost=cost,
             work=classes.work("the engine"),
         )
         self._pumps, self._work, self._admission = shared.pumps, shared.work, shared.admission
-        self._recent = Recent(self.limits.recent)
-        self._keyed: WeakValueDictionary[tuple[str, str], Run] = WeakValueDictionary()  # those that are not stored
-        self._watchdog = classes.watchdog(shared.pumps)
-        self._lease = classes.lease(shared, lease, node or NodeDetails(), new_id, self._drop_all_of, self._hear, counts)
-        self.holds, self._places = Holds(shared), SharedPlaces(shared, self._lease.renew)
-        self._committer = classes.committer(shared, lambda pump: self._keeper.lose(pump), self._lease.renew)
-        self._keeper = classes.keeper(shared, self._committer, self._recent, self._settled)
-        self._intents = classes.intents(shared, new_id, serve)
-        self._unstored = UnstoredRuns(shared, unstored, follow)
-        queue = partial(classes.queue, make=self._make, launch=self._launch, find=self.repeated, open_run=self.open)
-        self._queue = queue(shared, self._keeper, self._intents)
-        recovery = partial(classes.recovery, shared, self._keeper, self._queue, self._intents)
-        self._recovery = recovery(lease, again, elsewhere, self._adopt)
-        self._connect(shared)
-
-    def _connect(self, shared: Shared) -> None:
-        """Give the parts what they need of each other."""
-        shared.changed, shared.ended = self._committer.changed, self._keeper.take
-        shared.log_elsewhere = self._log_of
-        shared.resume, shared.sure = self._recovery.resume, self._lease.sure
+        self._runs = Runs(self, shared, classes, self._settled)
+        self._watchers = classes.watchers(shared)
+        self._queue = classes.queue(self._runs, self._watchers, find=self.repeated, open_run=self.open)
+        options = NodeOptions(lease, node or NodeDetails(), counts, serve, follow, unstored, again, elsewhere)
+        self._node = shared.this_node = Node(self._runs, self._queue, self._watchers, new_id, options, classes)
 
     async def __aenter__(self) -> Engine:
         """Hold the lease, settle what dead nodes left, go on with what was queued."""
-        if self.store is not None:
-            await self._lease.hold()
-            await self._shared.retry(self.look)
-            every = self._lease.seconds / 3
-            self._shared.background.every(
-                "look", every, lambda: self._shared.retry(self.look), first=every, longest_pause=every
-            )
+        await self._node.join()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         """Stop what still runs and wait for every settlement."""
         await self.close()
+
+    @property
+    def limits(self) -> Limits:
+        """How long and how many. Places and the memory of ended runs keep the limits that the engine began with."""
+        return self._shared.limits
+
+    @limits.setter
+    def limits(self, limits: Limits) -> None:
+        self._shared.limits = limits
 
     # starting
 
@@ -200,8 +179,8 @@ class Engine:
         if source is None and not self._has_sources:
             raise TypeError(_NO_SOURCE)
         now, owner = self._shared.clock(), record.owner
-        record = msgspec.structs.replace(record, keeper=self._shared.node, created_at=now, started_at=now)
-        pump = self._make(record, kept=keep, source=source, interrupt=interrupt, think=think)
+        record = msgspec.structs.replace(record, keeper=self._shared.node_id, created_at=now, started_at=now)
+        pump = self._runs.make(record, kept=keep, source=source, interrupt=interrupt, think=think)
         run = pump.run
         run.idempotency = idempotency
         if deadline is not None:
@@ -209,8 +188,8 @@ class Engine:
         if idempotency is not None and (known := await self._repeated(pump, idempotency)) is not None:
             return known  # it needs no room
         if not keep and idempotency is None:
-            with await self._places.reserve(owner, 1):
-                return self._launch(pump)
+            with await self._node.places.reserve(owner, 1):
+                return self._runs.launch(pump)
         create: Create = partial(self._create_unstored, run)
         if keep:
             create = partial(
@@ -221,40 +200,9 @@ class Engine:
                 if_busy=if_busy,
                 idempotency=idempotency,
             )
-        with await self._places.reserve(owner, 1):
+        with await self._node.places.reserve(owner, 1):
             accepting = self._queue.accept(pump, create, if_busy=if_busy, idempotency=idempotency)
             return await self._work.run(accepting, if_left=lambda: self.stop_unheld(run))
-
-    def _make(
-        self,
-        record: RunRecord,
-        *,
-        kept: bool = True,
-        source: Source | None = None,
-        interrupt: Interrupt | None = None,
-        think: bool = True,
-        log: Log | None = None,
-    ) -> Pump:
-        """Make a run that is to go on here, or to wait. With a `log` it goes on with what another process left."""
-        classes, resumes = self._classes, log is not None
-        log = log or classes.log(record.id, limit=None if kept else self.limits.log)
-        run = classes.run(self, record, log, self.limits, kept=kept)
-        return classes.pump(
-            run, log, classes.intake(think), self._shared, source=source, interrupt=interrupt, resumes=resumes
-        )
-
-    def _launch(self, pump: Pump) -> Run:
-        """Start a run, in a place of its own."""
-        run = pump.run
-        run.status = "running"
-        self._pumps[run.id] = pump
-        self._admission.take(run.record.owner)
-        pump.start()
-        self._watchdog.watch(pump)
-        self._places.changed(run)
-        if self._stops_all:
-            pump.end(StopIntent("shutdown", self._shared.clock()))
-        return run
 
     async def _repeated(self, pump: Pump, key: Idempotency) -> Run | None:
         """Return the run that a key has started. Then the source of the second one is closed."""
@@ -273,17 +221,11 @@ class Engine:
             self._keyed[run.idempotency.owner, run.idempotency.key] = run
         return record
 
-    def _adopt(self, record: RunRecord, log: Log) -> Pump:
-        """Go on with a run that another node has left."""
-        pump = self._make(record, log=log)
-        self._launch(pump)
-        return pump
-
     def _settled(self, run: Run) -> None:
         """Start the next run of the session, and report the settled one."""
         if run.record.session_id is not None:
             self._queue.free(run.record)
-        self._places.changed(run)
+        self._node.changed(run)
         if self._observe is not None:
             self._observe(run)
 
@@ -291,61 +233,24 @@ class Engine:
 
     async def look(self) -> None:
         """Find what this node has to do: what dead nodes left, requests to its runs, sessions in which a run waits."""
-        await self._find_others()
-        await self._recovery.look()
-        await self._intents.look()
-        await self._queue.look()
-        await self.holds.look()
-
-    async def _find_others(self) -> None:
-        nodes = await self._shared.store.nodes()
-        self._shared.others = [node for node in nodes if node.id != self.keeper]
-
-    def _hear(self, topic: str, id: str) -> None:
-        """Take a hint of another node. An unknown one, or none of a kind, asks for a look at everything."""
-        if topic == "session":
-            self._queue.hear(id)
-        elif topic == "answer":
-            self._intents.answered(id)
-        elif topic == "intent":
-            self._intents.hinted()
-        elif topic == "held":
-            self.holds.hear(id)
-        elif topic in ("left", "joined"):
-            self._look_soon()
-        else:
-            self._queue.wake("")
-            self._intents.hinted()
-
-    def _look_soon(self) -> None:
-        """Look now, once for all hints of the moment: a node has left something."""
-        if not self._is_looking:
-            self._is_looking = True
-            self._shared.tasks.start(self._look_now())
-
-    async def _look_now(self) -> None:
-        self._is_looking = False
-        with contextlib.suppress(StoreUnavailable):  # the next look repeats it
-            await self.look()
-
-    def _drop_all_of(self, node: str) -> None:
-        """Drop the runs and the work of an id of this node that was fenced: they belong to others."""
-        self.holds.drop()
-        for pump in self._pumps.running():
-            if pump.run.kept and pump.run.record.keeper == node:
-                self._keeper.lose(pump)
+        await self._node.look()
 
     async def ask_owner(self, run: Run, kind: str, body: dict[str, Any]) -> dict[str, Any]:
         """Ask the node that owns a run, and return its answer. `OwnerSilent` if it gives none in time."""
-        return await self._intents.ask(run.id, kind, body)
+        return await self._node.intents.ask(run.id, kind, body)
 
     def is_elsewhere(self, run: Run) -> bool:
         """Return whether a run that has not settled is worked on by another node, or by none."""
-        return run.kept and run.settlement is None and run.id not in self._pumps
+        return self._node.is_elsewhere(run)
 
     async def reserve(self, owner: str, runs: int) -> Places:
         """Take the places of several runs that are about to start: all of them, or none if there is no room."""
-        return await self._places.reserve(owner, runs)
+        return await self._node.places.reserve(owner, runs)
+
+    @property
+    def holds(self) -> Holds:
+        """The work besides runs that this node has."""
+        return self._node.holds
 
     @property
     def is_alone(self) -> bool:
@@ -357,7 +262,7 @@ class Engine:
     @property
     def keeper(self) -> str:
         """The id of this node in the store. A fenced node takes a new one."""
-        return self._shared.node
+        return self._shared.node_id
 
     @property
     def closing(self) -> bool:
@@ -380,7 +285,7 @@ class Engine:
         counts = {
             "runs": len(self._pumps),
             "places": self._admission.taken,
-            "unsaved": self._committer.unsaved,
+            "unsaved": self._runs.unsaved,
             "work": len(self._work),
         }
         return {kind: count for kind, count in counts.items() if count}
@@ -391,7 +296,7 @@ class Engine:
 
     async def check_store(self) -> None:
         """Write to the store now. It raises `StoreUnavailable` if it cannot, because its disk is full for example."""
-        await self._lease.renew()
+        await self._node.renew()
 
     def live(self) -> list[Run]:
         """Return the runs that are going on here."""
@@ -403,7 +308,7 @@ class Engine:
         if self._shared.others:
             for record in await self._shared.store.list_runs(owner=owner, status="running"):
                 if record.session_id is not None and record.session_id not in runs:
-                    runs[record.session_id] = self._stored(record)
+                    runs[record.session_id] = self._runs.stored(record)
         return runs
 
     async def open(self, run_id: str) -> Run:
@@ -415,7 +320,7 @@ class Engine:
             return run
         if record is None:
             raise RunNotFound(run_id)
-        return self._stored(record)
+        return self._runs.stored(record)
 
     async def at(self, run: Run, seq: int) -> Run:
         """Return a run for a reader that has seen its events up to `seq`.
@@ -426,36 +331,21 @@ class Engine:
         if run.kept and run.seq < seq:
             record = await self._shared.store.get_run(run.id)
             if record is not None and record.seq >= seq:
-                return self._stored(record)
+                return self._runs.stored(record)
         return run
-
-    def _stored(self, record: RunRecord) -> Run:
-        return self._classes.run(self, record, self._log_of(record), self.limits, kept=True)
 
     async def open_anywhere(self, run_id: str) -> Run:
         """Return a run as `open` does, and one that is not stored from the node that has it, too."""
         try:
             return await self.open(run_id)
         except RunNotFound:
-            if (found := await self._unstored.find(run_id)) is None:
+            if (found := await self._node.unstored.find(run_id)) is None:
                 raise
-            record, log = found
-            return self._classes.run(self, record, log, self.limits, kept=False)
-
-    def _log_of(self, record: RunRecord) -> StoredLog:
-        """Return the log of a run that is not worked on here: followed at its owner, if it has one."""
-        if self._follow is None or record.settlement is not None:
-            return StoredLog(self._shared.store, record)
-        return RemoteLog(self._shared.store, record, self._follow, self._address_of)
-
-    def _address_of(self, keeper: str) -> str:
-        """Return the address of another node; empty if it has none, or is not known yet."""
-        return next((node.address for node in self._shared.others if node.id == keeper), "")
+            return self._runs.with_log(*found, kept=False)
 
     def here(self, run_id: str) -> Run | None:
         """Return a run that is worked on here, or has ended here and is not stored."""
-        pump = self._pumps.get(run_id)
-        return pump.run if pump is not None else self._recent.get(run_id)
+        return self._runs.here(run_id)
 
     async def find(self, key: str, *, owner: str = "") -> Run | None:
         """Return the run that was started under a key of the caller's own, going on or ended; None if there is none."""
@@ -479,18 +369,15 @@ class Engine:
 
     async def learn(self, run: Run) -> None:
         """Wait for the settlement of a run that goes on in another process."""
-        if isinstance(run.log, UnstoredLog):
-            run.settle(await self._unstored.settlement(run.id, run.log))
-        else:
-            await self._keeper.learn(run)
+        await self._node.learn(run)
 
     def forget(self, run_id: str) -> None:
         """Drop an ended run that is not stored, before its time."""
-        self._recent.forget(run_id)
+        self._runs.recent.forget(run_id)
 
     def forget_all(self) -> None:
         """Drop all ended runs that are not stored."""
-        self._recent.clear()
+        self._runs.recent.clear()
 
     # stopping
 
@@ -504,9 +391,7 @@ class Engine:
             pump = self._pumps.get(run.id)  # it may have started instead
         if pump is not None:
             return pump.end(StopIntent(by, self._shared.clock()))
-        if isinstance(run.log, UnstoredLog):
-            return run.settlement is None and await self._unstored.stop(run.id, run.log, by)
-        return self.is_elsewhere(run) and await self._intents.stop(run.id, by)
+        return await self._node.stop(run, by)
 
     def stop_unheld(self, run: Run) -> None:
         """Stop an attached run whose client never came for its events."""
@@ -522,7 +407,7 @@ class Engine:
             store, here = self._shared.store, {run.id for run in runs}
             running = await store.list_runs(session_id=session_id, status="running")
             elsewhere = [*running, *await store.queued(session_id)]
-            runs += [self._stored(record) for record in elsewhere if record.id not in here]
+            runs += [self._runs.stored(record) for record in elsewhere if record.id not in here]
         return runs
 
     async def stop_session(self, session_id: str, by: StoppedBy = "user") -> list[Run]:
@@ -535,11 +420,11 @@ class Engine:
 
     def watch_session(self, session_id: str, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` whenever something happened in a session, until the returned function is called."""
-        return self._queue.watch(session_id, wake)
+        return self._watchers.watch(session_id, wake)
 
     def touch(self, session_id: str | None, owner: str) -> None:
         """Tell those who watch a session, or its owner's sessions, that something happened in it."""
-        self._queue.touch(session_id, owner)
+        self._watchers.touch(session_id, owner)
 
     def note_waiting(self, run: Run) -> None:
         """Tell those who watch a run's session that it began or ceased to wait for a person."""
@@ -550,7 +435,7 @@ class Engine:
     @property
     def changes(self) -> ChangedSessions:
         """Which sessions of each owner have changed."""
-        return self._queue.changes
+        return self._watchers.lists
 
     # the end
 
@@ -564,37 +449,16 @@ class Engine:
         if self._closed:
             return
         now = asyncio.get_running_loop().time()
-        until = now + drain + within - min(LAST_STEPS, within / 2)
+        until = now + drain + within - min(_LAST_STEPS, within / 2)
         if not self._admission.closed:
             self._admission.closed = True
-            await self._recovery.briefly(self._lease.renew)  # it says that this node drains
-        await self._recovery.leave_waiting()
-        await self._all_settled(now + drain)
-        await self._recovery.leave_all_that_others_continue(self._find_others)
-        self._stops_all = True
-        for pump in self._pumps.running():
-            pump.end(StopIntent("shutdown", self._shared.clock()))
-        await self._all_settled(until)
+            await self._node.drain()
+        await self._node.handover.leave_waiting()
+        await self._runs.all_settled(now + drain)
+        await self._node.handover.leave_all_that_others_continue()
+        self._runs.stop_all()
+        await self._runs.all_settled(until)
         await self.holds.close()
-        await self._end_tasks()
-        self._watchdog.close()
-        await self._shared.background.close()
-        if self.store is not None:
-            await self._lease.release()
+        await self._runs.close()
+        await self._node.leave()
         self._closed = True
-
-    async def _all_settled(self, until: float) -> None:
-        """Wait for what goes on, and for what is about to, until a time of the loop's clock."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout_at(until):
-                while len(self._work) or self._pumps.running():
-                    await self._work.wait()
-                    for run in self.live():
-                        await run.settled()
-
-    async def _end_tasks(self) -> None:
-        """Give all tasks the grace period, then cancel the engine's own. Abandoned sources were cancelled before."""
-        groups = self._work, self._shared.tasks, self._shared.abandoned
-        await asyncio.gather(*(group.wait(self.limits.grace) for group in groups))
-        for group in groups[:2]:
-            await group.cancel()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .entry import ErrorHelp
 
-_GONE = "The id is misspelt, the thing was deleted, or it belongs to another owner. All three look the same on purpose."
+_GONE = "The id is misspelt, or the object was deleted or belongs to another owner. All three look the same on purpose."
 
 SESSION_ERRORS = (
     ErrorHelp(
@@ -54,12 +54,12 @@ SESSION_ERRORS = (
         "404",
         "the previous response does not exist, or is not stored",
         "The response was created with `store: false`, was deleted, or belongs to another owner.",
-        "Send the whole conversation as `input`, or store the responses that you want to follow.",
+        "Send the whole conversation as `input`, or store the responses that you want to continue.",
     ),
     ErrorHelp(
         "response_not_settled",
         "409",
-        "the response to follow has not ended",
+        "the previous response has not ended",
         "`previous_response_id` names a response that is still being written.",
         "Wait until it has ended, or stop it.",
     ),
@@ -75,7 +75,8 @@ SESSION_ERRORS = (
         "compaction_failed",
         "406",
         "the model did not write the whole summary of a conversation",
-        "The model was cut off or failed while it summarised. A cut summary would lose the rest, so it is refused.",
+        "The model failed or was cut off while it wrote the summary. An incomplete summary would lose messages, so "
+        "it is refused.",
         "Try again, or use a model with a larger context. The conversation is unchanged.",
         "24.26",
     ),
@@ -98,8 +99,8 @@ SESSION_ERRORS = (
     ErrorHelp(
         "conversation_full",
         "413",
-        "a conversation has 8 MiB of items",
-        "The conversation has grown to its limit, often by pictures.",
+        "the conversation has reached its limit of 8 MiB",
+        "The conversation has too many items, often pictures.",
         "Delete items, or begin a new conversation.",
         "24.34",
     ),
@@ -122,23 +123,23 @@ SESSION_ERRORS = (
     ErrorHelp(
         "thread_continue_in_flight",
         "409",
-        "the message of a thread to be continued is not finished",
+        "the message that the thread should continue is not finished",
         "The answer that you want to continue is still being written.",
-        "Wait for its end, then continue.",
+        "Wait until it has ended, then continue.",
         "23.11",
     ),
     ErrorHelp(
         "conflict",
         "409",
         "another conflict, such as a branch that cannot be shown now",
-        "The request is valid, but not in the present state. The message says why.",
+        "The request is valid, but not possible in the current state. The message has the reason.",
         "Read the session again, and repeat the request if it still makes sense.",
     ),
     ErrorHelp(
         "session_busy",
         "409",
-        "another run is active in the session, or queued",
-        "A session answers one message at a time. `active_run` is the run that is at work.",
+        "another run is active or queued in the session",
+        "A session answers one message at a time. `active_run` is the active run.",
         "Wait for it or stop it, or send `if_busy` with `queue` or `interrupt`.",
     ),
     ErrorHelp(
@@ -152,8 +153,8 @@ SESSION_ERRORS = (
         "idempotency_conflict",
         "409",
         "the key was used for another request",
-        "An `Idempotency-Key` belongs to one request. This one came with another body before.",
-        "Use a new key for each new request, and the same one only to repeat it.",
+        "An `Idempotency-Key` belongs to one request. This key was used before with another body.",
+        "Use a new key for each new request, and the same key only to repeat a request.",
     ),
     ErrorHelp(
         "stale_document",
@@ -167,7 +168,7 @@ SESSION_ERRORS = (
         "409",
         "the run has ended and accepts nothing more",
         "The run ended before the request arrived.",
-        "Read its settlement. Start a new run to go on.",
+        "Read its settlement. Start a new run to continue.",
     ),
     ErrorHelp(
         "resume_gap",
@@ -180,24 +181,24 @@ SESSION_ERRORS = (
         "cannot_steer",
         "409",
         "the run accepts no message: it is a chat, has not started, is finishing, or has ended; the message says which",
-        "Only an agent at work accepts messages during a run.",
+        "Only an active agent accepts messages during a run.",
         "Send the message to the session instead, as a new run.",
         "28.11",
     ),
     ErrorHelp(
         "stale_approval",
         "409",
-        "the approval was decided, has expired, or its run has ended",
-        "Another tab or person was faster.",
-        "Read the run: the log has the decision.",
+        "the approval was already decided or has expired, or its run has ended",
+        "Another tab or person decided first.",
+        "Read the run: its log contains the decision.",
         "28.7",
     ),
     ErrorHelp(
         "approval_expired",
         "504",
         "a tool call was neither allowed nor denied in time",
-        "No person decided within the agent's `approval_timeout`.",
-        "Continue the run and decide, or raise `approval_timeout`. Let harmless tools run with `approvals`.",
+        "There was no decision within the agent's `approval_timeout`.",
+        "Continue the run and decide, or raise `approval_timeout`. Allow harmless tools with `approvals`.",
         "28.8",
     ),
     ErrorHelp(
@@ -218,7 +219,7 @@ SESSION_ERRORS = (
         "comparison_running",
         "409",
         "panes of the comparison are still answering",
-        "A vote and a repetition need all answers.",
+        "Voting and repeating panes are possible only after all answers have ended.",
         "Wait until all panes have ended, or stop them.",
     ),
     ErrorHelp(
@@ -232,28 +233,28 @@ SESSION_ERRORS = (
         "already_revealed",
         "409",
         "a blind comparison accepts no vote after its models were revealed",
-        "A vote that knows the models is not blind.",
+        "A vote after the reveal would not be blind.",
         "Start a new comparison, and vote before you reveal.",
     ),
     ErrorHelp(
         "already_decided",
         "409",
-        "the vote was on these answers, so no pane answers again",
-        "A new answer would change what the vote was about.",
+        "the comparison was voted on, so its panes cannot answer again",
+        "A new answer would replace one that was voted on.",
         "Start a new comparison.",
     ),
     ErrorHelp(
         "still_blind",
         "409",
         "this would reveal the model of a pane",
-        "The comparison is blind until a vote, or until you reveal it.",
+        "The comparison is blind until you vote or reveal it.",
         "Vote or reveal first.",
     ),
     ErrorHelp(
         "pane_cannot_win",
         "409",
         "the answer of that pane did not complete",
-        "An answer that failed, or was cut off or stopped, cannot be voted for.",
+        "You cannot vote for an answer that failed, was cut off, or was stopped.",
         "Vote for another pane, or run this one again.",
     ),
     ErrorHelp(

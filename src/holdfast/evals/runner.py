@@ -22,11 +22,11 @@ from ..compare.model import Price, cost
 from ..concurrency.retry import Retry
 from ..concurrency.tasks import OwnedTasks
 from ..engine.engine import Engine
-from ..engine.run import Run
 from ..errors import HoldfastError, NotFound, ShuttingDown, StaleDocument
 from ..events import Failed, Interrupted, Settlement, Stopped
 from ..history import figures_of
 from ..ids import new_id
+from ..runs.run import Run
 from ..store import Idempotency, RunRecord, Store
 from ..store.documents import Documents, IdempotencyKeys, Stored
 from ..wires import native

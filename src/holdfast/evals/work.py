@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from ..concurrency.watchers import Wake, Watchers
-from ..engine.run import Run
 from ..events import StoppedBy
+from ..runs.run import Run
 from ..store.documents import Stored
 from .model import UNANSWERED, Batch, BatchPrompt, Cell
 

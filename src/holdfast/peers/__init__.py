@@ -21,11 +21,13 @@ from typing import Literal
 import msgspec
 
 from ..engine.engine import Engine
-from ..engine.intents import PATIENCE
-from ..engine.run import SILENCE, FoundRun, Run, Take
 from ..errors import OwnerSilent
 from ..events import StoppedBy
 from ..log.segment import NOTHING, Segment, decode_segment, encode_segment
+from ..nodes.intents import PATIENCE
+from ..nodes.remote_log import SILENCE, Take
+from ..nodes.unstored import FoundRun
+from ..runs.run import Run
 
 logger = logging.getLogger(__name__)
 

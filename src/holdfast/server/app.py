@@ -20,11 +20,11 @@ from ..compare import scores_api as scores
 from ..compare.runs import Rounds
 from ..compare.sources import PaneSources
 from ..engine.engine import Engine
-from ..engine.run import Limits, Run
 from ..errors import HoldfastError
 from ..evals import api as batches
 from ..events import Source
 from ..peers import Peers
+from ..runs.run import Limits, Run
 from ..store import RunRecord, Store
 from ..store.memory import MemoryStore
 from ..store.opening import open_store

@@ -5,9 +5,9 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from ..access import ACCESS, RULE, Access
-from ..engine.run import Run
 from ..errors import RunNotFound, SessionNotFound
 from ..history import Session
+from ..runs.run import Run
 from ..upstreams import Providers
 from .config.settings import AGENT
 from .services import Parts

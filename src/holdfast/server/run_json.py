@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..engine.run import Run, StoredLog
+from ..runs.run import Run
+from ..runs.stored_log import StoredLog
 from ..wires import native
 from ..wires.shapes import RunJson
 from .services import Parts

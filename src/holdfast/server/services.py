@@ -13,9 +13,9 @@ from ..compare.runs import Rounds
 from ..concurrency.background import Background
 from ..concurrency.tasks import OwnedTasks
 from ..engine.engine import Engine
-from ..engine.run import Cost
 from ..evals.runner import BatchRunner
 from ..events import AnySettlement
+from ..runs.run import Cost
 from ..store import RunRecord, Store
 from .accounts.data.erasing import Erasing
 from .accounts.keys import Keys

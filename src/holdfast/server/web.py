@@ -25,7 +25,18 @@ from .routing import Endpoint
 from .services import Parts
 
 PAGES = (
-    *("/", "/s/{id}", "/compare", "/compare/{id}", "/runs", "/runs/{id}", "/settings", "/status", "/shared/{id}"),
+    *(
+        "/",
+        "/temporary",
+        "/s/{id}",
+        "/compare",
+        "/compare/{id}",
+        "/runs",
+        "/runs/{id}",
+        "/settings",
+        "/status",
+        "/shared/{id}",
+    ),
     *("/sign-in", "/first-admin", "/reset", "/account", "/admin", "/admin/{id}"),
 )
 """The addresses of the page itself."""

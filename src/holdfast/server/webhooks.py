@@ -19,13 +19,13 @@ import msgspec
 from ..concurrency.retry import Backoff, Retry
 from ..concurrency.tasks import OwnedTasks
 from ..engine.engine import Engine
-from ..engine.run import Run
 from ..errors import RunNotFound
 from ..http_client.errors import Broken, NotThere
 from ..http_client.pool import Connections
 from ..http_client.request import head_of
 from ..http_client.route import Route, route_to
 from ..ids import new_id
+from ..runs.run import Run
 from ..store import RunRecord, Store
 from ..store.documents import Documents, Stored
 from ..wires import webhooks

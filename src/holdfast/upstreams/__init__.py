@@ -249,9 +249,16 @@ class Providers:
         known = await self.names(demo=not self.real)
         if near := _near(model, known):
             return f"Unknown model {model!r}. Did you mean {', '.join(near)}?"
+        return f"Unknown model {model!r}. {self._missing(model)}{MODELS_HINT}"
+
+    def _missing(self, model: str) -> str:
+        """Return a sentence about the provider of an unknown model, if there is no such provider."""
         prefix, slash, _ = model.partition("/")
-        hint = f"No provider {prefix!r} is set up. " if slash and prefix not in self._by_name else ""
-        return f"Unknown model {model!r}. {hint}{MODELS_HINT}"
+        if not slash or prefix in self._by_name:
+            return ""
+        if prefix == "agent":
+            return "This server has no agents. After adding one to the settings file, restart the server. "
+        return f"No provider {prefix!r} is set up. "
 
     async def names(self, *, demo: bool = True) -> list[str]:
         """Return every model as `provider/model`; without those of demo providers if `demo` is False."""

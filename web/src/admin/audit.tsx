@@ -1,6 +1,6 @@
 /** Who did what to what, from where, and with which result; the newest first. */
 import { Download } from "lucide";
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { call } from "../api";
 import { complain } from "../state/toasts";
 import { Icon } from "../ui/icon";
@@ -8,15 +8,18 @@ import { Shown, useLoaded } from "../ui/loaded";
 import { saveFrom } from "../ui/save";
 import { t } from "../words";
 import { moment } from "../words/count";
+import { Find } from "./find";
 
 interface Entry {
-  id: string | number;
+  id: string;
   at: string;
   actor: string;
   action: string;
   target: string | null;
   address: string | null;
   result: string;
+  /** The entry of its beginning, if this is its end. */
+  of?: string;
 }
 
 interface Page {
@@ -26,17 +29,26 @@ interface Page {
 
 const PATH = "/api/admin/audit";
 
-async function page(before: string | null): Promise<Page> {
-  return call<Page>("GET", before === null ? PATH : `${PATH}?${new URLSearchParams({ before })}`);
+interface Asked {
+  /** Of one person; of everyone if it is empty. */
+  actor: string;
+  before?: string;
+  format?: "jsonl";
+}
+
+function pathOf({ actor, ...query }: Asked): string {
+  return `${PATH}?${new URLSearchParams({ ...query, ...(actor && { actor }) })}`;
 }
 
 export function Audit() {
-  const first = useLoaded(() => page(null));
+  const [actor, setActor] = useState("");
+  const first = useLoaded(() => call<Page>("GET", pathOf({ actor })), actor);
   const [more, setMore] = useState<Page | null>(null);
   const words = t().people;
+  useEffect(() => setMore(null), [first.state]);
   const showMore = async (before: string) => {
     try {
-      const { entries, next } = await page(before);
+      const { entries, next } = await call<Page>("GET", pathOf({ actor, before }));
       setMore({ entries: [...(more?.entries ?? []), ...entries], next });
     } catch (error) {
       complain(error);
@@ -45,19 +57,22 @@ export function Audit() {
   return (
     <>
       <p class="note">{words.auditNote}</p>
+      <div class="line">
+        <Find onFind={setActor} />
+      </div>
       <Shown of={first}>
         {({ entries, next }) => {
           const after = more ? more.next : next;
           return (
             <>
-              <Entries entries={[...entries, ...(more?.entries ?? [])]} />
+              <Entries entries={[...entries, ...(more?.entries ?? [])]} isFiltered={actor !== ""} />
               <div class="line">
                 {after && (
                   <button type="button" onClick={() => showMore(after)}>
                     {t().showMore}
                   </button>
                 )}
-                <button type="button" onClick={() => saveFrom(`${PATH}?format=jsonl`, "audit.jsonl")}>
+                <button type="button" onClick={() => saveFrom(pathOf({ actor, format: "jsonl" }), "audit.jsonl")}>
                   <Icon node={Download} size={14} /> {t().saveJsonLines}
                 </button>
               </div>
@@ -69,9 +84,11 @@ export function Audit() {
   );
 }
 
-function Entries({ entries }: { entries: Entry[] }) {
+function Entries({ entries: all, isFiltered }: { entries: Entry[]; isFiltered: boolean }) {
   const words = t().people;
-  if (!entries.length) return <p class="note">{words.noAudit}</p>;
+  const ended = new Set(all.map((entry) => entry.of));
+  const entries = all.filter(({ id }) => !ended.has(id)); // the end of a change tells all that its beginning does
+  if (!entries.length) return <p class="note empty-list">{isFiltered ? t().noResults : words.noAudit}</p>;
   return (
     <div class="table-place" tabIndex={0} role="group" aria-label={words.tabs.audit}>
       <table>

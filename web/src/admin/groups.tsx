@@ -1,15 +1,16 @@
 /** Groups: the models and the agents that their people have. */
 import { Pencil, Plus, Trash2 } from "lucide";
 import { useState } from "preact/hooks";
-import { calls, type Group, isHere } from "../people/calls";
+import { BudgetFields, budgetIn, limitsIn } from "../people/budget-fields";
+import { type Budget, calls, type Group, isHere } from "../people/calls";
 import { patternsIn } from "../people/patterns";
 import { useAttempt } from "../ui/attempt";
 import { Confirm } from "../ui/confirm";
 import { Dialog } from "../ui/dialog";
 import { Icon } from "../ui/icon";
 import { Shown, useLoaded } from "../ui/loaded";
+import { Problem } from "../ui/problem";
 import { t } from "../words";
-import { BudgetFields, budgetIn } from "./budget-fields";
 
 type Open = { is: "form"; group: Group | null } | { is: "delete"; group: Group };
 
@@ -77,6 +78,8 @@ function Line({ group, onOpen }: { group: Group; onOpen: (open: Open) => void })
           {group.models ? words.modelsLimited(group.models.join(", ")) : words.allModels}
           {group.agents.length > 0 && ` · ${words.agentsLimited(group.agents.join(", "))}`}
         </p>
+        <LimitsNote title={words.limitsOfEach} budget={group.each} />
+        <LimitsNote title={words.limitsOfAll} budget={group.budget} />
       </div>
       <span class="ends">
         <button
@@ -102,6 +105,16 @@ function Line({ group, onOpen }: { group: Group; onOpen: (open: Open) => void })
   );
 }
 
+function LimitsNote({ title, budget }: { title: string; budget: Budget | undefined }) {
+  const limits = limitsIn(budget ?? {});
+  if (!limits.length) return null;
+  return (
+    <p class="note">
+      {title}: {limits.join(" · ")}
+    </p>
+  );
+}
+
 interface GroupFormProps {
   group: Group | null;
   hasBudgets: boolean;
@@ -110,7 +123,8 @@ interface GroupFormProps {
 }
 
 function GroupForm({ group, hasBudgets, onSaved, onClose }: GroupFormProps) {
-  const { isBusy, problem, attempt } = useAttempt();
+  const trying = useAttempt();
+  const { isBusy, attempt } = trying;
   const words = t().people;
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
@@ -161,9 +175,7 @@ function GroupForm({ group, hasBudgets, onSaved, onClose }: GroupFormProps) {
             <BudgetFields title={words.limitsOfAll} prefix="all " budget={group?.budget} />
           </>
         )}
-        <p class="problem" role="alert">
-          {problem}
-        </p>
+        <Problem of={trying} />
         <footer>
           <button type="submit" class="primary" disabled={isBusy}>
             {t().save}

@@ -1,6 +1,7 @@
 /** The people of the server: found by name, paged through, added, changed and deleted. */
 import { Link2, Pencil, Plus, Trash2 } from "lucide";
 import { useEffect, useState } from "preact/hooks";
+import { limitsIn } from "../people/budget-fields";
 import { type Account, calls, EXPORT, type Group, isHere, linkOf, type ResetLink } from "../people/calls";
 import { Secret } from "../people/secret";
 import { caller } from "../state/caller";
@@ -10,6 +11,7 @@ import { Icon } from "../ui/icon";
 import { Shown, useLoaded } from "../ui/loaded";
 import { t } from "../words";
 import { moment } from "../words/count";
+import { Find } from "./find";
 import { PersonForm } from "./person-form";
 
 const PAGE = 50;
@@ -128,26 +130,6 @@ export function People() {
   );
 }
 
-/** Finds one person by the whole name or e-mail address. */
-function Find({ onFind }: { onFind: (name: string) => void }) {
-  const [text, setText] = useState("");
-  useEffect(() => {
-    const timer = setTimeout(() => onFind(text.trim()), 250);
-    return () => clearTimeout(timer);
-  }, [text]);
-  return (
-    <input
-      type="search"
-      class="grows"
-      dir="auto"
-      aria-label={t().people.findPerson}
-      placeholder={t().people.findPerson}
-      value={text}
-      onInput={(event) => setText(event.currentTarget.value)}
-    />
-  );
-}
-
 interface LineProps {
   person: Account;
   groups: Group[];
@@ -170,6 +152,7 @@ function Line({ person, groups, onOpen, onLink }: LineProps) {
           {[
             person.email,
             ...groups.filter(({ id }) => person.groups.includes(id)).map((group) => group.name),
+            ...limitsIn(person.budget ?? {}),
             person.signed_in_at ? words.signedInAt(moment(person.signed_in_at, "short")) : words.neverSignedIn,
           ]
             .filter(Boolean)
@@ -228,7 +211,7 @@ function Delete({ person, onDeleted, onClose }: DeleteProps) {
     <Confirm title={words.deletePerson(person.name)} action={t().delete} onConfirm={remove} onClose={onClose}>
       <p>{words.deletePersonWhy}</p>
       {state.is === "ready" && state.value && (
-        <fieldset class="choices column">
+        <fieldset class="choices stacked">
           <legend>{words.theirData}</legend>
           {(["keep", "delete"] as const).map((choice) => (
             <label key={choice}>

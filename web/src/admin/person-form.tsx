@@ -1,10 +1,11 @@
 /** A person as an admin adds or changes them. Who is added gets a link to set a password. */
 import type { Role } from "../api";
+import { BudgetFields, budgetIn } from "../people/budget-fields";
 import { type Account, calls, type Group, type ResetLink } from "../people/calls";
 import { useAttempt } from "../ui/attempt";
 import { Dialog } from "../ui/dialog";
+import { Problem } from "../ui/problem";
 import { t } from "../words";
-import { BudgetFields, budgetIn } from "./budget-fields";
 
 const ROLES: Role[] = ["guest", "member", "admin"];
 
@@ -19,7 +20,8 @@ interface PersonFormProps {
 }
 
 export function PersonForm({ person, groups, hasBudgets, onSaved, onClose }: PersonFormProps) {
-  const { isBusy, problem, attempt } = useAttempt();
+  const trying = useAttempt();
+  const { isBusy, attempt } = trying;
   const words = t().people;
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
@@ -51,7 +53,7 @@ export function PersonForm({ person, groups, hasBudgets, onSaved, onClose }: Per
             <input type="email" name="email" maxLength={256} dir="ltr" defaultValue={person?.email} />
           </label>
         </div>
-        <fieldset class="choices column">
+        <fieldset class="choices stacked">
           <legend>{words.role}</legend>
           {ROLES.map((role) => (
             <label key={role}>
@@ -81,9 +83,7 @@ export function PersonForm({ person, groups, hasBudgets, onSaved, onClose }: Per
         ) : (
           <p>{words.addPersonNote}</p>
         )}
-        <p class="problem" role="alert">
-          {problem}
-        </p>
+        <Problem of={trying} />
         <footer>
           <button type="submit" class="primary" disabled={isBusy}>
             {person ? t().save : words.addPerson}

@@ -11,6 +11,8 @@ interface Share {
   id: string;
   title: string;
   owner: string;
+  /** The name of the person whose it is; empty for a service's. */
+  person: string;
   group_name: string | null;
   may: "read" | "write";
   created_at: string;
@@ -92,7 +94,7 @@ function Line({ share, onRevoke }: { share: Share; onRevoke: () => void }) {
         <span class="badge">{share.group_name === null ? words.byLink : words.withGroup(share.group_name)}</span>
         <p class="note">
           {[
-            words.keyOfPerson(share.owner),
+            words.keyOfPerson(share.person || share.owner),
             words.sharedAt(moment(share.created_at, "short")),
             share.expires_at ? words.expiresAt(moment(share.expires_at, "short")) : words.neverExpires,
           ].join(" · ")}

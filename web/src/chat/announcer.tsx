@@ -1,10 +1,10 @@
 /** Tells a screen reader that an answer has begun, and how it ended: never each word of it. */
 import { useEffect, useState } from "preact/hooks";
-import type { Transcript } from "../state/transcript";
+import type { Conversation } from "../state/conversation";
 import { t } from "../words";
 import { tellOutcome } from "./outcome";
 
-export function Announcer({ transcript }: { transcript: Transcript }) {
+export function Announcer({ transcript }: { transcript: Conversation }) {
   const [text, setText] = useState("");
   const live = transcript.live.value;
   const ended = transcript.ended.value;

@@ -2,9 +2,9 @@
 import { useComputed } from "@preact/signals";
 import { Brain, ChevronRight, GitFork, Play, RefreshCw, ScanSearch, TriangleAlert } from "lucide";
 import { useEffect } from "preact/hooks";
+import type { Conversation, Ending } from "../state/conversation";
 import { continueAnswer, forkAt, regenerate } from "../state/current";
 import type { LiveRun, Notice } from "../state/live";
-import type { Ending, Transcript } from "../state/transcript";
 import type { Message } from "../types";
 import { CopyButton } from "../ui/copy";
 import { Icon } from "../ui/icon";
@@ -24,7 +24,7 @@ type Said = { live: LiveRun; message: null } | { live: null; message: Message };
 type AnswerProps = Said & {
   /** The parts that it continues. */
   earlier: readonly Message[];
-  transcript: Transcript;
+  transcript: Conversation;
   results: ReadonlyMap<string, Message>;
 };
 
@@ -59,13 +59,13 @@ export function Answer({ transcript, results, earlier, ...said }: AnswerProps) {
   );
 }
 
-function GoingOn({ live, transcript }: { live: LiveRun; transcript: Transcript }) {
+function GoingOn({ live, transcript }: { live: LiveRun; transcript: Conversation }) {
   live.version.value;
   const isSilent = !live.text && !live.reasoning && !live.tools.length;
   const notices = live.notices.filter(({ code }) => code !== "new_turn"); // the response shows where it was continued
   return (
     <>
-      <Approvals live={live} />
+      <Approvals live={live} isTemporary={transcript.isTemporary} />
       {isSilent && <Waiting notices={notices} />}
       <Notices notices={isSilent ? [] : notices} />
       <footer>
@@ -78,7 +78,7 @@ function GoingOn({ live, transcript }: { live: LiveRun; transcript: Transcript }
 interface SettledProps {
   message: Message;
   earlier: readonly Message[];
-  transcript: Transcript;
+  transcript: Conversation;
 }
 
 function Settled({ message, earlier, transcript }: SettledProps) {
@@ -94,7 +94,12 @@ function Settled({ message, earlier, transcript }: SettledProps) {
   }, [message.run_id]);
   return (
     <>
-      <OutcomeLine message={message} ending={ending} isLast={isLast && mayWrite} />
+      <OutcomeLine
+        message={message}
+        ending={ending}
+        isLast={isLast && mayWrite}
+        mayContinue={message.partial && !transcript.isTemporary}
+      />
       <footer>
         {parts.map((part) => (
           <Branches key={part.id} message={part} transcript={transcript} />
@@ -115,7 +120,7 @@ function Settled({ message, earlier, transcript }: SettledProps) {
             <OtherModel messageId={first.id} isIcon isDisabled={transcript.isRunning.value} />
           </>
         )}
-        {!transcript.shared.value && (
+        {!transcript.shared.value && !transcript.isTemporary && (
           <button
             type="button"
             class="quiet icon-button"
@@ -126,19 +131,18 @@ function Settled({ message, earlier, transcript }: SettledProps) {
             <Icon node={GitFork} size={16} />
           </button>
         )}
-        {message.run_id && (
-          <a
-            class="quiet icon-button"
-            href={`/runs/${message.run_id}`}
-            title={t().runDetails}
-            aria-label={t().runDetails}
-          >
-            <Icon node={ScanSearch} size={16} />
-          </a>
-        )}
+        {message.run_id && !transcript.isTemporary && <RunLink id={message.run_id} />}
         <SettledFigures model={message.model} figures={summed(parts)} ending={ending} />
       </footer>
     </>
+  );
+}
+
+function RunLink({ id }: { id: string }) {
+  return (
+    <a class="quiet icon-button" href={`/runs/${id}`} title={t().runDetails} aria-label={t().runDetails}>
+      <Icon node={ScanSearch} size={16} />
+    </a>
   );
 }
 
@@ -185,7 +189,14 @@ export function Reasoning({ text, isGoingOn }: { text: string; isGoingOn: boolea
   );
 }
 
-function OutcomeLine({ message, ending, isLast }: { message: Message; ending: Ending | null; isLast: boolean }) {
+interface OutcomeProps {
+  message: Message;
+  ending: Ending | null;
+  isLast: boolean;
+  mayContinue: boolean;
+}
+
+function OutcomeLine({ message, ending, isLast, mayContinue }: OutcomeProps) {
   const told = tellOutcome(message.outcome, ending?.settlement ?? null);
   if (!told) return null;
   return (
@@ -196,7 +207,7 @@ function OutcomeLine({ message, ending, isLast }: { message: Message; ending: En
       </span>
       {isLast && (
         <span class="ways-on">
-          {message.partial && (
+          {mayContinue && (
             <button type="button" onClick={() => continueAnswer(message.id)}>
               <Icon node={Play} size={14} /> {t().continue}
             </button>
@@ -211,8 +222,15 @@ function OutcomeLine({ message, ending, isLast }: { message: Message; ending: En
   );
 }
 
+interface NoAnswerProps {
+  ending: Ending;
+  message: Message;
+  isLast: boolean;
+  isTemporary: boolean;
+}
+
 /** A run that ended before it said anything leaves no message; its reader is told why all the same. */
-export function NoAnswer({ ending, message, isLast }: { ending: Ending; message: Message; isLast: boolean }) {
+export function NoAnswer({ ending, message, isLast, isTemporary }: NoAnswerProps) {
   const told = tellOutcome(ending.settlement.outcome, ending.settlement);
   if (!told) return null;
   return (
@@ -232,9 +250,7 @@ export function NoAnswer({ ending, message, isLast }: { ending: Ending; message:
         )}
       </div>
       <footer>
-        <a class="quiet icon-button" href={`/runs/${ending.runId}`} title={t().runDetails} aria-label={t().runDetails}>
-          <Icon node={ScanSearch} size={16} />
-        </a>
+        {!isTemporary && <RunLink id={ending.runId} />}
         <SettledFigures model={ending.model} ending={null} />
       </footer>
     </article>

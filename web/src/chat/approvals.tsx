@@ -10,12 +10,21 @@ import { filled } from "../words/filled";
 import { CallView } from "./call-view";
 import { visible } from "./whole-call";
 
-export function Approvals({ live }: { live: LiveRun }) {
+export function Approvals({ live, isTemporary }: { live: LiveRun; isTemporary: boolean }) {
   const waiting = live.approvals.filter(({ decision }) => decision === null);
-  return waiting.map((approval) => <ApprovalCard key={approval.id} approval={approval} runId={live.id} />);
+  return waiting.map((approval) => (
+    <ApprovalCard key={approval.id} approval={approval} runId={live.id} isTemporary={isTemporary} />
+  ));
 }
 
-function ApprovalCard({ approval, runId }: { approval: Approval; runId: string }) {
+interface CardProps {
+  approval: Approval;
+  runId: string;
+  /** There is no chat on the server for which a call could be allowed. */
+  isTemporary: boolean;
+}
+
+function ApprovalCard({ approval, runId, isTemporary }: CardProps) {
   const [isSent, setSent] = useState(false);
   const [reason, setReason] = useState("");
   const { call, isSeen, look } = useWholeCall();
@@ -65,9 +74,11 @@ function ApprovalCard({ approval, runId }: { approval: Approval; runId: string }
         >
           {t().alwaysAllow}
         </button>
-        <button type="button" class="small" disabled={isLocked} onClick={() => decide("allow", "session")}>
-          {t().allowForChat}
-        </button>
+        {!isTemporary && (
+          <button type="button" class="small" disabled={isLocked} onClick={() => decide("allow", "session")}>
+            {t().allowForChat}
+          </button>
+        )}
         <button type="button" class="small primary" disabled={isLocked} onClick={() => decide("allow")}>
           {t().allowOnce}
         </button>

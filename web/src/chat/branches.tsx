@@ -1,12 +1,12 @@
 /** Goes from one wording, or one answer, to the next: all of them are kept. */
 import { ChevronLeft, ChevronRight } from "lucide";
+import type { Conversation } from "../state/conversation";
 import { showBranch } from "../state/current";
-import type { Transcript } from "../state/transcript";
 import type { Message } from "../types";
 import { Icon } from "../ui/icon";
 import { t } from "../words";
 
-export function Branches({ message, transcript }: { message: Message; transcript: Transcript }) {
+export function Branches({ message, transcript }: { message: Message; transcript: Conversation }) {
   const siblings = message.siblings ?? [];
   if (siblings.length < 2) return null;
   const at = siblings.indexOf(message.id);

@@ -1,9 +1,10 @@
 /** The chat: what was said, what is being said, and where to say something. */
+import { place, TEMPORARY } from "../router";
 import { isGuest } from "../state/caller";
+import type { Conversation } from "../state/conversation";
 import { current, setupForNew } from "../state/current";
 import { isDemo, modelForNew } from "../state/models";
 import { sessions } from "../state/sessions";
-import type { Transcript } from "../state/transcript";
 import { Empty } from "../ui/empty";
 import { usePageTitle } from "../ui/page-title";
 import { ViewHeader } from "../ui/view-header";
@@ -13,37 +14,47 @@ import { Composer } from "./composer";
 import { Messages } from "./messages";
 import { Queue } from "./queue";
 import { SessionMenu } from "./session-menu";
+import { TemporaryNote, TemporarySwitch } from "./temporary";
 
 export function Chat() {
   const transcript = current.value;
-  const title = transcript ? titleOf(transcript) : t().newChat;
+  const isTemporary = place.value.id === TEMPORARY;
+  const title = isTemporary ? t().temporaryChat : transcript ? titleOf(transcript) : t().newChat;
   const isRunning = transcript?.isRunning.value ?? false;
   usePageTitle(title, isRunning);
   return (
-    <div class="chat">
+    <div class={`chat ${isTemporary ? "is-temporary" : ""}`}>
       <ViewHeader title={title}>
+        {(isTemporary || !transcript) && !isGuest.value && <TemporarySwitch isOn={isTemporary} />}
         <SessionMenu />
       </ViewHeader>
-      {transcript ? <Body key={transcript.id} transcript={transcript} /> : <Welcome />}
+      {isTemporary && transcript?.head.value && <TemporaryNote />}
+      {transcript ? <Body key={transcript.id} transcript={transcript} /> : <Welcome isTemporary={isTemporary} />}
       {transcript && <Queue transcript={transcript} />}
       {transcript?.shared.value?.may === "read" ? (
         <p class="only-reading" role="note">
           {t().onlyReading}
         </p>
       ) : (
-        !isGuest.value && transcript?.loading.value !== "missing" && <Composer key={transcript?.id ?? "new"} />
+        mayCompose(transcript, isTemporary) && <Composer key={transcript?.id ?? "new"} />
       )}
       {transcript && <Announcer transcript={transcript} />}
     </div>
   );
 }
 
+/** What is written in a temporary chat before that has been loaded would become a stored one. */
+function mayCompose(transcript: Conversation | null, isTemporary: boolean): boolean {
+  if (isGuest.value || transcript?.loading.value === "missing") return false;
+  return transcript !== null || !isTemporary;
+}
+
 /** A session takes its title from its first message, and the list knows it first. */
-function titleOf({ id, session }: Transcript): string {
+function titleOf({ id, session }: Conversation): string {
   return session.value?.title || sessions.value.find((each) => each.id === id)?.title || "";
 }
 
-function Body({ transcript }: { transcript: Transcript }) {
+function Body({ transcript }: { transcript: Conversation }) {
   switch (transcript.loading.value) {
     case "loading":
       return <output class="transcript loading" aria-label={t().loading} />;
@@ -64,6 +75,7 @@ function Body({ transcript }: { transcript: Transcript }) {
         </Empty>
       );
     default:
+      if (transcript.isTemporary && !transcript.head.value) return <Welcome isTemporary />;
       return <Messages transcript={transcript} />;
   }
 }
@@ -81,13 +93,13 @@ function DemoNotice() {
   );
 }
 
-function Welcome() {
+function Welcome({ isTemporary }: { isTemporary: boolean }) {
   if (isGuest.value) return <Empty title={t().people.guestWelcome} text={t().people.guestWelcomeMore} />;
   return (
     <div class="transcript welcome">
       <img src="/icon.svg" alt="" width="56" height="56" />
-      <h2>{t().welcome}</h2>
-      <p>{t().welcomeMore}</p>
+      <h2>{isTemporary ? t().temporaryChat : t().welcome}</h2>
+      <p>{isTemporary ? t().temporaryNote : t().welcomeMore}</p>
       <DemoNotice />
     </div>
   );

@@ -93,6 +93,7 @@ export function Composer() {
           rows={1}
           placeholder={isRunning ? t().addFollowUp : t().sendMessage}
           aria-label={t().yourMessage}
+          autocomplete={current.value?.isTemporary ? "off" : undefined} // else browsers store it to restore the tab
           value={text}
           onInput={(event) => write(event.currentTarget.value)}
           onKeyDown={onKeyDown}

@@ -1,8 +1,8 @@
 /** What an answer took: its model, its tokens, how soon its first word came, and how fast the rest. */
 import { useEffect, useState } from "preact/hooks";
+import type { Conversation, Ending } from "../state/conversation";
 import type { LiveRun } from "../state/live";
 import { models } from "../state/models";
-import type { Ending, Transcript } from "../state/transcript";
 import type { Figures as Measured, Message, Usage } from "../types";
 import { t } from "../words";
 import { currency } from "../words/count";
@@ -59,13 +59,13 @@ function told({ input_tokens, output_tokens, source }: Usage): Measured {
   return { input_tokens, output_tokens, usage_source: source, ...unknown };
 }
 
-/** A cost in the currency of the prices, with two significant digits. */
-export function money(cost: number): string {
+/** A cost, in the currency of the prices unless told otherwise, with two significant digits. */
+export function money(cost: number, code = models.value.currency): string {
   const digits = cost >= 1 || cost === 0 ? 2 : Math.min(8, 1 - Math.floor(Math.log10(cost)));
-  return currency(cost, models.value.currency, digits);
+  return currency(cost, code, digits);
 }
 
-export function LiveFigures({ live }: { live: LiveRun; transcript: Transcript }) {
+export function LiveFigures({ live }: { live: LiveRun; transcript: Conversation }) {
   live.version.value;
   const [now, setNow] = useState(performance.now());
   useEffect(() => {

@@ -4,9 +4,9 @@ import { ArrowDown } from "lucide";
 import type { VNode } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { target } from "../router";
+import type { Conversation, Ending } from "../state/conversation";
 import { showBranch } from "../state/current";
 import type { LiveRun } from "../state/live";
-import type { Ending, Transcript } from "../state/transcript";
 import type { Message } from "../types";
 import { useElement } from "../ui/element";
 import { Icon } from "../ui/icon";
@@ -18,7 +18,7 @@ import { editing, Instructions, SendingMessage, UserMessage } from "./user-messa
 import { ConversationView } from "./view";
 import { pieces, type Range, type Sized } from "./window";
 
-export function Messages({ transcript }: { transcript: Transcript }) {
+export function Messages({ transcript }: { transcript: Conversation }) {
   const view = useMemo(() => new ConversationView(), []);
   const scroller = useElement<HTMLDivElement>();
   const lines = useLines(transcript);
@@ -77,7 +77,7 @@ interface Line extends Sized {
   live: LiveRun | null;
 }
 
-function useLines(transcript: Transcript): Line[] {
+function useLines(transcript: Conversation): Line[] {
   const messages = transcript.messages.value;
   const live = transcript.live.value;
   const sending = transcript.sending.value;
@@ -119,7 +119,7 @@ function guessed({ content, role }: Message): number {
 }
 
 /** Draws lines. One that has not changed is the same vnode as before, and nobody looks at it again. */
-function useDrawing(transcript: Transcript, view: ConversationView): (line: Line, next: Message | null) => VNode {
+function useDrawing(transcript: Conversation, view: ConversationView): (line: Line, next: Message | null) => VNode {
   const results = useToolResults(transcript);
   const last = useRef(new Map<string, Drawn>());
   const before = last.current;
@@ -146,7 +146,7 @@ function isSame(one: LineProps, other: LineProps): boolean {
 }
 
 /** What tools gave back, by their calls. The same map as before where nothing has come. */
-function useToolResults(transcript: Transcript): ReadonlyMap<string, Message> {
+function useToolResults(transcript: Conversation): ReadonlyMap<string, Message> {
   const messages = transcript.messages.value;
   const last = useRef<ReadonlyMap<string, Message>>(new Map());
   return useMemo(() => {
@@ -163,7 +163,7 @@ interface LineProps extends Omit<Line, "key"> {
   name: string;
   isTarget: boolean;
   next: Message | null;
-  transcript: Transcript;
+  transcript: Conversation;
   results: ReadonlyMap<string, Message>;
   view: ConversationView;
 }
@@ -209,16 +209,17 @@ function LineContent({ message, live, earlier, asked, next, transcript, results 
 function Unanswered({ question, next, transcript }: Pick<ContentProps, "next" | "transcript"> & { question: Message }) {
   const ending = silentEnding(transcript, question, next);
   if (!ending || transcript.live.value?.parentId === question.id) return null;
-  return <NoAnswer ending={ending} message={question} isLast={next === null && transcript.mayWrite.value} />;
+  const isLast = next === null && transcript.mayWrite.value;
+  return <NoAnswer ending={ending} message={question} isLast={isLast} isTemporary={transcript.isTemporary} />;
 }
 
-function Sending({ transcript }: { transcript: Transcript }) {
+function Sending({ transcript }: { transcript: Conversation }) {
   const sending = transcript.sending.value;
   return sending !== null && <SendingMessage content={sending} />;
 }
 
 /** How the newest run ended that was to answer a message and said nothing. */
-function silentEnding(transcript: Transcript, message: Message, next: Message | null): Ending | null {
+function silentEnding(transcript: Conversation, message: Message, next: Message | null): Ending | null {
   if (next && next.role !== "user") return null;
   const endings = [...transcript.endings.value.values()].filter(
     ({ parentId, settlement }) => parentId === message.id && !settlement.text && settlement.outcome !== "completed",

@@ -1,9 +1,8 @@
 /** Messages that wait for their turn: to be seen, changed, and taken back. */
 import { Pencil, Trash2 } from "lucide";
 import { useEffect, useState } from "preact/hooks";
-import { api } from "../api";
+import type { Conversation } from "../state/conversation";
 import { act } from "../state/current";
-import type { Transcript } from "../state/transcript";
 import type { Queued } from "../types";
 import { useElement } from "../ui/element";
 import { Icon } from "../ui/icon";
@@ -11,7 +10,7 @@ import { t } from "../words";
 import { contentOf, picturesOf, textOf } from "./content";
 import { growWithText } from "./grow";
 
-export function Queue({ transcript }: { transcript: Transcript }) {
+export function Queue({ transcript }: { transcript: Conversation }) {
   const queued = transcript.queued.value;
   if (!queued.length) return null;
   return (
@@ -19,21 +18,21 @@ export function Queue({ transcript }: { transcript: Transcript }) {
       <h2>{t().queuedCount(queued.length)}</h2>
       <ol>
         {queued.map((item) => (
-          <QueuedLine key={item.run_id} item={item} session={transcript.id} />
+          <QueuedLine key={item.run_id} item={item} transcript={transcript} />
         ))}
       </ol>
     </section>
   );
 }
 
-function QueuedLine({ item, session }: { item: Queued; session: string }) {
+function QueuedLine({ item, transcript }: { item: Queued; transcript: Conversation }) {
   const [isEditing, setEditing] = useState(false);
   const text = textOf(item.input);
   const save = (value: string) => {
     setEditing(false);
     const changed = value.trim();
     if (changed && changed !== text)
-      act(() => api.changeQueued(session, item.n, contentOf(changed, picturesOf(item.input))));
+      act(() => transcript.changeQueued(item.n, contentOf(changed, picturesOf(item.input))));
   };
   if (isEditing) return <EditQueued text={text} onSave={save} onCancel={() => setEditing(false)} />;
   return (
@@ -53,7 +52,7 @@ function QueuedLine({ item, session }: { item: Queued; session: string }) {
         class="quiet icon-button"
         aria-label={t().removeQueued}
         title={t().remove}
-        onClick={() => act(() => api.dropQueued(session, item.n))}
+        onClick={() => act(() => transcript.dropQueued(item.n))}
       >
         <Icon node={Trash2} size={16} />
       </button>

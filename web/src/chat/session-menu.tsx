@@ -2,25 +2,24 @@
 import { Braces, Ellipsis, FileText, Pencil, Pin, PinOff, Share2, SlidersHorizontal, Trash2 } from "lucide";
 import { useState } from "preact/hooks";
 import { navigate } from "../router";
+import type { Conversation } from "../state/conversation";
 import { current } from "../state/current";
 import { removeWithUndo, rename, setPinned } from "../state/sessions";
 import { complain } from "../state/toasts";
-import type { Transcript } from "../state/transcript";
 import { Dialog } from "../ui/dialog";
 import { Icon } from "../ui/icon";
 import { Later } from "../ui/later";
 import { Menu, MenuItem } from "../ui/menu";
 import { t } from "../words";
-import { exportAs } from "./export";
-import { SetupDialog } from "./setup-dialog";
 
+const SETUP_DIALOG = () => import("./setup-dialog");
 const SHARE_DIALOG = () => import("../shared/share-dialog");
 
 export function SessionMenu() {
   const [isOpen, setOpen] = useState(false);
   const [isRenaming, setRenaming] = useState(false);
   const [isSharing, setSharing] = useState(false);
-  const transcript = current.value;
+  const transcript = current.value?.isTemporary ? null : current.value; // a temporary one has only settings
   if (transcript?.shared.value) return null; // only its owner changes it
   const isPinned = transcript?.session.value?.pinned ?? false;
   return (
@@ -54,10 +53,10 @@ export function SessionMenu() {
           <MenuItem icon={isPinned ? PinOff : Pin} onClick={() => setPinned(transcript.id, !isPinned).catch(complain)}>
             {isPinned ? t().unpin : t().pin}
           </MenuItem>
-          <MenuItem icon={FileText} onClick={() => exportAs(transcript.id, "markdown")}>
+          <MenuItem icon={FileText} onClick={() => saveAs(transcript.id, "markdown")}>
             {t().exportMarkdown}
           </MenuItem>
-          <MenuItem icon={Braces} onClick={() => exportAs(transcript.id, "json")}>
+          <MenuItem icon={Braces} onClick={() => saveAs(transcript.id, "json")}>
             {t().exportJson}
           </MenuItem>
           <MenuItem icon={Trash2} kind="bad" onClick={() => remove(transcript.id)}>
@@ -68,10 +67,15 @@ export function SessionMenu() {
       {isSharing && transcript && (
         <Later load={SHARE_DIALOG} session={transcript.id} onClose={() => setSharing(false)} />
       )}
-      {isOpen && <SetupDialog onClose={() => setOpen(false)} />}
+      {isOpen && <Later load={SETUP_DIALOG} onClose={() => setOpen(false)} />}
       {isRenaming && transcript && <RenameDialog transcript={transcript} onClose={() => setRenaming(false)} />}
     </>
   );
+}
+
+async function saveAs(id: string, kind: "markdown" | "json"): Promise<void> {
+  const { exportAs } = await import("./export");
+  await exportAs(id, kind);
 }
 
 function remove(id: string): void {
@@ -79,7 +83,7 @@ function remove(id: string): void {
   navigate("/");
 }
 
-function RenameDialog({ transcript, onClose }: { transcript: Transcript; onClose: () => void }) {
+function RenameDialog({ transcript, onClose }: { transcript: Conversation; onClose: () => void }) {
   const save = (event: SubmitEvent) => {
     event.preventDefault();
     const form = event.currentTarget as HTMLFormElement;

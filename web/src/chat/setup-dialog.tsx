@@ -13,7 +13,7 @@ const NUMBERS: [string, "temperature" | "topP" | "maxTokens", number, number, nu
 ];
 const OWN = new Set(NUMBERS.map(([name]) => name));
 
-export function SetupDialog({ onClose }: { onClose: () => void }) {
+export default function SetupDialog({ onClose }: { onClose: () => void }) {
   const setup = current.value?.session.value ?? setupForNew.value;
   const [system, setSystem] = useState(setup.system ?? "");
   const [numbers, setNumbers] = useState(() =>

@@ -4,8 +4,8 @@ import { signal, useComputed } from "@preact/signals";
 import { Pencil } from "lucide";
 import { useEffect } from "preact/hooks";
 import { isAway } from "../api";
+import type { Conversation } from "../state/conversation";
 import { editMessage } from "../state/current";
-import type { Transcript } from "../state/transcript";
 import type { Content, Message } from "../types";
 import { CopyButton } from "../ui/copy";
 import { useElement } from "../ui/element";
@@ -19,7 +19,7 @@ import { growWithText } from "./grow";
 /** The message that is being edited. */
 export const editing = signal<string | null>(null);
 
-export function UserMessage({ message, transcript }: { message: Message; transcript: Transcript }) {
+export function UserMessage({ message, transcript }: { message: Message; transcript: Conversation }) {
   const isEdited = useComputed(() => editing.value === message.id);
   if (isEdited.value) return <EditBox message={message} session={transcript.id} />;
   const text = textOf(message.content);

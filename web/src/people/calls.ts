@@ -50,6 +50,7 @@ export interface ApiKey {
   created_at: string;
   expires_at: string | null;
   last_used_at: string | null;
+  budget: Budget;
 }
 
 export interface NewKey {
@@ -58,6 +59,7 @@ export interface NewKey {
   models: string[] | null;
   agents: string[] | null;
   expires_in_days: number | null;
+  budget: Budget;
 }
 
 /** A key as it is shown once. */
@@ -163,6 +165,9 @@ export const calls = {
   revokeKey: (path: KeysPath, id: string) => call<void>("DELETE", `${path}/${id}`),
   rotateKey: (path: KeysPath, id: string, overlap_hours: number) =>
     call<MadeKey>("POST", `${path}/${id}/rotate`, { body: { overlap_hours } }),
+
+  /** For admins: of any key. */
+  limitKey: (id: string, budget: Budget) => call<ApiKey>("PATCH", `/api/admin/keys/${id}`, { body: { budget } }),
 
   usage: (path: string) => call<Usage>("GET", path),
 

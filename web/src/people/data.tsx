@@ -8,6 +8,7 @@ import { useElement } from "../ui/element";
 import { Icon } from "../ui/icon";
 import { useLoaded } from "../ui/loaded";
 import { PasswordField } from "../ui/password";
+import { Problem } from "../ui/problem";
 import { saveFrom } from "../ui/save";
 import { t } from "../words";
 import { type Account, calls, EXPORT, type Imported, isHere } from "./calls";
@@ -15,7 +16,8 @@ import { gone } from "./passing";
 
 export function Data({ account }: { account: Account }) {
   const [isDeleting, setDeleting] = useState(false);
-  const { isBusy, problem, attempt } = useAttempt();
+  const trying = useAttempt();
+  const { isBusy, attempt } = trying;
   const file = useElement<HTMLInputElement>();
   const words = t().people;
   const here = useLoaded(() => isHere(EXPORT));
@@ -47,9 +49,7 @@ export function Data({ account }: { account: Account }) {
           <Icon node={Trash2} size={16} /> {words.deleteAccount}
         </button>
       </div>
-      <p class="problem" role="alert">
-        {problem}
-      </p>
+      <Problem of={trying} />
       {isDeleting && (
         <Confirm
           title={words.deleteAccount}

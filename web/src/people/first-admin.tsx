@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 import { api } from "../api";
 import { useAttempt } from "../ui/attempt";
 import { Shown, useLoaded } from "../ui/loaded";
+import { Problem } from "../ui/problem";
 import { t } from "../words";
 import { filled } from "../words/filled";
 import { calls } from "./calls";
@@ -50,7 +51,8 @@ function Elsewhere({ text }: { text: string }) {
 }
 
 function Form({ needsCode }: { needsCode: boolean }) {
-  const { isBusy, problem, attempt } = useAttempt();
+  const trying = useAttempt();
+  const { isBusy, attempt } = trying;
   const [name, setName] = useState("");
   const [email, setEmail] = useState("");
   const [typed, setTyped] = useState(NOTHING_TYPED);
@@ -66,11 +68,13 @@ function Form({ needsCode }: { needsCode: boolean }) {
   return (
     <form onSubmit={submit}>
       <p class="note">{needsCode ? words.firstAdminCode : words.firstAdminLocal}</p>
-      <ul class="note changes">
-        <li>{words.changeSignIn}</li>
-        <li>{words.changeChats}</li>
-        <li>{words.changeKeys}</li>
-      </ul>
+      {!needsCode && (
+        <ul class="note changes">
+          <li>{words.changeSignIn}</li>
+          <li>{words.changeChats}</li>
+          <li>{words.changeKeys}</li>
+        </ul>
+      )}
       {needsCode && (
         <label>
           {words.code}
@@ -79,6 +83,7 @@ function Form({ needsCode }: { needsCode: boolean }) {
             name="code"
             class="mono"
             required
+            autofocus
             autocomplete="one-time-code"
             spellcheck={false}
             dir="ltr"
@@ -117,9 +122,7 @@ function Form({ needsCode }: { needsCode: boolean }) {
         />
       </label>
       <NewPassword typed={typed} onChange={setTyped} others={[name, email]} />
-      <p class="problem" role="alert">
-        {problem}
-      </p>
+      <Problem of={trying} />
       <button type="submit" class="primary wide" disabled={isBusy || !isGood(typed, [name, email])}>
         {words.createAccount}
       </button>

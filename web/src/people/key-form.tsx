@@ -1,8 +1,10 @@
-/** What a new key is for: its scopes, models and agents, and when it ends. */
+/** What a new key is for: its scopes, models and agents, its limits, and when it ends. */
 import { useState } from "preact/hooks";
 import { useAttempt } from "../ui/attempt";
 import { Dialog } from "../ui/dialog";
+import { Problem } from "../ui/problem";
 import { t } from "../words";
+import { BudgetFields, budgetIn } from "./budget-fields";
 import { calls, type KeysPath, type MadeKey, type Scope } from "./calls";
 import { patternsIn } from "./patterns";
 
@@ -18,7 +20,8 @@ interface KeyFormProps {
 }
 
 export function KeyForm({ path, scopes, onMade, onClose }: KeyFormProps) {
-  const { isBusy, problem, attempt } = useAttempt();
+  const trying = useAttempt();
+  const { isBusy, attempt } = trying;
   const [chosen, setChosen] = useState(DEFAULT_SCOPES);
   const words = t().people;
   const toggle = (scope: Scope) =>
@@ -26,7 +29,7 @@ export function KeyForm({ path, scopes, onMade, onClose }: KeyFormProps) {
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
     const given = new FormData(event.currentTarget as HTMLFormElement);
-    const days = Number(given.get("days"));
+    const days = Number(given.get("expires_in_days"));
     attempt(async () => {
       const key = await calls.makeKey(path, {
         name: String(given.get("name")).trim(),
@@ -34,6 +37,7 @@ export function KeyForm({ path, scopes, onMade, onClose }: KeyFormProps) {
         models: patternsIn(given.get("models")),
         agents: patternsIn(given.get("agents")),
         expires_in_days: days || null,
+        budget: budgetIn(given, ""),
       });
       onMade(key);
     });
@@ -48,7 +52,7 @@ export function KeyForm({ path, scopes, onMade, onClose }: KeyFormProps) {
           </label>
           <label>
             {words.expiry}
-            <select name="days">
+            <select name="expires_in_days">
               {DAYS.map((days) => (
                 <option key={days} value={days} selected={days === DEFAULT_DAYS}>
                   {words.afterDays(days)}
@@ -77,9 +81,8 @@ export function KeyForm({ path, scopes, onMade, onClose }: KeyFormProps) {
             <input type="text" name="agents" dir="ltr" spellcheck={false} placeholder={words.agentPatterns} />
           </label>
         </div>
-        <p class="problem" role="alert">
-          {problem}
-        </p>
+        <BudgetFields title={words.limitsTitle} prefix="" budget={undefined} />
+        <Problem of={trying} />
         <footer>
           <button type="submit" class="primary" disabled={isBusy || !chosen.length}>
             {words.makeKey}

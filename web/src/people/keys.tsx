@@ -1,16 +1,17 @@
 /** Keys: listed, made, rotated and revoked. A key itself is shown once, when it is made. */
-import { Plus, RefreshCw, Trash2 } from "lucide";
+import { Gauge, Plus, RefreshCw, Trash2 } from "lucide";
 import { useState } from "preact/hooks";
 import { Confirm } from "../ui/confirm";
 import { Icon } from "../ui/icon";
 import { Shown, useLoaded } from "../ui/loaded";
 import { t } from "../words";
 import { moment } from "../words/count";
+import { budgetIn, LimitFields, limitsIn } from "./budget-fields";
 import { type ApiKey, calls, type KeysPath, type MadeKey, type Scope } from "./calls";
 import { KeyForm } from "./key-form";
 import { Secret } from "./secret";
 
-type Open = { is: "form" } | { is: "made"; key: MadeKey } | { is: "rotate" | "revoke"; key: ApiKey };
+type Open = { is: "form" } | { is: "made"; key: MadeKey } | { is: "limits" | "rotate" | "revoke"; key: ApiKey };
 
 /** `scopes` are those that a new key can have. */
 export function Keys({ path, scopes }: { path: KeysPath; scopes: Scope[] }) {
@@ -50,6 +51,7 @@ export function Keys({ path, scopes }: { path: KeysPath; scopes: Scope[] }) {
           onClose={() => close(open)}
         />
       )}
+      {open?.is === "limits" && <Limits apiKey={open.key} onSaved={keys.load} onClose={() => close(open)} />}
       {open?.is === "rotate" && <Rotate path={path} apiKey={open.key} onMade={made} onClose={() => close(open)} />}
       {open?.is === "revoke" && (
         <Confirm
@@ -90,6 +92,17 @@ function Line({ apiKey: key, isOfAll, onOpen }: LineProps) {
         </p>
       </div>
       <span class="ends">
+        {isOfAll && (
+          <button
+            type="button"
+            class="quiet icon-button"
+            aria-label={words.limitsOf(key.name)}
+            title={words.limitsTitle}
+            onClick={() => onOpen({ is: "limits", key })}
+          >
+            <Icon node={Gauge} size={16} />
+          </button>
+        )}
         <button
           type="button"
           class="quiet icon-button"
@@ -119,10 +132,38 @@ function described(key: ApiKey, isOfAll: boolean): string {
     isOfAll && (key.account ? words.keyOfPerson(key.made_by || key.owner) : words.keyOfService),
     key.models && words.modelsLimited(key.models.join(", ")),
     key.agents && words.agentsLimited(key.agents.join(", ")),
+    ...limitsIn(key.budget),
     key.last_used_at ? words.lastUsed(moment(key.last_used_at, "short")) : words.neverUsed,
     key.expires_at ? words.expiresAt(moment(key.expires_at, "short")) : words.neverExpires,
   ];
   return parts.filter(Boolean).join(" · ");
+}
+
+interface LimitsProps {
+  apiKey: ApiKey;
+  onSaved: () => Promise<void>;
+  onClose: () => void;
+}
+
+/** Changes the limits of any key. Only admins do. */
+function Limits({ apiKey, onSaved, onClose }: LimitsProps) {
+  const words = t().people;
+  const save = async (form: HTMLFormElement) => {
+    await calls.limitKey(apiKey.id, budgetIn(new FormData(form), ""));
+    await onSaved();
+  };
+  return (
+    <Confirm
+      title={words.limitsOf(apiKey.name)}
+      action={t().save}
+      onConfirm={save}
+      onClose={onClose}
+      isBad={false}
+      isNarrow={false}
+    >
+      <LimitFields prefix="" budget={apiKey.budget} />
+    </Confirm>
+  );
 }
 
 interface RotateProps {
@@ -136,7 +177,7 @@ interface RotateProps {
 function Rotate({ path, apiKey, onMade, onClose }: RotateProps) {
   const words = t().people;
   const rotate = async (form: HTMLFormElement) => {
-    const hours = Number(new FormData(form).get("hours"));
+    const hours = Number(new FormData(form).get("overlap_hours"));
     onMade(await calls.rotateKey(path, apiKey.id, hours));
   };
   return (
@@ -150,7 +191,7 @@ function Rotate({ path, apiKey, onMade, onClose }: RotateProps) {
       <p>{words.rotateKeyWhy}</p>
       <label>
         {words.overlapHours}
-        <input type="number" name="hours" min="0" max="2160" step="1" required defaultValue="24" />
+        <input type="number" name="overlap_hours" min="0" max="2160" step="1" required defaultValue="24" />
       </label>
     </Confirm>
   );

@@ -18,9 +18,10 @@ interface NewPasswordProps {
   onChange: (typed: Typed) => void;
   /** The name and the e-mail address of the account, which the password must not be. */
   others?: string[];
+  isFirst?: boolean;
 }
 
-export function NewPassword({ typed, onChange, others = [] }: NewPasswordProps) {
+export function NewPassword({ typed, onChange, others = [], isFirst = false }: NewPasswordProps) {
   const id = useId();
   const words = t().people;
   const told = {
@@ -38,6 +39,7 @@ export function NewPassword({ typed, onChange, others = [] }: NewPasswordProps) 
         value={typed.password}
         onInput={(password) => onChange({ ...typed, password })}
         describedBy={id}
+        isFirst={isFirst}
       />
       <PasswordField
         label={words.passwordAgain}

@@ -1,7 +1,7 @@
 /** In and out: what happens to this browser's tabs when a person signs in or out. */
 import { call, key } from "../api";
 import { forgetKey } from "../connection";
-import { place } from "../router";
+import { place, wouldLose } from "../router";
 import { forgetDrafts } from "../state/drafts";
 
 const CHANNEL = "holdfast.person";
@@ -60,6 +60,7 @@ function tellOtherTabs(): void {
 }
 
 function go(path: string): void {
+  wouldLose.value = () => false; // what the next person must not read is lost without a question
   if (path === location.pathname + location.hash) location.reload();
   else location.replace(path);
 }

@@ -4,12 +4,14 @@ import { loadCaller } from "../state/caller";
 import { toast } from "../state/toasts";
 import { useAttempt } from "../ui/attempt";
 import { PasswordField } from "../ui/password";
+import { Problem } from "../ui/problem";
 import { t } from "../words";
 import { type Account, calls } from "./calls";
 import { isGood, NewPassword, NOTHING_TYPED } from "./new-password";
 
 export function Profile({ account }: { account: Account }) {
-  const { isBusy, problem, attempt } = useAttempt();
+  const trying = useAttempt();
+  const { isBusy, attempt } = trying;
   const words = t().people;
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
@@ -50,9 +52,7 @@ export function Profile({ account }: { account: Account }) {
             />
           </label>
         </div>
-        <p class="problem" role="alert">
-          {problem}
-        </p>
+        <Problem of={trying} />
         <button type="submit" disabled={isBusy}>
           {t().save}
         </button>
@@ -63,7 +63,8 @@ export function Profile({ account }: { account: Account }) {
 
 /** Changing it ends all other sign-ins. */
 export function Password({ account, onChanged }: { account: Account; onChanged: () => void }) {
-  const { isBusy, problem, attempt } = useAttempt();
+  const trying = useAttempt();
+  const { isBusy, attempt } = trying;
   const [current, setCurrent] = useState("");
   const [typed, setTyped] = useState(NOTHING_TYPED);
   const words = t().people;
@@ -87,9 +88,7 @@ export function Password({ account, onChanged }: { account: Account; onChanged: 
             <PasswordField label={words.currentPassword} name="current" value={current} onInput={setCurrent} />
           )}
           <NewPassword typed={typed} onChange={setTyped} others={others} />
-          <p class="problem" role="alert">
-            {problem}
-          </p>
+          <Problem of={trying} />
           <button type="submit" disabled={isBusy || !isGood(typed, others)}>
             {words.changePassword}
           </button>

@@ -1,6 +1,7 @@
 /** Sets a password with the token of a link. The token is taken out of the address at once, so that no history keeps it. */
 import { useEffect, useState } from "preact/hooks";
 import { useAttempt } from "../ui/attempt";
+import { Problem } from "../ui/problem";
 import { t } from "../words";
 import { calls } from "./calls";
 import { Entrance } from "./entrance";
@@ -28,7 +29,8 @@ export function Reset() {
 }
 
 function Form({ token }: { token: string }) {
-  const { isBusy, problem, attempt } = useAttempt();
+  const trying = useAttempt();
+  const { isBusy, attempt } = trying;
   const [typed, setTyped] = useState(NOTHING_TYPED);
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
@@ -40,10 +42,8 @@ function Form({ token }: { token: string }) {
   return (
     <form onSubmit={submit}>
       <p class="note">{t().people.resetNote}</p>
-      <NewPassword typed={typed} onChange={setTyped} />
-      <p class="problem" role="alert">
-        {problem}
-      </p>
+      <NewPassword typed={typed} onChange={setTyped} isFirst />
+      <Problem of={trying} />
       <button type="submit" class="primary wide" disabled={isBusy || !isGood(typed)}>
         {t().people.setPasswordAndSignIn}
       </button>

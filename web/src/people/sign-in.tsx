@@ -2,9 +2,12 @@
 import { useEffect, useState } from "preact/hooks";
 import { ApiError } from "../api";
 import { AskForKey } from "../key";
+import { signInError } from "../router";
 import { useAttempt } from "../ui/attempt";
 import { PasswordField } from "../ui/password";
+import { Problem } from "../ui/problem";
 import { t } from "../words";
+import { signInErrorText } from "../words/sign-in-errors";
 import { calls, type Ways } from "./calls";
 import { Entrance } from "./entrance";
 import { enter, enterWithKey, placeToGo } from "./passing";
@@ -14,6 +17,11 @@ export function SignIn({ ways }: { ways: Ways }) {
   const words = t().people;
   return (
     <Entrance title={words.signInTo}>
+      {signInError !== null && (
+        <p class="problem" role="alert">
+          {signInErrorText(signInError)}
+        </p>
+      )}
       {ways.oidc && (
         <a
           class="button primary wide"
@@ -33,7 +41,8 @@ export function SignIn({ ways }: { ways: Ways }) {
 }
 
 function PasswordForm({ isFirst }: { isFirst: boolean }) {
-  const { isBusy, problem, attempt } = useAttempt();
+  const trying = useAttempt();
+  const { isBusy, attempt } = trying;
   const [waitUntil, setWaitUntil] = useState(0);
   const left = useSecondsUntil(waitUntil);
   const words = t().people;
@@ -70,9 +79,7 @@ function PasswordForm({ isFirst }: { isFirst: boolean }) {
       <label class="check">
         <input type="checkbox" name="stay" /> {words.staySignedIn}
       </label>
-      <p class="problem" role="alert">
-        {problem}
-      </p>
+      <Problem of={trying} />
       <button type="submit" class="primary wide" disabled={isBusy || left > 0}>
         {left > 0 ? words.tryAgainIn(left) : isBusy ? words.signingIn : t().signIn}
       </button>

@@ -1,10 +1,11 @@
 /** Tokens and money by day and model; for an admin by person too. */
 import { Download } from "lucide";
+import { money } from "../chat/figures";
 import { Icon } from "../ui/icon";
 import { Shown, useLoaded } from "../ui/loaded";
 import { saveFrom } from "../ui/save";
 import { t } from "../words";
-import { currency, number } from "../words/count";
+import { number } from "../words/count";
 import { calls, type Usage } from "./calls";
 
 export function UsageTable({ path }: { path: "/api/usage" | "/api/admin/usage" }) {
@@ -54,7 +55,7 @@ function Table({ usage: { usage: rows, currency: code }, isOfAll }: { usage: Usa
               <td>{number(row.runs)}</td>
               <td>{number(row.input_tokens)}</td>
               <td>{number(row.output_tokens)}</td>
-              <td>{currency(row.cost, code, 4)}</td>
+              <td>{money(row.cost, code)}</td>
             </tr>
           ))}
         </tbody>

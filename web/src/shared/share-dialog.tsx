@@ -3,8 +3,11 @@ import { useEffect, useState } from "preact/hooks";
 import { complain } from "../state/toasts";
 import "../styles/shared.css";
 import type { GroupName, Share } from "../types";
+import { useAttempt } from "../ui/attempt";
 import { CopyButton } from "../ui/copy";
 import { Dialog } from "../ui/dialog";
+import { useElement } from "../ui/element";
+import { Problem } from "../ui/problem";
 import { s } from "../words/sharing";
 import { type Included, shares, type Wanted } from "./calls";
 import { ShareList } from "./share-list";
@@ -16,6 +19,7 @@ const LASTING: [keyof ReturnType<typeof s>["days"], number][] = [
   ["month", 30 * DAY],
   ["never", 0],
 ];
+const DEFAULT_LASTING = 7 * DAY;
 const INCLUDED: Included[] = ["tools", "reasoning", "system", "names"];
 
 export default function ShareDialog({ session, onClose }: { session: string; onClose: () => void }) {
@@ -31,12 +35,8 @@ export default function ShareDialog({ session, onClose }: { session: string; onC
     load();
   }, []);
   const make = async (wanted: Wanted) => {
-    try {
-      const { token } = await shares.make(session, wanted);
-      setLink(token ? `${location.origin}/shared/${token}` : "");
-    } catch (error) {
-      complain(error);
-    }
+    const { token } = await shares.make(session, wanted);
+    setLink(token ? `${location.origin}/shared/${token}` : "");
     await load();
   };
   return (
@@ -53,9 +53,11 @@ export default function ShareDialog({ session, onClose }: { session: string; onC
 
 function ShareForm({ groups, onMake }: { groups: GroupName[]; onMake: (wanted: Wanted) => Promise<void> }) {
   const [group, setGroup] = useState("");
+  const trying = useAttempt();
   const make = (event: SubmitEvent) => {
     event.preventDefault();
-    onMake(wantedIn(new FormData(event.currentTarget as HTMLFormElement)));
+    const wanted = wantedIn(new FormData(event.currentTarget as HTMLFormElement));
+    trying.attempt(() => onMake(wanted));
   };
   return (
     <form onSubmit={make}>
@@ -73,8 +75,9 @@ function ShareForm({ groups, onMake }: { groups: GroupName[]; onMake: (wanted: W
         </label>
       )}
       {group ? <OfGroup /> : <OfLink />}
+      <Problem of={trying} />
       <footer>
-        <button type="submit" class="primary">
+        <button type="submit" class="primary" disabled={trying.isBusy}>
           {group ? s().shareNow : s().create}
         </button>
       </footer>
@@ -158,9 +161,9 @@ function Lasting() {
   return (
     <label>
       {s().expires}
-      <select name="lasting" defaultValue={String(7 * DAY)}>
+      <select name="lasting">
         {LASTING.map(([name, seconds]) => (
-          <option key={name} value={seconds}>
+          <option key={name} value={seconds} selected={seconds === DEFAULT_LASTING}>
             {s().days[name]}
           </option>
         ))}
@@ -170,12 +173,21 @@ function Lasting() {
 }
 
 function MadeLink({ link }: { link: string }) {
+  const shown = useElement<HTMLInputElement>();
+  useEffect(() => shown.current.focus(), [link]);
   return (
     <div class="made-link" role="status">
       <label>
         {s().link}
         <span class="with-button">
-          <input type="text" readOnly value={link} dir="ltr" onFocus={(event) => event.currentTarget.select()} />
+          <input
+            type="text"
+            ref={shown}
+            readOnly
+            value={link}
+            dir="ltr"
+            onFocus={(event) => event.currentTarget.select()}
+          />
           <CopyButton text={link} label={s().copyLink} />
         </span>
       </label>

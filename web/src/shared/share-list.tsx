@@ -1,6 +1,8 @@
 /** Shares as a list: whom each is for, for how long, and the button that ends it. */
-import { complain, toast } from "../state/toasts";
+import { toast } from "../state/toasts";
 import type { Share } from "../types";
+import { useAttempt } from "../ui/attempt";
+import { Problem } from "../ui/problem";
 import { t } from "../words";
 import { moment } from "../words/count";
 import { s } from "../words/sharing";
@@ -13,35 +15,39 @@ interface ShareListProps {
 }
 
 export function ShareList({ list, onChange, hasTitles = false }: ShareListProps) {
+  const trying = useAttempt();
   const revoke = async ({ id }: Share) => {
-    await shares.revoke(id).then(() => toast(s().revoked), complain);
+    if (await trying.attempt(() => shares.revoke(id))) toast(s().revoked);
     onChange();
   };
   return (
-    <ul class="cards shares">
-      {list.map((share) => (
-        <li key={share.id} data-share={share.id}>
-          <div>
-            {hasTitles ? (
-              <a href={`/s/${share.session_id}`} dir="auto">
-                {share.title || t().untitled}
-              </a>
-            ) : (
-              <strong>{whom(share)}</strong>
-            )}
-            <p class="note">{details(share, hasTitles)}</p>
-          </div>
-          <button
-            type="button"
-            class="small"
-            aria-label={s().revokeOf(hasTitles ? `${share.title || t().untitled}, ${whom(share)}` : whom(share))}
-            onClick={() => revoke(share)}
-          >
-            {s().revoke}
-          </button>
-        </li>
-      ))}
-    </ul>
+    <>
+      <ul class="cards shares">
+        {list.map((share) => (
+          <li key={share.id} data-share={share.id}>
+            <div>
+              {hasTitles ? (
+                <a href={`/s/${share.session_id}`} dir="auto">
+                  {share.title || t().untitled}
+                </a>
+              ) : (
+                <strong>{whom(share)}</strong>
+              )}
+              <p class="note">{details(share, hasTitles)}</p>
+            </div>
+            <button
+              type="button"
+              class="small"
+              aria-label={s().revokeOf(hasTitles ? `${share.title || t().untitled}, ${whom(share)}` : whom(share))}
+              onClick={() => revoke(share)}
+            >
+              {s().revoke}
+            </button>
+          </li>
+        ))}
+      </ul>
+      <Problem of={trying} />
+    </>
   );
 }
 

@@ -20,7 +20,7 @@ export function watchServer(): void {
     return () => clearInterval(timer);
   });
   effect(() => {
-    const live = current.value?.live.value;
+    const live = current.value?.isTemporary ? null : current.value?.live.value; // a temporary chat is not saved at all
     isNotSaving.value = false;
     if (!live) return;
     let heardAt = performance.now();

@@ -1,19 +1,17 @@
 /** The session that this tab shows, and the one that is about to be made. */
 import { effect, signal, untracked } from "@preact/signals";
 import { ApiError, api, type IfBusy, isAway, key, Unreachable } from "../api";
-import { navigate, place } from "../router";
+import { navigate, place, TEMPORARY } from "../router";
 import type { Content, Session } from "../types";
 import { t } from "../words";
+import type { Conversation, Setup } from "./conversation";
+import { keepDraft, readDraft } from "./drafts";
 import { modelForNew, rememberModel } from "./models";
 import { noteSession } from "./sessions";
 import { complain, toast } from "./toasts";
 import { Transcript } from "./transcript";
 
-export type Setup = Pick<Session, "model" | "system" | "params">;
-
-export const current = signal<Transcript | null>(null);
-/** Changes of a session that the server has not confirmed yet. What is sent after them must not overtake them. */
-let changes: Promise<unknown> = Promise.resolve();
+export const current = signal<Conversation | null>(null);
 /** What the next new session will have. */
 export const setupForNew = signal<Setup>({ model: null, system: null, params: {} });
 
@@ -21,8 +19,10 @@ export const setupForNew = signal<Setup>({ model: null, system: null, params: {}
 export function followPlace(): void {
   effect(() => {
     const { view, id } = place.value;
-    if (view !== "chat") return;
-    untracked(() => show(id));
+    untracked(() => {
+      if (view === "chat") show(id);
+      else if (current.value?.isTemporary) show(null); // who leaves a temporary chat ends it
+    });
   });
   // What could not be loaded while the server was away, or without a key, is loaded when it is back, or there is one.
   effect(() => {
@@ -37,7 +37,23 @@ export function followPlace(): void {
 function show(id: string | null): void {
   if (current.value?.id === id) return;
   current.value?.close();
-  current.value = id ? new Transcript(id) : null;
+  current.value = id && id !== TEMPORARY ? new Transcript(id) : null;
+  if (id === TEMPORARY) showTemporary().catch(complain);
+}
+
+async function showTemporary(): Promise<void> {
+  const { TemporaryChat } = await import("./temporary");
+  if (place.value.id === TEMPORARY && !current.value) current.value = new TemporaryChat();
+}
+
+/** Begin a temporary chat with what was typed for a new one, or leave it for a new one. */
+export function toggleTemporary(): void {
+  if (place.value.id === TEMPORARY) return navigate("/");
+  const draft = current.value ? "" : readDraft(null);
+  navigate(TEMPORARY);
+  if (!draft) return;
+  keepDraft(null, "");
+  keepDraft(TEMPORARY, draft);
 }
 
 /** Whether a message was taken, and by which session, or, where it was not, which one it was for. */
@@ -54,14 +70,7 @@ export async function sendMessage(input: Content, ifBusy: IfBusy = "reject"): Pr
   try {
     const transcript = current.value ?? (await begin());
     place = transcript.id;
-    transcript.send(input);
-    try {
-      await changes;
-      transcript.noteSent(await api.start(transcript.id, input, { if_busy: ifBusy }));
-    } catch (error) {
-      transcript.send(null);
-      throw error;
-    }
+    await transcript.ask(input, ifBusy);
     return { isTaken: true, place };
   } catch (error) {
     if (error instanceof Unreachable) toast(t().notSent, { kind: "bad" });
@@ -83,7 +92,8 @@ export async function steerRun(input: string): Promise<Sent> {
   }
 }
 
-async function begin(): Promise<Transcript> {
+async function begin(): Promise<Conversation> {
+  if (place.value.id === TEMPORARY) throw new Error("a temporary chat has no session");
   const setup = setupForNew.value;
   const session = await api.createSession({ ...setup, model: setup.model ?? modelForNew.value });
   noteSession({ ...session, active_run: null, needs_approval: false });
@@ -94,7 +104,7 @@ async function begin(): Promise<Transcript> {
 }
 
 /** Do something with the session that is shown; a view that has become stale is loaded again. */
-export async function act(what: (transcript: Transcript) => Promise<unknown>): Promise<void> {
+export async function act(what: (transcript: Conversation) => Promise<unknown>): Promise<void> {
   const transcript = current.value;
   if (!transcript) return;
   try {
@@ -105,34 +115,11 @@ export async function act(what: (transcript: Transcript) => Promise<unknown>): P
   }
 }
 
-export const stopCurrent = () =>
-  act(async ({ live }) => {
-    if (live.value) await api.stop(live.value.id);
-  });
-
-export const regenerate = (messageId: string, model?: string) =>
-  act(async (it) => {
-    await changes;
-    await api.regenerate(it.id, { message_id: messageId, ...(model && { model }) });
-  });
-
-export const continueAnswer = (messageId: string) =>
-  act(async (it) => {
-    await changes;
-    await api.continue(it.id, { message_id: messageId });
-  });
-
-export const editMessage = (messageId: string, input: Content) =>
-  act(async (it) => {
-    await changes;
-    await api.edit(it.id, input, { message_id: messageId, if_busy: it.isRunning.value ? "interrupt" : "reject" });
-  });
-
-export const showBranch = (messageId: string) =>
-  act(async (it) => {
-    await api.changeSession(it.id, { head_id: messageId });
-    await it.load();
-  });
+export const stopCurrent = () => act((it) => it.stop());
+export const regenerate = (messageId: string, model?: string) => act((it) => it.regenerate(messageId, model));
+export const continueAnswer = (messageId: string) => act((it) => it.continue(messageId));
+export const editMessage = (messageId: string, input: Content) => act((it) => it.edit(messageId, input));
+export const showBranch = (messageId: string) => act((it) => it.showBranch(messageId));
 
 export const forkAt = (messageId: string) =>
   act(async (it) => {
@@ -144,20 +131,12 @@ export const forkAt = (messageId: string) =>
 /** Choose the model of the session that is shown, or of the next one. */
 export async function chooseModel(model: string): Promise<void> {
   rememberModel(model);
-  if (current.value) await act((it) => change(it, { model }));
+  if (current.value) await act((it) => it.change({ model }));
   else setupForNew.value = { ...setupForNew.value, model };
 }
 
 /** Change the settings of the session that is shown, or of the next one. */
 export async function changeSetup(setup: Pick<Session, "system" | "params">): Promise<void> {
-  if (current.value) await change(current.value, setup);
+  if (current.value) await current.value.change(setup);
   else setupForNew.value = { ...setupForNew.value, ...setup };
-}
-
-async function change(transcript: Transcript, what: Partial<Setup>): Promise<void> {
-  const answer = changes.then(() => api.changeSession(transcript.id, what));
-  changes = answer.catch(() => {});
-  const session = await answer;
-  transcript.session.value = session;
-  noteSession(session);
 }

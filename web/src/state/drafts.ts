@@ -1,5 +1,6 @@
-/** What was typed and not sent, for each session, in this browser. */
+/** What was typed and not sent, for each session, in this browser; for a temporary chat only in this tab's memory. */
 import { signal } from "@preact/signals";
+import { TEMPORARY } from "../router";
 
 /** A message that was not taken, on its way back to the box of the session that it was for. */
 export const returned = signal<Returned | null>(null);
@@ -15,12 +16,16 @@ interface Returned {
 const PREFIX = "holdfast.draft.";
 const place = (session: string | null) => `${PREFIX}${session ?? "new"}`;
 
+let temporary = "";
+
 export function readDraft(session: string | null): string {
+  if (session === TEMPORARY) return temporary;
   return localStorage.getItem(place(session)) ?? "";
 }
 
 export function keepDraft(session: string | null, text: string): void {
-  if (text) localStorage.setItem(place(session), text);
+  if (session === TEMPORARY) temporary = text;
+  else if (text) localStorage.setItem(place(session), text);
   else localStorage.removeItem(place(session));
 }
 

@@ -80,7 +80,8 @@ export class LiveRun {
   #isStale = false;
 
   constructor(
-    readonly id: string,
+    /** Empty as long as it is not known. */
+    public id: string,
     readonly messageId: string,
     readonly parentId: string | null,
     public model: string,

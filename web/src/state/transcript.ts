@@ -5,7 +5,7 @@
  * their number, events of a run by their seq. Where something is missing the view is loaded again.
  */
 import { batch, computed, effect, signal } from "@preact/signals";
-import { ApiError, api } from "../api";
+import { ApiError, api, type IfBusy } from "../api";
 import { isSameContent } from "../chat/content";
 import { losses, watch } from "../connection";
 import {
@@ -21,22 +21,12 @@ import {
   type RunEnded,
   type RunFrame,
   type RunQueued,
-  type Session,
   type SessionChanged,
   type Settlement,
-  type Shared,
 } from "../types";
+import { Conversation, type Ending, type Setup } from "./conversation";
 import { LiveRun } from "./live";
 import { noteSession } from "./sessions";
-
-/** How a run ended, and where: with its message, or, where it said nothing, after the message that it was to answer. */
-export interface Ending {
-  runId: string;
-  messageId: string | null;
-  parentId: string | null;
-  model: string;
-  settlement: Settlement;
-}
 
 /** What is being sent, and what was there before: what tells of it may come before the answer that it was taken. */
 interface Sending {
@@ -44,30 +34,9 @@ interface Sending {
   before: ReadonlySet<string>;
 }
 
-export type Loading = "loading" | "ready" | "missing" | "failed";
-
-export class Transcript {
-  readonly loading = signal<Loading>("loading");
-  readonly problem = signal("");
-  readonly session = signal<Session | null>(null);
-  /** Who shares it with this person, if it is another's. */
-  readonly shared = signal<Shared | null>(null);
-  readonly mayWrite = computed(() => this.shared.value?.may !== "read");
-  /** Whether messages of more than one person are in it. */
-  readonly hasAuthors = computed(
-    () => new Set(this.messages.value.flatMap(({ author }) => author ?? [])).size > 1 || this.shared.value !== null,
-  );
-  readonly messages = signal<Message[]>([]);
-  readonly live = signal<LiveRun | null>(null);
-  readonly queued = signal<Queued[]>([]);
-  readonly endings = signal<ReadonlyMap<string, Ending>>(new Map());
+export class Transcript extends Conversation {
   /** What this tab has sent and nothing has told of yet. */
   readonly sending = computed(() => this.#sending.value?.content ?? null);
-  /** The run that ended last, of those that this tab has seen going on or has started. */
-  readonly ended = signal<Ending | null>(null);
-  readonly isRunning = computed(() => this.live.value !== null);
-  /** The last message of the branch that is shown. */
-  readonly head = computed(() => this.messages.value.at(-1) ?? null);
 
   readonly #sending = signal<Sending | null>(null);
   #n = 0;
@@ -76,8 +45,11 @@ export class Transcript {
   #isClosed = false;
   #reload: ReturnType<typeof setTimeout> | null = null;
   #forgetLosses: () => void;
+  /** Changes that the server has not confirmed yet. What is sent after them must not overtake them. */
+  #changes: Promise<unknown> = Promise.resolve();
 
-  constructor(readonly id: string) {
+  constructor(id: string) {
+    super(id);
     let first = true;
     this.#forgetLosses = effect(() => {
       losses.value;
@@ -107,6 +79,57 @@ export class Transcript {
       this.loading.value = error instanceof ApiError && error.status === 404 ? "missing" : "failed";
       this.problem.value = (error as Error).message;
     }
+  }
+
+  async ask(input: Content, ifBusy: IfBusy): Promise<void> {
+    this.send(input);
+    try {
+      await this.#changes;
+      this.noteSent(await api.start(this.id, input, { if_busy: ifBusy }));
+    } catch (error) {
+      this.send(null);
+      throw error;
+    }
+  }
+
+  async stop(): Promise<void> {
+    if (this.live.value) await api.stop(this.live.value.id);
+  }
+
+  async regenerate(messageId: string, model?: string): Promise<void> {
+    await this.#changes;
+    await api.regenerate(this.id, { message_id: messageId, ...(model && { model }) });
+  }
+
+  async continue(messageId: string): Promise<void> {
+    await this.#changes;
+    await api.continue(this.id, { message_id: messageId });
+  }
+
+  async edit(messageId: string, input: Content): Promise<void> {
+    await this.#changes;
+    await api.edit(this.id, input, { message_id: messageId, if_busy: this.isRunning.value ? "interrupt" : "reject" });
+  }
+
+  async showBranch(messageId: string): Promise<void> {
+    await api.changeSession(this.id, { head_id: messageId });
+    await this.load();
+  }
+
+  async change(setup: Partial<Setup>): Promise<void> {
+    const answer = this.#changes.then(() => api.changeSession(this.id, setup));
+    this.#changes = answer.catch(() => {});
+    const session = await answer;
+    this.session.value = session;
+    noteSession(session);
+  }
+
+  async changeQueued(n: number, input: Content): Promise<void> {
+    await api.changeQueued(this.id, n, input);
+  }
+
+  async dropQueued(n: number): Promise<void> {
+    await api.dropQueued(this.id, n);
   }
 
   /** Show a message while it is being sent; null where it was not taken. */
@@ -163,10 +186,9 @@ export class Transcript {
     });
   }
 
-  /** Look up how one run ended that is not among the newest. */
   async fetchEnding(runId: string): Promise<void> {
     const run = await api.run(runId);
-    if (run.settlement) this.#noteEnding(endingOf(run, run.settlement));
+    if (run.settlement) this.noteEnding(endingOf(run, run.settlement));
   }
 
   #show(view: OpenSession): void {
@@ -180,11 +202,16 @@ export class Transcript {
     else if (this.live.value?.id !== active_run.id) this.live.value = LiveRun.of(active_run);
     this.loading.value = "ready";
     this.#findSent();
-    noteSession({
+    this.#note({
       ...session,
       active_run: active_run?.id ?? null,
       needs_approval: active_run?.needs_approval ?? false,
     });
+  }
+
+  /** Let the list know of it, unless it is another person's: those are listed apart. */
+  #note(session: Parameters<typeof noteSession>[0]): void {
+    if (!this.shared.value) noteSession(session);
   }
 
   #take(frames: FeedFrame[]): void {
@@ -280,12 +307,8 @@ export class Transcript {
 
   #end(live: LiveRun, messageId: string | null, settlement: Settlement): void {
     this.ended.value = { runId: live.id, messageId, parentId: live.parentId, model: live.model, settlement };
-    this.#noteEnding(this.ended.value);
+    this.noteEnding(this.ended.value);
     live.end(settlement);
-  }
-
-  #noteEnding(ending: Ending): void {
-    this.endings.value = new Map(this.endings.value).set(ending.runId, ending);
   }
 
   #change({ n: _n, type: _type, ...changes }: SessionChanged): void {
@@ -293,7 +316,7 @@ export class Transcript {
     if (!session) return;
     const changed = { ...session, ...changes };
     this.session.value = changed;
-    noteSession(changed);
+    this.#note(changed);
     if ("head_id" in changes && changes.head_id !== this.head.value?.id) this.#loadSoon();
   }
 }

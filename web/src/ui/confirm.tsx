@@ -3,6 +3,7 @@ import type { ComponentChildren } from "preact";
 import { t } from "../words";
 import { useAttempt } from "./attempt";
 import { Dialog } from "./dialog";
+import { Problem } from "./problem";
 
 interface ConfirmProps {
   title: string;
@@ -13,22 +14,22 @@ interface ConfirmProps {
   onClose: () => void;
   children?: ComponentChildren;
   isBad?: boolean;
+  isNarrow?: boolean;
 }
 
-export function Confirm({ title, action, onConfirm, onClose, children, isBad = true }: ConfirmProps) {
-  const { isBusy, problem, attempt } = useAttempt();
+export function Confirm({ title, action, onConfirm, onClose, children, isBad = true, isNarrow = true }: ConfirmProps) {
+  const trying = useAttempt();
+  const { isBusy, attempt } = trying;
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
     const form = event.currentTarget as HTMLFormElement;
     if (await attempt(() => onConfirm(form))) form.closest("dialog")?.close();
   };
   return (
-    <Dialog title={title} onClose={onClose} class="narrow">
+    <Dialog title={title} onClose={onClose} class={isNarrow ? "narrow" : ""}>
       <form onSubmit={submit}>
         {children}
-        <p class="problem" role="alert">
-          {problem}
-        </p>
+        <Problem of={trying} />
         <footer>
           <button type="button" onClick={(event) => event.currentTarget.closest("dialog")?.close()}>
             {t().cancel}

@@ -1,4 +1,4 @@
-/** A native modal dialog: the browser keeps the focus inside and gives it back. */
+/** A native modal dialog: the browser keeps the focus inside. It begins in the first field, and goes back at the end. */
 
 import { X } from "lucide";
 import type { ComponentChildren, TargetedMouseEvent } from "preact";
@@ -19,7 +19,10 @@ export function Dialog({ title, onClose, children, class: name = "", isRequired 
   const dialog = useElement<HTMLDialogElement>();
   const id = useId();
   useEffect(() => {
+    const before = document.activeElement;
     dialog.current.showModal();
+    if (!matchMedia("(pointer: coarse)").matches) firstField(dialog.current)?.focus();
+    return () => focusAgain(before);
   }, []);
   const onBackdrop = ({ target, currentTarget }: TargetedMouseEvent<HTMLDialogElement>) => {
     if (target === currentTarget && !isRequired) currentTarget.close();
@@ -44,4 +47,17 @@ export function Dialog({ title, onClose, children, class: name = "", isRequired 
       {children}
     </dialog>
   );
+}
+
+/** On a touch screen a field that has the focus covers half of the dialog with a keyboard. */
+function firstField(dialog: HTMLDialogElement): HTMLElement | null {
+  if (dialog.contains(document.activeElement?.closest("[autofocus], [role=combobox]") ?? null)) return null;
+  return dialog.querySelector<HTMLElement>("input:not([hidden], [type=file]), textarea, select");
+}
+
+/** Give the focus back if the dialog went without being closed, or what it was opened with has gone. */
+function focusAgain(before: Element | null): void {
+  if (document.activeElement !== document.body) return;
+  const to = before?.isConnected && before !== document.body ? before : document.getElementById("main");
+  (to as HTMLElement | null)?.focus();
 }

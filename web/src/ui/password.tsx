@@ -11,9 +11,19 @@ interface PasswordProps {
   value?: string;
   onInput?: (value: string) => void;
   describedBy?: string;
+  /** It has the focus when it appears. */
+  isFirst?: boolean;
 }
 
-export function PasswordField({ label, name, isNew = false, value, onInput, describedBy }: PasswordProps) {
+export function PasswordField({
+  label,
+  name,
+  isNew = false,
+  value,
+  onInput,
+  describedBy,
+  isFirst = false,
+}: PasswordProps) {
   const [isShown, setShown] = useState(false);
   const said = isShown ? t().people.hidePassword : t().people.showPassword;
   return (
@@ -24,6 +34,7 @@ export function PasswordField({ label, name, isNew = false, value, onInput, desc
           type={(isShown ? "text" : "password") as "text"} // the types know no field that changes
           name={name}
           required
+          autofocus={isFirst}
           maxLength={256}
           autocomplete={isNew ? "new-password" : "current-password"}
           autocapitalize="none"

@@ -1,5 +1,6 @@
 /** What admins do: people, groups, keys, limits, usage, audit and shares. Each is a tab with an address of its own. */
 import type { ComponentType } from "preact";
+import { useEffect } from "preact/hooks";
 import { Audit } from "../admin/audit";
 import { Groups } from "../admin/groups";
 import { People } from "../admin/people";
@@ -11,6 +12,7 @@ import { caller, isAdmin } from "../state/caller";
 import "../styles/people.css";
 import "../styles/settings.css";
 import "../styles/views.css";
+import { useElement } from "../ui/element";
 import { Empty } from "../ui/empty";
 import { useLoaded } from "../ui/loaded";
 import { usePageTitle } from "../ui/page-title";
@@ -49,9 +51,11 @@ function Tabs({ wanted }: { wanted: string | null }) {
   const here = state.is === "ready" ? state.value : TABS.slice(0, 3);
   const current = TABS.find((name) => name === wanted) ?? "people";
   const Current = SHOWN[current];
+  const tabs = useElement<HTMLElement>();
+  useEffect(() => tabs.current.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" }), [current, here]);
   return (
     <div class="page settings admin">
-      <nav class="tabs" aria-label={t().people.admin}>
+      <nav class="tabs" ref={tabs} aria-label={t().people.admin}>
         {here.map((name) => (
           <a key={name} href={`/admin/${name}`} aria-current={name === current ? "page" : undefined}>
             {t().people.tabs[name]}

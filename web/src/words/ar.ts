@@ -73,6 +73,14 @@ export const ar: Words = {
   last7Days: "آخر 7 أيام",
   last30Days: "آخر 30 يومًا",
 
+  // a temporary chat
+  temporaryChat: "محادثة مؤقتة",
+  temporaryNote: "لا تُحفظ هذه المحادثة، ولا تظهر في القائمة أو البحث. تختفي عند مغادرة هذه الصفحة أو إعادة تحميلها.",
+  temporaryLost: "انقطع الاتصال بالخادم. في المحادثة المؤقتة يوقف ذلك الرد.",
+  leaveTemporary: "هل تريد مغادرة هذه المحادثة المؤقتة؟",
+  leaveTemporaryWhy: "لم تُحفظ: لا يمكن استعادة رسائلها.",
+  leave: "مغادرة",
+
   // a chat
   chatActions: "إجراءات المحادثة",
   exportMarkdown: "تصدير بصيغة Markdown",

@@ -74,6 +74,15 @@ export const de: Words = {
   last7Days: "Vorherige 7 Tage",
   last30Days: "Vorherige 30 Tage",
 
+  // a temporary chat
+  temporaryChat: "Temporärer Chat",
+  temporaryNote:
+    "Dieser Chat wird nicht gespeichert und steht weder in der Liste noch in der Suche. Er ist weg, wenn Sie die Seite verlassen oder neu laden.",
+  temporaryLost: "Die Verbindung zum Server ist abgebrochen. In einem temporären Chat beendet das die Antwort.",
+  leaveTemporary: "Temporären Chat verlassen?",
+  leaveTemporaryWhy: "Er ist nicht gespeichert: Seine Nachrichten lassen sich nicht zurückholen.",
+  leave: "Verlassen",
+
   // a chat
   chatActions: "Chat-Aktionen",
   exportMarkdown: "Als Markdown exportieren",
@@ -368,7 +377,7 @@ export const de: Words = {
     waited: "In der Warteschlange",
     took: "Dauer",
     endedBy: "Gestoppt von",
-    finishReason: "Grund des Endes",
+    finishReason: "Abschlussgrund",
     answeredBy: "Ersatzmodell",
     inBackground: "Läuft im Hintergrund",
   },
@@ -429,7 +438,7 @@ export const de: Words = {
   runningNow: "Laufende Ausführungen",
   runsSettled: "Beendet",
   runsFailedCount: "Fehlgeschlagen",
-  outputTokens: "Ausgabe-Token",
+  outputTokens: "Ausgabe-Tokens",
   firstTokenTimes: "Erstes Token (50 % / 95 %)",
   stopTime: "Stoppen (95 %)",
   errorsLastMinute: "Fehler in der letzten Minute",

@@ -72,6 +72,15 @@ export const en = {
   last7Days: "Previous 7 days",
   last30Days: "Previous 30 days",
 
+  // a temporary chat
+  temporaryChat: "Temporary chat",
+  temporaryNote:
+    "This chat is not saved, and not in your list or search. It is gone when you leave or reload this page.",
+  temporaryLost: "The connection to the server was lost. In a temporary chat this stops the response.",
+  leaveTemporary: "Leave this temporary chat?",
+  leaveTemporaryWhy: "It is not saved: its messages cannot be brought back.",
+  leave: "Leave",
+
   // a chat
   chatActions: "Chat actions",
   exportMarkdown: "Export as Markdown",

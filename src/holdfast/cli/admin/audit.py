@@ -27,7 +27,7 @@ def audit() -> None:
 @audit.command("export")
 @click.option("--actor", help="Only what this person did: a name, an e-mail address or an id.")
 @click.option("--action", help="Only this action, such as key.revoke.")
-@click.option("--since", type=TIME, help="Only from this time on (UTC).")
+@click.option("--since", type=TIME, help="Only entries since this time (UTC).")
 @click.option("--until", type=TIME, help="Only before this time (UTC).")
 @click.option("--after", type=int, default=0, help="Only entries with higher numbers: where the last export ended.")
 @folder_options

@@ -42,7 +42,7 @@ def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @folder_options
 @telling
 def user_budget(name: str, **options: Any) -> None:
-    """Set what a person may use, in place of the budget so far. Without options, the person has none of their own."""
+    """Set the budget of a person, which replaces the earlier one. Without options, the person has no own budget."""
     budget, where = _parted(options)
 
     async def changed(account: Account) -> Account:
@@ -61,7 +61,7 @@ def user_budget(name: str, **options: Any) -> None:
 @folder_options
 @telling
 def key_budget(name: str, **options: Any) -> None:
-    """Set what a key may use, by its name or id. Its open requests end: the next one has the new budget."""
+    """Set the budget of a key, by its name or id. Its open requests end; the next one has the new budget."""
     budget, where = _parted(options)
 
     async def work(store: KeysBeside) -> None:

@@ -84,7 +84,7 @@ def key_new(
 @folder_options
 @telling
 def key_ls(as_json: bool, **where: Any) -> None:
-    """List the keys that are in force."""
+    """List the active keys."""
     keys = beside(settings_of(**where), _in_force)
     if not keys:
         show.note("No keys. Create one with: holdfast key new NAME")

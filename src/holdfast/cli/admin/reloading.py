@@ -1,4 +1,4 @@
-"""`holdfast reload`: let a running server take in its changed settings file."""
+"""`holdfast reload`: make a running server read its changed settings file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..commands import settings_options, telling
 @settings_options
 @telling
 def reload_command(url: str | None, data: str | None, config: str | None) -> None:
-    """Let the server take in its changed settings file.
+    """Make the server read its changed settings file.
 
     All of it is taken in, or nothing if it is invalid. No connection is closed. Prints what has changed, and what needs
     a restart. SIGHUP does the same.

@@ -1,4 +1,4 @@
-"""`holdfast secrets`: the keys that encrypt kept secrets, their rotation, and their loss."""
+"""`holdfast secrets`: the keys that encrypt stored secrets, their rotation, and their loss."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ T = TypeVar("T")
 
 @click.group()
 def secrets() -> None:
-    """Rotate the key that encrypts kept secrets, or go on without a lost one.
+    """Rotate the key that encrypts stored secrets, or delete them if it is lost.
 
-    Kept secrets are the keys of providers that were set in the browser. The key is HOLDFAST_SECRET_KEY, or the file
+    Stored secrets are the keys of providers that were set in the browser. The key is HOLDFAST_SECRET_KEY, or the file
     HOLDFAST_SECRET_KEY_FILE, or with a shared store HOLDFAST_CLUSTER_KEY, else secret.key in the data folder.
     """
 
@@ -35,10 +35,10 @@ def secrets() -> None:
 @folder_options
 @telling
 def secrets_rotate(**where: Any) -> None:
-    """Encrypt all kept secrets with another key. Servers may keep running.
+    """Encrypt all stored secrets with another key. Servers may keep running.
 
-    If the key is in the data folder, a new one is made, and the old one is deleted when nothing needs it. A key that
-    you have given is yours to change: put the new one before the old one, restart every server, run this command, then
+    If the key is in the data folder, this creates a new one, and deletes the old one when it is no longer needed. A key
+    of your own is yours to change: put the new one before the old one, restart every server, run this command, then
     remove the old one.
     """
     settings = settings_of(**where)
@@ -72,11 +72,11 @@ def _result(changed: bool, then: str) -> str:
 
 
 @secrets.command("reset")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @folder_options
 @telling
 def secrets_reset(yes: bool, **where: Any) -> None:
-    """Give up what is encrypted, if its key is lost. Chats, runs, API keys and all other settings stay.
+    """Delete the encrypted secrets, if their key is lost. Chats, runs, API keys and all other settings stay.
 
     Enter the providers and their keys again afterwards.
     """
@@ -84,10 +84,10 @@ def secrets_reset(yes: bool, **where: Any) -> None:
     file = None if settings.store else saved_file(settings, os.environ)
     kept = _in_store(settings, lambda saved: saved.sealed()) if file is None else file.kept()
     if kept is None or not kept.sealed:
-        click.echo("Nothing is encrypted, so there is nothing to give up.")
+        click.echo("Nothing is encrypted, so there is nothing to delete.")
         return
     if not yes:
-        click.confirm(f"This gives up {what_is_sealed(kept)}. Continue?", abort=True)
+        click.confirm(f"This deletes {what_is_sealed(kept)}. Continue?", abort=True)
     _give_up(settings, file, kept)
 
 

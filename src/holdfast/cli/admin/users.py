@@ -45,7 +45,7 @@ def user() -> None:
 @folder_options
 @telling
 def user_new(name: str, email: str, role: str, owner: str, password_stdin: bool, **where: Any) -> None:
-    """Create an account. Without a password, print a link with which its person sets one."""
+    """Create an account. Without --password-stdin, print a link to set the password."""
     settings = settings_of(**where)
     password = sys.stdin.readline().rstrip("\n") if password_stdin else ""
 
@@ -106,7 +106,7 @@ def user_ls(as_json: bool, **where: Any) -> None:
 @folder_options
 @telling
 def user_reset(name: str, **where: Any) -> None:
-    """Print a link with which a person sets a new password, once, within a day."""
+    """Print a link to set a new password. It works once, within a day."""
     settings = settings_of(**where)
 
     async def make(store: KeysBeside, note: AuditNote) -> str:
@@ -124,7 +124,7 @@ def user_reset(name: str, **where: Any) -> None:
 @folder_options
 @telling
 def user_role(name: str, role: str, **where: Any) -> None:
-    """Change the role of a person. It counts within a second."""
+    """Change the role of a person. It takes effect within a second."""
     _change(settings_of(**where), name, {"role": role})
     click.echo(f"{name} is {role} now.")
 
@@ -155,7 +155,7 @@ def user_enable(name: str, **where: Any) -> None:
 @folder_options
 @telling
 def user_export(name: str, file: Path, **where: Any) -> None:
-    """Write all that a person has to a ZIP archive: chats, pictures, runs, and more."""
+    """Write all data of a person to a ZIP archive: chats, pictures, runs, and more."""
 
     async def work(store: KeysBeside, note: AuditNote) -> None:
         account = await person(store, name)
@@ -178,7 +178,7 @@ def user_export(name: str, file: Path, **where: Any) -> None:
 @folder_options
 @telling
 def user_import(name: str, file: Path, dry_run: bool, **where: Any) -> None:
-    """Bring in the chats and comparisons of an archive for a person, with new ids: all or nothing."""
+    """Import the chats and comparisons of an archive for a person, with new ids: all or nothing."""
 
     async def work(store: KeysBeside, note: AuditNote) -> BroughtIn:
         account = await person(store, name)

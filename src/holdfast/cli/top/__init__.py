@@ -26,12 +26,13 @@ HERE = "this machine"
 @click.option("--data", type=click.Path(), help="Data folder.")
 @click.option("--config", type=click.Path(), help="Settings file (~/.config/holdfast/holdfast.toml).")
 @click.option("--interval", type=click.FloatRange(0.2, 60), default=2.0, help="Seconds between two readings (2).")
-@click.option("--once", is_flag=True, help="Print one interval and end.")
+@click.option("--once", is_flag=True, help="Print one interval and exit.")
 @telling
 def top(urls: tuple[str, ...], data: str | None, config: str | None, interval: float, once: bool) -> None:
     """Show runs, rates, latencies and errors of running servers, live.
 
-    The servers need `metrics = true`, and a key with admin rights. Keys: q ends. Without a terminal, as with --once.
+    The servers need `metrics = true`, and a key with admin rights. Press q to quit. Without a terminal,
+    --once is implied.
     """
     is_live = not once and sys.stdout.isatty() and sys.stdin.isatty() and sys.platform != "win32"
     asyncio.run(_top(urls, data, config, interval, is_live=is_live))

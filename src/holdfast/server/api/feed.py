@@ -20,9 +20,9 @@ from starlette.types import ASGIApp
 from ...access import READ_SHARED
 from ...asgi.cursor import as_many_as_fit
 from ...asgi.event_stream import EventStream, Frames
-from ...engine.run import Run
 from ...errors import BadRequest, RunNotFound, SessionNotFound
 from ...events import Settled
+from ...runs.run import Run
 from ...store import FeedEntry
 from ...wires import native, sse
 from ..caller import own_session, owner_of

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ...access import ADMIN
-from ...engine.lease import DRAINING
+from ...nodes.lease import DRAINING
 from ...store.records import NodeRecord
 from ...wires import native
 from ..errors import Json

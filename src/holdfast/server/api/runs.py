@@ -12,9 +12,9 @@ from starlette.types import ASGIApp
 from ...access import CHAT, CHAT_SHARED, READ, READ_SHARED
 from ...agents import approvals as desks
 from ...asgi import events, last_seen
-from ...engine.run import Run
 from ...errors import BadRequest, NotFound, StoreUnavailable
 from ...events import ApprovalRequested, StoppedBy
+from ...runs.run import Run
 from ...wires import native
 from ...wires.shapes import RunJson
 from ..audit.audit import note_of

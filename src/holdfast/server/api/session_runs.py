@@ -13,10 +13,10 @@ from starlette.types import ASGIApp
 
 from ...access import CHAT_SHARED
 from ...agents.loop import GO_ON
-from ...engine.run import Run
 from ...errors import BadRequest, Conflict, HoldfastError, MessageNotFound, StaleView
 from ...history import Message, Session, branch
 from ...ids import new_id
+from ...runs.run import Run
 from ...store import HEAD, RunRecord
 from ..caller import access_of, author_of, model_of, own_session, owner_of, providers_of
 from ..config.settings import AGENT

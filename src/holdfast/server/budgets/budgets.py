@@ -11,10 +11,10 @@ from starlette.requests import Request
 
 from ...access import ACCESS, NO_BUDGET, Access, Budgeted
 from ...engine.engine import Engine
-from ...engine.run import Run
 from ...errors import HoldfastError
 from ...history import Message
 from ...ids import new_id
+from ...runs.run import Run
 from ...store import Charge, Draw, DrawResult, Idempotency, Payer, RunRecord, Store
 from ..accounts.owners import Owners
 from .added_headers import EXTRA_HEADERS

@@ -14,12 +14,12 @@ from ...access import Budget
 from ...compare.model import Price, cost
 from ...concurrency.retry import Retry
 from ...concurrency.tasks import OwnedTasks
-from ...engine.recovery import Again
-from ...engine.run import Run
 from ...errors import BudgetSpent, HoldfastError, ShuttingDown
 from ...events import Finish, Notice, Outlet, Reasoning, Source, Text, ToolDelta, Usage, Yielded, push_all, put
 from ...log.log import Log
 from ...log.settlement import usage_so_far
+from ...nodes.recovery import Again
+from ...runs.run import Run
 from ...store import Cap, Charge, Draw, DrawResult, RunRecord, Store
 from ...store.semantics import charge_of
 from ..accounts.owners import Owners

@@ -145,7 +145,7 @@ class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     env_from: tuple[str, ...] = ()
     """Names of Holdfast's own variables that its tools' processes have too, besides harmless ones such as `PATH`."""
     approvals: dict[str, Literal["allow", "ask", "deny"]] = {}
-    """Approvals in place of a tool's default: `shell = "allow"`."""
+    """Override a tool's own approval: `shell = "allow"`."""
     max_steps: Annotated[int, msgspec.Meta(ge=1)] = 25
     """Model calls in one run; then the run is truncated, and can be continued."""
     max_seconds: Annotated[float, msgspec.Meta(ge=0)] = 3600.0
@@ -173,7 +173,7 @@ class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     env: dict[str, str] = {}
     """Variables for the program. Of Holdfast's own it has only harmless ones, such as `PATH` and `HOME`."""
     env_from: tuple[str, ...] = ()
-    """Names of Holdfast's own variables that the program has too: keys need not stand in the file."""
+    """Names of Holdfast's own variables that the program gets too, so that keys need not be in the file."""
     folder: str = ""
     """The folder in which the program is started. Default: the folder of the settings file."""
     url: str = ""
@@ -184,23 +184,23 @@ class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tools: tuple[str, ...] | None = None
     """The tools that agents may have, by the server's own names. Left out: all."""
     approval: Literal["allow", "ask", "deny"] = "ask"
-    """Whether its tools may be called. An agent's `approvals` can say otherwise for one of them."""
+    """Whether its tools may be called. An agent's `approvals` can override it for one tool."""
     timeout: Annotated[float, msgspec.Meta(ge=0)] = 60.0
     """Seconds that a call may take; 0 for no limit."""
     shared: bool = False
-    """One connection for all owners, who can then see of each other what the server stores. Default: one for each."""
+    """One connection for all owners, who can then see each other's data on the server. Default: one for each."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Every setting. A scalar one named `x_y` can also be given as `HOLDFAST_X_Y`."""
 
     host: str = "127.0.0.1"
-    """The address to listen on. Any other than loopback needs a key."""
+    """The address to listen on. On any address but loopback, clients need a key or an account."""
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 8787
     """The port to listen on; 0 for any free port."""
     tls_cert: str = ""
-    """A PEM file with the certificate of this server and those between it and its CA: the port speaks HTTPS. A renewed
-    file is used within seconds, without a restart."""
+    """A PEM file with the certificate of this server and its intermediate certificates; turns on HTTPS. A renewed file
+    is used within seconds, without a restart."""
     tls_key: str = ""
     """A PEM file with the private key of `tls_cert`. Default: it is in the same file."""
     data: str = ""
@@ -209,22 +209,22 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A PostgreSQL database that several servers share, as `postgresql://user@host:port/dbname`. Default: SQLite in the
     data folder."""
     cluster_key: str = ""
-    """A secret of at least 16 characters that all servers of one `store` have, and no others: they trust each other."""
+    """A secret of at least 16 characters that all servers of one `store` share, by which they trust each other."""
     node_address: str = ""
     """`host:port` at which the other servers of the `store` reach this one. Default: its host, and its port + 1."""
     public_url: str = ""
-    """The address at which people reach this server, as `https://chat.example.com`, if a proxy stands before it: for
-    links, and for cookies that are sent over HTTPS only."""
+    """The URL of this server for people, such as `https://chat.example.com`, if it is behind a proxy. Links have this
+    address, and with https cookies are sent over HTTPS only."""
     sign_in_hours: Annotated[float, msgspec.Meta(gt=0, le=2160)] = 12.0
     """Hours without a request after which a sign-in ends."""
     stay_signed_in_days: Annotated[float, msgspec.Meta(gt=0, le=90)] = 30.0
-    """Days without a request after which a sign-in ends that was to last."""
+    """Days without a request after which a sign-in with *stay signed in* ends."""
     secret_key: str = ""
-    """The key that encrypts kept secrets, such as providers' keys that are set in the browser: at least 32 characters.
-    Several, with commas between them, for a rotation: the first encrypts, all of them decrypt. Default: the
-    `cluster_key` with a `store`, else a key that is made in the data folder."""
+    """The key that encrypts stored secrets, such as providers' keys that were set in the browser: at least 32
+    characters. To rotate it, set several, separated by commas: the first encrypts, all of them decrypt. Default: the
+    `cluster_key` with a `store`, else a key that is created in the data folder."""
     secret_key_file: str = ""
-    """A file with the `secret_key`, one key to a line."""
+    """A file with the `secret_key`, one key on each line."""
     api_key: str = ""
     """A key that clients must send as `Authorization: Bearer …`."""
     model: str = ""
@@ -232,20 +232,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     offline: bool = False
     """Never download the embedded model's weights."""
     default_model: str = ""
-    """The model of a request or session that names none. Default: the first of a provider that was set up, else the
-    only agent, else the first of a discovered local server, else a demo model."""
+    """The model of requests and sessions that name none. Default: the first model of a configured provider, else the
+    only agent, else the first model of a discovered local server, else a demo model."""
     discover: bool | Literal["auto"] = "auto"
     """Discover model servers on this machine (Ollama, llama-server, LM Studio). `auto`: only if the settings name no
     providers and the server needs no key."""
     default_providers: bool = True
-    """Also offer the providers of API keys in the environment, the embedded model and the scripted models if the
-    settings name providers."""
+    """If the settings name providers, also offer the providers of API keys in the environment, the embedded model and
+    the scripted models."""
     allowed_hosts: tuple[str, ...] = ()
-    """Host names of this server, besides its own address: the Host header is checked."""
+    """Host names that a request may have in its `Host` header, besides the server's own address."""
     allowed_origins: tuple[str, ...] = ()
-    """Origins of web pages that may call this server, as `https://example.com`."""
+    """Origins of web pages that may call this server, such as `https://example.com`."""
     idle_limit: float = 120.0
-    """Seconds of silence after which a run has failed."""
+    """Seconds of silence after which a run fails."""
     deadline: float = 3600.0
     """Maximum duration of a run in seconds."""
     grace: float = 1.0
@@ -281,12 +281,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     retention_days: Annotated[float, msgspec.Meta(ge=0)] = math.inf
     """Days after which an ended run outside of a session, and an unused conversation, is deleted. `inf` keeps them."""
     session_days: Annotated[float, msgspec.Meta(gt=0)] = math.inf
-    """Days after its last change after which a chat that is not pinned is deleted. `inf` keeps it."""
+    """Days since its last change after which a chat that is not pinned is deleted. `inf` keeps chats."""
     idempotency_days: Annotated[float, msgspec.Meta(gt=0)] = math.inf
     """Days after the end of its run after which an idempotency key is forgotten: a repeated request starts another run.
     `inf` keeps it as long as the run."""
     audit_days: Annotated[float, msgspec.Meta(ge=1)] = 365.0
-    """Days for which an entry of the audit log is kept. `inf` keeps it."""
+    """Days after which an entry of the audit log is deleted. `inf` keeps entries."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The log level: `debug`, `info`, `warning` or `error`."""
     log_format: Literal["text", "json"] = "text"
@@ -294,14 +294,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     access_log: bool = False
     """Log each request: method, path without its query, status and client."""
     metrics: bool = False
-    """Measure, and answer `/metrics` for Prometheus to callers with admin rights."""
+    """Turn on metrics, and serve `/metrics` for Prometheus to callers with admin rights."""
     metrics_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
-    """A separate port that answers `/metrics` without a key, and turns metrics on; 0 for none."""
+    """A separate port that serves `/metrics` without a key, and turns metrics on; 0 for none."""
     metrics_host: str = "127.0.0.1"
-    """The address of `metrics_port`. Let only Prometheus reach it."""
+    """The address of `metrics_port`. Only Prometheus should be able to reach it."""
     budget: Budget = NO_BUDGET  # of every owner who has no other
     traces: bool = False
-    """Send traces to an OpenTelemetry collector, as the standard variables `OTEL_*` say."""
+    """Send traces to an OpenTelemetry collector, which the standard `OTEL_*` variables set."""
     traces_content: bool = False
     """Also send prompts, answers, and the arguments and results of tools, which may be private."""
     currency: Annotated[str, msgspec.Meta(pattern="^[A-Z]{3}$")] = "USD"
@@ -322,7 +322,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     aliases: dict[str, str] = {}
     """Other names of models: `gpt-4o = "local/smollm2"`."""
     log_levels: dict[str, Literal["debug", "info", "warning", "error"]] = {}
-    """Log levels of modules, by the names of their loggers: `"holdfast.engine" = "debug"`."""
+    """Log levels of modules, by the names of their loggers: `"holdfast.runs" = "debug"`."""
     prices: dict[str, Price] = {}
     """The price of a model for a million tokens: `"up/m" = {input = 0.5, output = 1.5}`."""
 

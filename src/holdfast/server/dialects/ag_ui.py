@@ -10,9 +10,9 @@ from starlette.types import ASGIApp
 
 from ...access import CHAT, READ
 from ...asgi.event_stream import EventStream
-from ...engine.run import Run
 from ...fields import check_fields
 from ...history import Message, branch
+from ...runs.run import Run
 from ...store.files import with_pictures
 from ...wires import ag_ui
 from ...wires.ag_ui_request import Props, RunAgentInput, agent_chat

@@ -13,11 +13,11 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ...access import CHAT, READ
-from ...engine.run import Run
 from ...errors import BadRequest, StaleView
 from ...fields import check_fields
 from ...history import Message, Session, branch
 from ...ids import new_id
+from ...runs.run import Run
 from ...store import HEAD, RunRecord
 from ...store.files import check_references, with_pictures
 from ...wires import ai_sdk

@@ -9,10 +9,10 @@ from starlette.types import ASGIApp
 
 from ...access import CHAT, READ
 from ...asgi.event_stream import EventStream
-from ...engine.run import Run
 from ...errors import NOT_RETRIED, RunNotFound
 from ...events import AnySettlement, Failed, Interrupted, Stopped
 from ...history import estimate_tokens
+from ...runs.run import Run
 from ...wires.anthropic import messages as anthropic_messages
 from ...wires.anthropic.request import CountBody, MessagesBody, as_sent, chat_messages, estimated_tokens, to_chat
 from ..caller import model_of, own_run, providers_of

@@ -9,11 +9,11 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ...access import CHAT
-from ...engine.run import Run
 from ...errors import BadRequest
 from ...events import AnySettlement
 from ...fields import PASSED_ON, check_fields
 from ...ids import new_id
+from ...runs.run import Run
 from ...store import RunRecord
 from ...upstreams.openai.provider import COMPLETIONS
 from ...wires.openai.completions import COMPLETION, COMPLETION_AS_CHAT, TextAnswer, TextChunks

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from starlette.requests import Request
 
-from ...engine.run import Run
 from ...errors import BadRequest, HoldfastError, RunNotFound
+from ...runs.run import Run
 from ...store import RunRecord
 from ...store.documents import Documents, Stored
 from ..api.runs import stop_within

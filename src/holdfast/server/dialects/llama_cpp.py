@@ -11,8 +11,8 @@ from starlette.types import ASGIApp
 from ...access import CHAT, READ
 from ...asgi.cursor import RunFrames
 from ...asgi.event_stream import EventStream
-from ...engine.run import Run
 from ...errors import BadRequest, NotFound
+from ...runs.run import Run
 from ...wires import llama_cpp
 from ..api.runs import stop_within
 from ..caller import owner_of

@@ -14,10 +14,10 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ...access import CHAT, READ
-from ...engine.run import Run
 from ...errors import NOT_RETRIED, BadRequest, HoldfastError
 from ...events import Event, Failed, Interrupted, Stopped
 from ...fields import Table, check_fields
+from ...runs.run import Run
 from ...wires.ollama import (
     OLLAMA_CHAT,
     OLLAMA_GENERATE,

@@ -11,11 +11,11 @@ from starlette.types import ASGIApp
 
 from ...access import CHAT, READ
 from ...asgi.event_stream import EventStream
-from ...engine.run import Run
 from ...errors import BadRequest, RunNotFound
 from ...events import AnySettlement, Failed, Interrupted, ToolCall
 from ...history import Message, Session, branch, results_without_calls, text_of
 from ...ids import new_id
+from ...runs.run import Run
 from ...store import Idempotency, IfBusy, RunRecord
 from ...store.files import check_references
 from ...wires import sse

@@ -16,7 +16,6 @@ from ...asgi.client import Header, RequestClient
 from ...asgi.cursor import RunFrames
 from ...asgi.delayed_response import DelayedResponse
 from ...asgi.event_stream import EventStream
-from ...engine.run import Run
 from ...errors import NOT_RETRIED, BadRequest, ResumeGap
 from ...events import (
     AnySettlement,
@@ -33,6 +32,7 @@ from ...events import (
 from ...history import left_of
 from ...log.log import Log
 from ...log.segment import Segment
+from ...runs.run import Run
 from ...wires import sse
 from ...wires.openai import chat as openai_chat
 from ...wires.openai import responses as openai_responses

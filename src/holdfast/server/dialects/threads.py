@@ -10,9 +10,9 @@ from typing import Any
 
 from starlette.requests import Request
 
-from ...engine.run import Run
 from ...errors import BadRequest, Conflict, NotFound, RunNotFound
 from ...events import Completed, Truncated
+from ...runs.run import Run
 from ...wires.anthropic.messages import MessageAnswer, run_id_of_message
 from ...wires.anthropic.request import Thread
 from ..caller import own_run

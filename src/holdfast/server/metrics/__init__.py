@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ...engine.engine import Engine
-from ...engine.run import Run
 from ...errors import HoldfastError
+from ...runs.run import Run
 from ...store import Store
 from ...upstreams import Providers
 from ..audit.refused_keys import GateRefusal

@@ -7,8 +7,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...engine.run import Run
 from ...events import Failed, Interrupted, Stopped
+from ...runs.run import Run
 
 MINUTE = 60.0
 MOST_RUNS = 20_000

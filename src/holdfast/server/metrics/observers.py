@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ...engine.engine import Engine
-from ...engine.recovery import Again
-from ...engine.run import Run
 from ...logged_run import LOGGED_RUN
+from ...nodes.recovery import Again
+from ...runs.run import Run
 from ...store import RunRecord, Store
 from ..config.settings import Settings
 from ..traces import Traces, traces_of

@@ -10,10 +10,10 @@ from prometheus_client.exposition import choose_encoder
 
 from ... import __version__
 from ...engine.engine import Engine
-from ...engine.run import Run
 from ...events import AnySettlement, Failed, Stopped
 from ...history import Measured
 from ...log.log import Log
+from ...runs.run import Run
 from ...store import Store
 from ...upstreams import Providers
 from ..audit.refused_keys import GateRefusal

@@ -157,7 +157,10 @@ async def list_all_shares(parts: Parts, request: Request) -> ASGIApp:
     """List what anyone shares, the newest first, a page at a time."""
     limit = whole_number(request, "limit", 50, 200)
     page = await parts.shares.page(before=request.query_params.get("before"), limit=limit)
-    listed = [{**(await _share_json(parts, share)), "owner": share.owner} for share in page]
+    listed = [
+        {**(await _share_json(parts, each)), "owner": each.owner, "person": await owner_name(parts, each.owner)}
+        for each in page
+    ]
     return Json({"shares": listed, "next": page[-1].id if len(page) == limit else None})
 
 

@@ -17,10 +17,10 @@ from starlette.types import ASGIApp
 from ...access import ACCESS, LINK
 from ...asgi.cursor import as_many_as_fit
 from ...asgi.event_stream import EventStream
-from ...engine.run import Run
 from ...errors import HoldfastError, NotFound, RunNotFound
 from ...events import Event, Settled
 from ...history import Message, Session, branch
+from ...runs.run import Run
 from ...store import FeedEntry, OpenedSession
 from ...store.documents import Stored
 from ...store.files import referred_to

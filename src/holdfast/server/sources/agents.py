@@ -18,7 +18,6 @@ from ...agents.processes import ProcessTable
 from ...agents.published import Published, publish
 from ...agents.request import AgentRequest
 from ...engine.engine import Engine
-from ...engine.run import Run
 from ...errors import (
     AccessEnded,
     BadRequest,
@@ -33,6 +32,7 @@ from ...fields import PASSED_ON, Table, harmless, passed_on, refusal, refused
 from ...log.log import Log
 from ...log.settlement import usage_so_far
 from ...log.steps import Steps
+from ...runs.run import Run
 from ...store import RunRecord, Store
 from ...store.documents import Documents
 from ...upstreams import ChatRequest, Providers

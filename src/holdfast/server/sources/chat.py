@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import msgspec
 
-from ...engine.run import Run
 from ...errors import ModelNotFound, ProviderError
 from ...events import AnswerBegins, Notice, Outlet, Source, Text, Usage, Yielded
 from ...history import Message, alternating, branch, for_model
 from ...log.log import Log
+from ...runs.run import Run
 from ...store import RunRecord, Store
 from ...store.files import with_pictures
 from ...upstreams import Attaching, ChatRequest, Provider, Providers

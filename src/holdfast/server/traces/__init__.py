@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ...engine.engine import Engine
-from ...engine.recovery import Again
-from ...engine.run import Run
 from ...errors import HoldfastError
 from ...events import Outlet
+from ...nodes.recovery import Again
+from ...runs.run import Run
 from ...store import RunRecord, Store
 from ...tracing import Tracer
 from ...upstreams import ChatRequest

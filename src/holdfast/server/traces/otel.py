@@ -12,10 +12,10 @@ from opentelemetry.trace import set_span_in_context
 
 from ... import __version__
 from ...engine.engine import Engine
-from ...engine.recovery import Again
-from ...engine.run import Run
 from ...events import Outlet, Source
 from ...log.log import Log
+from ...nodes.recovery import Again
+from ...runs.run import Run
 from ...store import RunRecord, Store
 from ...tracing import TRACER, ToolSpan
 from ...upstreams import ChatRequest

@@ -190,6 +190,7 @@ export const people: PeopleWords = {
   deleteGroup: (name) => `حذف ${name}`,
   deleteGroupWhy: "يبقى أفرادها ويفقدون ما كان لهم بها.",
   agentsGranted: "وكلاء يكتبون أو ينفّذون أوامر (اتركه فارغًا لعدم السماح بأي وكيل)",
+  limitsOf: (name) => `حدود ${name}`,
   limitsTitle: "الحدود",
   limitsOfEach: "حدود كل شخص",
   limitsOfAll: "حدود الجميع معًا",

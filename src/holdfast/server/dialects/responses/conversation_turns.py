@@ -12,9 +12,9 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from ....engine.run import Run
 from ....errors import HoldfastError
 from ....events import Failed, Interrupted
+from ....runs.run import Run
 from ....store import RunRecord, Store
 from ....store.documents import Stored
 from ....wires.openai.responses_request import Item, listed

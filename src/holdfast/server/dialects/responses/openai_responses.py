@@ -11,11 +11,11 @@ from starlette.types import ASGIApp
 
 from ....access import CHAT, READ
 from ....asgi.event_stream import EventStream
-from ....engine.run import Run
 from ....errors import NOT_RETRIED, BadRequest, Conflict, HoldfastError, RunNotFound
 from ....events import Completed, Failed, Interrupted, StoppedBy
 from ....history import alternating
 from ....ids import new_id
+from ....runs.run import Run
 from ....store import Idempotency, RunRecord
 from ....wires.anthropic.request import estimated_tokens
 from ....wires.openai import responses as openai_responses

@@ -6,10 +6,10 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from ....engine.run import Run
 from ....errors import BadRequest
 from ....events import Completed
 from ....ids import new_id
+from ....runs.run import Run
 from ....wires.openai.responses import response_id
 from ....wires.openai.responses_request import items_of
 from ...request import convert

@@ -18,12 +18,12 @@ from ....asgi.client import CONNECTION, RequestClient, finish
 from ....asgi.cursor import RunFrames
 from ....asgi.event_stream import info_of
 from ....concurrency.tasks import OwnedTasks
-from ....engine.run import Run
 from ....errors import BadRequest, HoldfastError, KeyRevoked
 from ....events import Completed, ErrorInfo, Failed, Interrupted, Settled, Usage
 from ....fields import check_fields
 from ....ids import new_id
 from ....log.segment import Segment
+from ....runs.run import Run
 from ....store import RunRecord
 from ....wires.openai import responses as openai_responses
 from ....wires.openai.fields import AS_OVER_HTTP, OVER_WEBSOCKET

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from ..concurrency.background import Background
 from ..concurrency.retry import Retry
 from ..concurrency.tasks import OwnedTasks
 from ..errors import BudgetSpent, HoldfastError, RunSettled, SourceCancelled, StaleEpoch
-from ..events import LEFT_TO_OTHERS, SPOKEN, RunStarted, Source, Text, Yielded, push_all
+from ..events import LEFT_TO_OTHERS, SPOKEN, RunStarted, Source, StoppedBy, Text, Yielded, push_all
 from ..log.intake import Intake
 from ..log.log import Log
 from ..log.segment import NOTHING, Segment
@@ -23,6 +23,7 @@ from ..store import RunRecord, Store
 from ..store.records import NodeRecord
 from .admission import Admission
 from .run import Cost, Interrupt, Limits, Run
+from .stored_log import StoredLog
 
 logger = logging.getLogger(__name__)
 
@@ -89,8 +90,10 @@ class Pump:
         source = self.source
         try:
             if self.run.kept:
-                await self.shared.retry(self.shared.sure)
-            source = source or (await self.shared.resume(self) if self.resumes else self.shared.sources(self.run))
+                await self.shared.retry(self.shared.this_node.sure)
+            source = source or (
+                await self.shared.this_node.resume(self) if self.resumes else self.shared.sources(self.run)
+            )
             if callable(source):
                 await source(self)
             else:
@@ -265,6 +268,38 @@ class Pumps(dict[str, Pump]):
         return [pump for pump in self.values() if pump.run.record.session_id == session_id]
 
 
+class ThisNode(Protocol):
+    """This process as one of the nodes on a store: all that runs and sessions need of it."""
+
+    async def sure(self) -> None:
+        """Return once the lease is held, so that this node may work on its runs."""
+        ...
+
+    async def renew(self) -> None:
+        """Renew the lease now. A fenced node loses its runs."""
+        ...
+
+    async def resume(self, pump: Pump) -> Source:
+        """Make the source of a run that another node has left."""
+        ...
+
+    def log_of(self, record: RunRecord) -> StoredLog:
+        """Return the log of a run that is not worked on here."""
+        ...
+
+    async def learn(self, run: Run) -> None:
+        """Wait for the settlement of a run that is not worked on here, and show it."""
+        ...
+
+    def changed(self, run: Run) -> None:
+        """Take note that a run has started or ended: limits count the runs of all nodes."""
+        ...
+
+    async def ask_to_stop(self, run_id: str, by: StoppedBy) -> bool:
+        """Stop a stored run of another node, and wait for its settlement. False if it was ending before."""
+        ...
+
+
 @dataclass(slots=True)
 class Shared:
     """What the parts of one engine share, for its life."""
@@ -272,7 +307,7 @@ class Shared:
     store: Store
     has_store: bool
     """If not, every call of `store` is a TypeError."""
-    node: str
+    node_id: str
     """The id of this node in the store. A fenced node takes a new one."""
     limits: Limits
     clock: Clock
@@ -292,12 +327,7 @@ class Shared:
     """The committer's: a run has new events."""
     ended: Callable[[Pump], None] = field(init=False)
     """The keeper's: a pump has ended, or is abandoned."""
-    resume: Callable[[Pump], Awaitable[Source]] = field(init=False)
-    """The recovery's: makes the source of a run that another node has left."""
-    log_elsewhere: Callable[[RunRecord], Any] = field(init=False)
-    """The engine's: makes the log of a run that another node has."""
-    sure: Callable[[], Awaitable[None]] = field(init=False)
-    """The lease's: returns once the lease is held, so that this node may work on its runs."""
+    this_node: ThisNode = field(init=False)
 
 
 async def left_this_node(pump: Pump) -> None:

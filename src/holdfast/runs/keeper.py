@@ -10,14 +10,13 @@ from functools import partial
 import msgspec
 
 from ..errors import HoldfastError, LogBehind, StaleEpoch, StoreFailed, StoreUnavailable
-from ..events import AnySettlement, Failed, Stopped
+from ..events import AnySettlement, Failed
 from ..history import Measured, Message, answer_message, figures_of
 from ..log.settlement import judge
-from ..store import RunRecord
 from .committer import Committer
 from .pump import Pump, Shared
 from .recent import Recent
-from .run import LOOK_AGAIN, Run
+from .run import Run
 
 logger = logging.getLogger(__name__)
 
@@ -134,9 +133,9 @@ class Keeper:
             pump.end(StaleEpoch(pump.run.id))
             if pump.task is not None:
                 self._shared.abandoned.hold(pump.task)
-            pump.log.abandon(partial(self._shared.log_elsewhere, pump.run.record))
+            pump.log.abandon(partial(self._shared.this_node.log_of, pump.run.record))
             self.let_go(pump)
-            self._shared.tasks.start(self.learn(pump.run))
+            self._shared.tasks.start(self._shared.this_node.learn(pump.run))
 
     def let_go(self, pump: Pump) -> None:
         """Give back what a run has taken, once."""
@@ -148,11 +147,6 @@ class Keeper:
             self._shared.admission.give_back(pump.run.record.owner)
         else:
             pump.discard_source()
-
-    async def learn(self, run: Run) -> None:
-        """Wait for the settlement of a run of another node. A missing run went with its session."""
-        record = await _settled_elsewhere(self._shared, run.id)
-        run.settle((record and record.settlement) or Stopped(by="user", text=run.text), record)
 
 
 def _message_of(pump: Pump, settlement: AnySettlement, now: float) -> Message | None:
@@ -170,14 +164,6 @@ def _message_of(pump: Pump, settlement: AnySettlement, now: float) -> Message | 
         at=now,
         figures=figures_of(measured(pump), settlement.usage),
     )
-
-
-async def _settled_elsewhere(shared: Shared, run_id: str) -> RunRecord | None:
-    """Look at a run of another node until it has settled, and return it. None if it is gone."""
-    ask = shared.retry.always
-    while (record := await ask(lambda: shared.store.get_run(run_id))) and record.settlement is None:  # noqa: ASYNC110
-        await asyncio.sleep(LOOK_AGAIN)
-    return record
 
 
 def measured(pump: Pump) -> Measured | None:

@@ -53,13 +53,10 @@ class Admission:
         return self._taken
 
     def reserve(self, owner: str, runs: int, elsewhere: RunsElsewhere = _NONE) -> Places:
-        """Take the places of several runs that are about to start: all of them, or none if there is no room."""
-        self.require(owner, runs, elsewhere)
-        self.take(owner, runs)
-        return Places(runs, lambda: self.give_back(owner))
+        """Take the places of several runs that are about to start: all of them, or none if there is no room.
 
-    def require(self, owner: str, runs: int = 1, elsewhere: RunsElsewhere = _NONE) -> None:
-        """Raise if there is no room for so many runs of an owner, besides those of other nodes."""
+        Runs of other nodes take room, too.
+        """
         limits, taken = self._limits, self._of_owner.get(owner, 0) + elsewhere.of_owner
         if self.closed:
             raise ShuttingDown
@@ -67,6 +64,8 @@ class Admission:
             raise RunLimitReached(limits.runs)
         if limits.runs_per_owner is not None and taken + runs > limits.runs_per_owner:
             raise RunLimitReached(limits.runs_per_owner)
+        self.take(owner, runs)
+        return Places(runs, lambda: self.give_back(owner))
 
     def take(self, owner: str, runs: int = 1) -> None:
         """Take places."""

@@ -15,13 +15,13 @@ from typing import Any
 import msgspec
 
 from ..errors import HoldfastError, OwnerRefused, OwnerSilent, RunSettled, StoreUnavailable
-from ..events import AnySettlement, ErrorInfo, Interrupted, StoppedBy
+from ..events import ErrorInfo, StoppedBy
 from ..ids import NewId
 from ..log.settlement import StopIntent
+from ..runs.pump import Pump, Shared
+from ..runs.run import Run
 from ..store import RunRecord
 from ..store.records import Intent
-from .pump import Pump, Shared
-from .run import LOOK_AGAIN, TRIES, Follow, Run, Unstored, UnstoredLog
 
 logger = logging.getLogger(__name__)
 
@@ -29,9 +29,6 @@ PATIENCE = 8.0
 """Seconds that a caller waits for the owner of a run. Then the request is withdrawn."""
 LOOK = 1.0
 """Seconds between two looks for an answer. A hint comes sooner, unless it is lost."""
-
-MOST_SEARCHES = 32
-"""Maximum number of runs that are looked for at other nodes at once. They accept few connections that are new."""
 
 Serve = Callable[[Run, str, dict[str, Any]], Awaitable[dict[str, Any]]]
 """Does what a request asks for on the run's own node, and returns the answer. An error is for the caller."""
@@ -57,7 +54,7 @@ class Intents:
 
     async def ask(self, run_id: str, kind: str, body: dict[str, Any]) -> dict[str, Any]:
         """Ask the owner of a run, and return its answer. `OwnerSilent` if it gives none in time."""
-        asked_by = self._shared.node
+        asked_by = self._shared.node_id
         intent = Intent(id=self._new_id("int"), run_id=run_id, kind=kind, body=body, asked_by=asked_by)
         answered = self._waiting[intent.id] = asyncio.Event()
         try:
@@ -126,13 +123,13 @@ class Intents:
 
     async def look(self) -> None:
         """Serve the open requests of the runs that are worked on here."""
-        for intent in await self._store.open_intents(self._shared.node):
+        for intent in await self._store.open_intents(self._shared.node_id):
             if (pump := self._shared.pumps.get(intent.run_id)) is not None and pump.run.status == "running":
                 self.serve(pump, intent)
 
     async def take_stop(self, record: RunRecord) -> Intent | None:
         """Take an open request to stop a run that this node is about to take up, if there is one."""
-        for intent in await self._retry(lambda: self._store.open_intents(self._shared.node)):
+        for intent in await self._retry(lambda: self._store.open_intents(self._shared.node_id)):
             if intent.run_id == record.id and intent.kind == "stop" and await self._take(intent, record.epoch):
                 return intent
         return None
@@ -178,42 +175,3 @@ class Intents:
             return await self._serve(pump.run, intent.kind, intent.body)
         except HoldfastError as error:
             return {"error": msgspec.to_builtins(error.info())}
-
-
-class UnstoredRuns:
-    """The runs that are not stored, at the nodes that have them."""
-
-    def __init__(self, shared: Shared, unstored: Unstored | None, follow: Follow | None) -> None:
-        self._shared = shared
-        self._nodes = unstored
-        self._follow = follow
-        self._searches = asyncio.Semaphore(MOST_SEARCHES)
-
-    async def find(self, run_id: str) -> tuple[RunRecord, UnstoredLog] | None:
-        """Ask all other nodes for a run. None if none of those that answer has it."""
-        addresses = [node.address for node in self._shared.others if node.address]
-        if self._nodes is None or self._follow is None:
-            return None
-        async with self._searches:  # any caller can ask for ids that no node has
-            asked = await asyncio.gather(*(self._nodes.find(address, run_id) for address in addresses))
-        for address, found in zip(addresses, asked, strict=True):
-            if found is not None:
-                return found.record, UnstoredLog(self._shared.store, found, self._follow, address)
-        return None
-
-    async def stop(self, run_id: str, log: UnstoredLog, by: StoppedBy) -> bool:
-        """Stop a run, and wait for its settlement. True if that is why it ended."""
-        assert self._nodes is not None
-        return await self._nodes.stop(log.address, run_id, by)
-
-    async def settlement(self, run_id: str, log: UnstoredLog) -> AnySettlement:
-        """Wait for the settlement of a run. A run whose node is gone was interrupted."""
-        assert self._nodes is not None
-        tries = TRIES
-        while tries:
-            found = await self._nodes.find(log.address, run_id)
-            if found is not None and found.record.settlement is not None:
-                return found.record.settlement
-            tries = TRIES if found is not None else tries - 1
-            await asyncio.sleep(LOOK_AGAIN)
-        return Interrupted(text=log.text)

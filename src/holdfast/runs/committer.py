@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from ..errors import StoreFailed
 from ..log.segment import NOTHING
@@ -21,9 +21,9 @@ class Committer:
     event falls as the load rises. Its task is supervised by `Background`.
     """
 
-    def __init__(self, shared: Shared, lose: Callable[[Pump], None], renew: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, shared: Shared, lose: Callable[[Pump], None]) -> None:
         # for the life of the engine
-        self._shared, self._lose, self._renew = shared, lose, renew
+        self._shared, self._lose = shared, lose
         self._is_started = self._has_failed = False
         # while there is something to save
         self._unsaved: dict[Pump, None] = {}
@@ -65,9 +65,9 @@ class Committer:
 
     async def _append(self, entries: list[Append]) -> list[LogEnd]:
         """Save entries. A node that is fenced in the store renews its lease, and drops its runs if it cannot."""
-        ends = await self._shared.retry(lambda: self._shared.store.append(self._shared.node, entries))
+        ends = await self._shared.retry(lambda: self._shared.store.append(self._shared.node_id, entries))
         if "fenced" in ends:
-            await self._shared.retry(self._renew)
+            await self._shared.retry(self._shared.this_node.renew)
         return ends
 
     async def _publish_whole(self, pump: Pump, entry: Append, end: LogEnd) -> None:

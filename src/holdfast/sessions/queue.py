@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
@@ -11,20 +10,17 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from ..concurrency.watchers import KeyedWatchers
 from ..errors import HoldfastError, RunLimitReached, SessionBusy, ShuttingDown, StoreUnavailable
 from ..events import Failed, Receipt, Stopped, StoppedBy
 from ..log.settlement import StopIntent
+from ..runs.pump import Pump, left_this_node
+from ..runs.run import Run
+from ..runs.runs import Runs
 from ..store import Idempotency, IfBusy, RunRecord
-from .changed_sessions import ChangedSessions
-from .intents import Intents
-from .keeper import Keeper
-from .pump import Pump, Shared, left_this_node
-from .run import Run
+from .changes import SessionWatchers
 
 logger = logging.getLogger(__name__)
 
-_JOINED = 0.02  # seconds in which changes of sessions become one hint
 _INTERRUPTS = 3  # times that what another node has started meanwhile is stopped
 
 Create = Callable[[RunRecord], Awaitable[RunRecord]]
@@ -40,22 +36,15 @@ class SessionQueue:
 
     def __init__(
         self,
-        shared: Shared,
-        keeper: Keeper,
-        intents: Intents,
+        runs: Runs,
+        watchers: SessionWatchers,
         *,
-        make: Callable[[RunRecord], Pump],
-        launch: Callable[[Pump], Run],
         find: Callable[[Idempotency], Awaitable[Run | None]],
         open_run: Callable[[str], Awaitable[Run]],
     ) -> None:
         # for the life of the engine
-        self._shared = shared
-        self._store, self._pumps, self._retry = shared.store, shared.pumps, shared.retry
-        self._keeper = keeper
-        self._intents = intents
-        self._make = make
-        self._launch = launch
+        self._runs, self._shared, self._watchers = runs, runs.shared, watchers
+        self._store, self._pumps, self._retry = runs.shared.store, runs.shared.pumps, runs.shared.retry
         self._find = find
         self._open = open_run
         # while a run is being accepted
@@ -63,14 +52,8 @@ class SessionQueue:
         self._disowned: set[str] = set()
         # while somebody holds or waits for it
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        # while somebody watches
-        self._watchers = KeyedWatchers()
         # while its next run is being started
         self._starting: set[str] = set()
-        # until the other nodes are hinted at it
-        self._changed: set[str] = set()
-        # for the life of the engine, a bounded number for each owner
-        self.changes = ChangedSessions(shared.node)
 
     def lock(self, name: str) -> asyncio.Lock:
         """Return the lock of a session, or of a run without one."""
@@ -85,9 +68,9 @@ class SessionQueue:
         done = self._accepting[run.id] = asyncio.Event()
         try:
             if run.kept:
-                await self._shared.sure()
-                if run.record.keeper != self._shared.node:  # this node has a new id: it was fenced
-                    run.record = msgspec.structs.replace(run.record, keeper=self._shared.node)
+                await self._shared.this_node.sure()
+                if run.record.keeper != self._shared.node_id:  # this node has a new id: it was fenced
+                    run.record = msgspec.structs.replace(run.record, keeper=self._shared.node_id)
             async with self.lock(session_id or (idempotency.key if idempotency else run.id)):
                 accepted = await self._admit(pump, create, if_busy, idempotency)
         finally:
@@ -95,7 +78,7 @@ class SessionQueue:
             done.set()
             if run.id not in self._pumps:
                 pump.discard_source()
-        self.touch(session_id, run.record.owner)
+        self._watchers.touch(session_id, run.record.owner)
         if session_id and accepted is run and run.status == "queued" and if_busy == "interrupt":
             return await self._interrupt(pump, session_id)
         return accepted
@@ -141,7 +124,7 @@ class SessionQueue:
                 pump.end(StopIntent("replaced", self._shared.clock()))
                 await left_this_node(pump)
             else:
-                await self._intents.stop(record.id, "replaced")
+                await self._shared.this_node.ask_to_stop(record.id, "replaced")
 
     def is_accepting(self, run_id: str) -> bool:
         """Return whether a run is being added to the store, or its creation is being undone."""
@@ -174,10 +157,10 @@ class SessionQueue:
         self._pumps[record.id] = pump
         if record.status != "running":
             pump.run.status = record.status
-        elif record.keeper == self._shared.node:
-            self._launch(pump)
+        elif record.keeper == self._shared.node_id:
+            self._runs.launch(pump)
         else:
-            self._keeper.lose(pump)  # this node was fenced in between
+            self._runs.keeper.lose(pump)  # this node was fenced in between
 
     async def _disown(self, run: Run) -> None:
         try:
@@ -207,24 +190,23 @@ class SessionQueue:
     def free(self, ended: RunRecord) -> None:
         """A run of a session has ended: tell the watchers, and start the next."""
         assert ended.session_id is not None
-        self.touch(ended.session_id, ended.owner)
+        self._watchers.touch(ended.session_id, ended.owner)
         self._shared.work.start(self.start_next(ended.session_id))
 
     async def start_next(self, session_id: str) -> None:
         """Start the first queued run of a session, if none is running in it."""
         async with self.lock(session_id):
             if self._shared.admission.closed:
-                if self._shared.others:
-                    self._shared.tasks.start(self._send("left", [session_id]))
+                self._watchers.leave(session_id)
                 return
-            await self._retry(self._shared.sure)
+            await self._retry(self._shared.this_node.sure)
             record = await self.first_queued(session_id)
             if record is not None:
-                self._take_on(self._pumps.get(record.id) or self._make(record), record)
+                self._take_on(self._pumps.get(record.id) or self._runs.make(record), record)
             for pump in self._pumps.of_session(session_id):
                 if pump.run.status == "queued":
                     await self.look_after(pump)
-        self.touch(session_id, record.owner if record is not None else None)
+        self._watchers.touch(session_id, record.owner if record is not None else None)
 
     async def first_queued(self, session_id: str) -> RunRecord | None:
         """Take the first run from a session's queue.
@@ -232,7 +214,7 @@ class SessionQueue:
         If the store's reply was lost, find the run it started: running under our lease, unknown to this process.
         """
         store = self._store
-        start = partial(store.start_queued, session_id, keeper=self._shared.node, now=self._shared.clock())
+        start = partial(store.start_queued, session_id, keeper=self._shared.node_id, now=self._shared.clock())
         try:
             return await start()
         except StoreUnavailable:
@@ -246,7 +228,7 @@ class SessionQueue:
         running = await self._retry(lambda: store.list_runs(session_id=session_id, status="running"))
         here = {pump.run.id for pump in (*before, *self._pumps.running())}  # the list may be older than what runs here
         ours = [
-            record for record in running if record.keeper == self._shared.node and record.epoch == 1
+            record for record in running if record.keeper == self._shared.node_id and record.epoch == 1
         ]  # not inherited
         return next((record for record in ours if record.id not in here), None)
 
@@ -271,7 +253,7 @@ class SessionQueue:
         here.difference_update(lost)
         stopped = [record for record in running if record.id not in here and not self.is_accepting(record.id)]
         for record in stopped:
-            await self._intents.stop(record.id, by)
+            await self._shared.this_node.ask_to_stop(record.id, by)
         return [await self._open(record.id) for record in stopped]
 
     async def delete(self, session_id: str) -> None:
@@ -290,7 +272,7 @@ class SessionQueue:
                     break
                 if not times_left:
                     raise SessionBusy(running[0].id)
-        self.touch(session_id, None)
+        self._watchers.touch(session_id, None)
 
     async def stop_running(self, session_id: str, by: StoppedBy) -> list[Run]:
         """Stop what is running in a session, and wait until it has settled, or this node has lost it.
@@ -307,7 +289,7 @@ class SessionQueue:
     async def drop_all(self, session_id: str, by: StoppedBy) -> list[Run]:
         """Settle all queued runs of a session. The store knows those that another process has queued, too."""
         records = await self._retry(lambda: self._store.queued(session_id))
-        queued = [self._pumps.get(record.id) or self._make(record) for record in records]
+        queued = [self._pumps.get(record.id) or self._runs.make(record) for record in records]
         for pump in queued:
             await self._drop(pump, self._stopped(by))
         return [pump.run for pump in queued]
@@ -315,7 +297,7 @@ class SessionQueue:
     async def stop_queued(self, record: RunRecord, by: StoppedBy) -> bool:
         """Settle a queued run. False if it has started in the meantime, or was dropped by another."""
         async with self.lock(record.session_id or record.id):
-            return await self._drop(self._pumps.get(record.id) or self._make(record), self._stopped(by))
+            return await self._drop(self._pumps.get(record.id) or self._runs.make(record), self._stopped(by))
 
     def _stopped(self, by: StoppedBy) -> Stopped:
         now = self._shared.clock()
@@ -328,7 +310,7 @@ class SessionQueue:
         self._pumps[run.id] = pump
         now = self._shared.clock()
         if await self._retry(lambda: self._store.drop_queued(run.id, settlement, now)) is not None:
-            self._keeper.show(pump, settlement, now)
+            self._runs.keeper.show(pump, settlement, now)
             return True
         await self.look_after(pump)
         return False
@@ -337,67 +319,21 @@ class SessionQueue:
         """See that a queued run still waits: another process may have started it, or deleted its session."""
         record = await self._retry(lambda: self._store.get_run(pump.run.id))
         if record is None or record.status != "queued":
-            self._keeper.lose(pump)
-
-    # watching
-
-    def watch(self, session_id: str, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` whenever something happened in a session, until the returned function is called."""
-        return self._watchers.watch(session_id, wake)
+            self._runs.keeper.lose(pump)
 
     async def note_waiting(self, run: Run) -> None:
         """Store whether a run waits for a person, and then hint at it: the lists of all nodes show it."""
-        record, changed = run.record, f"{run.record.session_id}\n{run.record.owner}"
+        record = run.record
         async with self.lock(record.session_id or record.id):  # the last value is stored last
             await self._retry(lambda: self._store.note_waiting(record.id, record.epoch, waits=run.waits))
-        if record.session_id is not None and self._shared.others:
-            self._hint(changed)
-
-    def touch(self, session_id: str | None, owner: str | None) -> None:
-        """Wake those who watch a session, or all sessions of its owner, on every node: something happened in it.
-
-        Without an owner, its place in the list of sessions is the same as before.
-        """
-        if session_id is not None:
-            changed = session_id if owner is None else f"{session_id}\n{owner}"
-            self.hear(changed)
-            if self._shared.others:
-                self._hint(changed)
-
-    def hear(self, changed: str) -> None:
-        """Wake the watchers on this node. A change has the id of the session, and its owner if there is one."""
-        session_id, is_listed, owner = changed.partition("\n")
-        self.wake(session_id)
-        if is_listed:
-            self.changes.note(owner, session_id)
-
-    def wake(self, session_id: str) -> None:
-        """Wake those who watch a session on this node; all of them if it is empty."""
-        if session_id:
-            self._watchers.notify(session_id)
-        else:
-            self._watchers.notify_all()
-
-    def _hint(self, changed: str) -> None:
-        """Hint at a change to the other nodes, together with what else changes in the next moment."""
-        if not self._changed:
-            asyncio.get_running_loop().call_later(_JOINED, self._send_hints)
-        self._changed.add(changed)
-
-    def _send_hints(self) -> None:
-        changed, self._changed = sorted(self._changed), set()
-        self._shared.tasks.start(self._send("session", changed))
-
-    async def _send(self, topic: str, ids: list[str]) -> None:
-        with contextlib.suppress(StoreUnavailable):  # a hint may be lost
-            await self._store.hint(topic, ids)
+        self._watchers.hint(record.session_id, record.owner)
 
     async def look(self) -> None:
         """Start what waits, unless this node ends, and wake all watchers if another may have changed something."""
         if not self._shared.admission.closed:
             await self._start_what_waits()
         if self._shared.others:
-            self.wake("")
+            self._watchers.wake_all()
 
     async def _start_what_waits(self) -> None:
         queued = [pump.run.record.session_id or "" for pump in self._pumps.values() if pump.run.status == "queued"]

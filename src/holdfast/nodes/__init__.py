@@ -1,0 +1,1 @@
+"""This engine as one of several nodes on a store."""

@@ -1,0 +1,86 @@
+"""The runs that a node which ends leaves to the others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
+
+from ..errors import StoreUnavailable
+from ..log.log import Log
+from ..runs.pump import Pump
+from ..runs.runs import Runs
+from ..store import RunRecord
+from .lease import DRAINING
+
+BRIEF = 1.0
+"""Seconds that a node which ends waits for the answer to a question."""
+
+Elsewhere = Callable[[RunRecord, Log], Awaitable[bool]]
+"""Returns whether another node could go on with a run, because its upstream goes on without this one."""
+
+
+class Handover:
+    """Leaves runs to other nodes as they are. What none of them can continue is stopped by the engine."""
+
+    def __init__(
+        self,
+        runs: Runs,
+        elsewhere: Elsewhere | None,
+        find_others: Callable[[], Coroutine[Any, Any, None]],
+    ) -> None:
+        self._runs, self._shared = runs, runs.shared
+        self._store, self._pumps = runs.shared.store, runs.shared.pumps
+        self._elsewhere = elsewhere
+        self._find_others = find_others
+
+    async def leave_waiting(self) -> None:
+        """Leave the runs that only wait for a person: another process goes on waiting."""
+        await self._leave(self._waiting())
+
+    async def leave_all_that_others_continue(self) -> None:
+        """Leave the runs that wait, and those that another node can continue, if there is one that does not drain."""
+        await self.briefly(self._find_others)
+        pumps = self._waiting()
+        if not all(node.counts.get(DRAINING) for node in self._shared.others):
+            running = [pump for pump in self._pumps.running() if pump not in pumps]
+            can_leave = await asyncio.gather(*map(self._can_leave, running))
+            pumps += [pump for pump, can in zip(running, can_leave, strict=True) if can]
+        await self._leave(pumps)
+
+    def _waiting(self) -> list[Pump]:
+        running = [pump for pump in self._pumps.running() if pump.run.waits and pump.run.kept]
+        return [pump for pump in running if pump.run.record.lifetime == "detached"]
+
+    async def _can_leave(self, pump: Pump) -> bool:
+        """Return whether another node can go on with a run."""
+        run = pump.run
+        if self._elsewhere is None or not run.kept or run.record.lifetime != "detached":
+            return False
+        with contextlib.suppress(Exception):  # a run without a way to go on is stopped
+            async with asyncio.timeout(BRIEF):
+                return await self._elsewhere(run.record, pump.log)
+        return False
+
+    async def _leave(self, pumps: Sequence[Pump]) -> None:
+        """Leave runs as they are to the other nodes, now. If the store is away, they follow when the lease ends.
+
+        A run that was stopped, or has ended, meanwhile settles here: another node would go on with it.
+        """
+        left = [pump for pump in pumps if not pump.was_ended]
+        for pump in left:
+            self._runs.keeper.lose(pump)
+        if left:
+            await self.briefly(lambda: self._give_up(left))
+
+    async def _give_up(self, pumps: Sequence[Pump]) -> None:
+        await self._store.give_up(self._shared.node_id, [pump.run.id for pump in pumps])
+        await self._store.hint("left", [self._shared.node_id])
+
+    async def briefly(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Ask something of the store, if there is one, that an ending node does not wait long for."""
+        if self._shared.has_store:
+            with contextlib.suppress(StoreUnavailable, TimeoutError):
+                async with asyncio.timeout(BRIEF):
+                    await self._shared.tasks.run(work())

@@ -1,0 +1,101 @@
+"""The runs of dead nodes: taken over, and gone on with or settled."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from ..errors import AnswerLost
+from ..events import Notice, Source
+from ..log.log import Log
+from ..log.segment import segment_of
+from ..runs.pump import Pump
+from ..runs.runs import Runs
+from ..runs.stored_log import read_back
+from ..sessions.queue import SessionQueue
+from ..store import RunRecord
+from .intents import Intents
+
+logger = logging.getLogger(__name__)
+
+Again = Callable[[RunRecord, Log], Awaitable[Source | None]]
+"""Makes a source that goes on with a run which another node has left. None if it cannot go on."""
+
+
+class Recovery:
+    """Takes up every run that this node owns and does not work on. Epochs only grow.
+
+    Such a run was claimed from a dead node, or its start or claim was done by the store and the reply was lost.
+    """
+
+    def __init__(
+        self,
+        runs: Runs,
+        queue: SessionQueue,
+        intents: Intents,
+        lease: float,
+        again: Again | None,
+    ) -> None:
+        self._runs, self._shared = runs, runs.shared
+        self._store, self._retry, self._pumps = runs.shared.store, runs.shared.retry, runs.shared.pumps
+        self._queue = queue
+        self._intents = intents
+        self._lease = lease
+        self._again = again
+        self._at_work: set[str] = set()
+
+    async def look(self) -> None:
+        """Claim the runs of dead nodes, and take up all that is not worked on here. Other tasks do the rest."""
+        if self._shared.admission.closed:
+            return
+        owned = await self._store.claim(self._shared.node_id, self._lease * 2 / 3)
+        for run_id, epoch in owned.items():
+            if not self._is_here(run_id, epoch) and run_id not in self._at_work:
+                self._at_work.add(run_id)
+                self._shared.work.start(self.inherit(run_id, epoch))
+
+    def _is_here(self, run_id: str, epoch: int) -> bool:
+        pump = self._pumps.get(run_id)
+        is_known = pump is not None and pump.run.status == "running" and pump.run.record.epoch >= epoch
+        return is_known or self._queue.is_accepting(run_id)
+
+    async def inherit(self, run_id: str, epoch: int) -> None:
+        """Take up a run, unless it is worked on here after all. Under the session's lock none can start meanwhile."""
+        try:
+            record = await self._retry(lambda: self._store.get_run(run_id))
+            if record is not None:
+                async with self._queue.lock(record.session_id or run_id):
+                    if not self._is_here(run_id, epoch):
+                        await self._inherit(run_id)
+        finally:
+            self._at_work.discard(run_id)
+
+    async def _inherit(self, run_id: str) -> None:
+        log = await self._retry(lambda: read_back(self._store, run_id))
+        record = await self._retry(lambda: self._store.get_run(run_id))
+        stop = None if record is None else await self._intents.take_stop(record)
+        if record is None or record.status != "running" or record.keeper != self._shared.node_id:
+            return  # it has settled, or another node has it
+        if self._shared.admission.closed:
+            return
+        if (slept := self._pumps.get(run_id)) is not None:
+            self._runs.keeper.lose(slept)
+        logger.warning("run %s interrupted by an earlier crash", run_id)
+        pump = self._runs.adopt(record, log)
+        if stop is not None:
+            self._intents.stop_now(pump, stop)
+        self._intents.hinted()  # for what else is asked of it
+
+    async def resume(self, pump: Pump) -> Source:
+        """Return a source that goes on where a dead node stopped. Without one the run is interrupted."""
+        source = None
+        try:
+            async with asyncio.timeout(self._lease):
+                source = await self._again(pump.run.record, pump.log) if self._again is not None else None
+        except Exception:
+            logger.exception("run %s could not be resumed", pump.run.id)
+        if source is None:
+            raise AnswerLost("The server ended while the answer was being generated.")
+        pump.append(segment_of([Notice("resumed", "The server was started again, and the answer goes on.")]))
+        return source

@@ -1,0 +1,111 @@
+"""The runs of other nodes that are not stored: only the node that has one can be asked."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+import msgspec
+
+from ..errors import RunNotFound
+from ..events import AnySettlement, Interrupted, StoppedBy
+from ..log.segment import NOTHING, Segment
+from ..runs.pump import Shared
+from ..runs.stored_log import LOOK_AGAIN
+from ..store import RunRecord, Store
+from .remote_log import Follow, RemoteLog
+
+TRIES = 3
+"""Questions in a row without an answer after which a run that only its node has is gone."""
+MOST_SEARCHES = 32
+"""Maximum number of runs that are looked for at other nodes at once. They accept few connections that are new."""
+
+
+class FoundRun(msgspec.Struct, frozen=True):
+    """A run that is not stored, as its node describes it."""
+
+    record: RunRecord
+    text: str = ""
+
+
+class Unstored(Protocol):
+    """Asks another node for runs that are not stored, which it alone has."""
+
+    async def find(self, address: str, run_id: str) -> FoundRun | None:
+        """Return a run; None if the node does not have it, or does not answer."""
+        ...
+
+    async def stop(self, address: str, run_id: str, by: StoppedBy) -> bool:
+        """Stop a run, and wait for its settlement. True if that is why it ended. `OwnerSilent` without an answer."""
+        ...
+
+
+class UnstoredLog(RemoteLog):
+    """The log of a run that is not stored, read at the node that has it. Nothing stands in for that node."""
+
+    def __init__(self, store: Store, found: FoundRun, follow: Follow, address: str) -> None:
+        super().__init__(store, found.record, follow, lambda keeper: address)
+        self.address = address
+        self.text = found.text
+        self.closed = False
+        self._tries = TRIES
+
+    async def look(self) -> None:
+        """Do nothing: its node has told the text so far, and the store has none."""
+
+    async def _take(self, first: int, segment: Segment) -> None:
+        await super()._take(first, segment)
+        self._tries = TRIES  # the node has the run
+
+    async def _stored(self, after: int) -> Segment:
+        if self._tries < 0:
+            raise RunNotFound(self._record.id)
+        return NOTHING
+
+    async def _address(self) -> str:
+        """Return where the run is. After some tries in a row without it, the run is gone."""
+        self._tries -= 1
+        if self._tries < 0:
+            self.closed = True
+            self._watchers.notify()
+            return ""
+        return self.address
+
+
+class UnstoredRuns:
+    """The runs that are not stored, at the nodes that have them."""
+
+    def __init__(self, shared: Shared, unstored: Unstored | None, follow: Follow | None) -> None:
+        self._shared = shared
+        self._nodes = unstored
+        self._follow = follow
+        self._searches = asyncio.Semaphore(MOST_SEARCHES)
+
+    async def find(self, run_id: str) -> tuple[RunRecord, UnstoredLog] | None:
+        """Ask all other nodes for a run. None if none of those that answer has it."""
+        addresses = [node.address for node in self._shared.others if node.address]
+        if self._nodes is None or self._follow is None:
+            return None
+        async with self._searches:  # any caller can ask for ids that no node has
+            asked = await asyncio.gather(*(self._nodes.find(address, run_id) for address in addresses))
+        for address, found in zip(addresses, asked, strict=True):
+            if found is not None:
+                return found.record, UnstoredLog(self._shared.store, found, self._follow, address)
+        return None
+
+    async def stop(self, run_id: str, log: UnstoredLog, by: StoppedBy) -> bool:
+        """Stop a run, and wait for its settlement. True if that is why it ended."""
+        assert self._nodes is not None
+        return await self._nodes.stop(log.address, run_id, by)
+
+    async def settlement(self, run_id: str, log: UnstoredLog) -> AnySettlement:
+        """Wait for the settlement of a run. A run whose node is gone was interrupted."""
+        assert self._nodes is not None
+        tries = TRIES
+        while tries:
+            found = await self._nodes.find(log.address, run_id)
+            if found is not None and found.record.settlement is not None:
+                return found.record.settlement
+            tries = TRIES if found is not None else tries - 1
+            await asyncio.sleep(LOOK_AGAIN)
+        return Interrupted(text=log.text)

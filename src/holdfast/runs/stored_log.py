@@ -1,0 +1,89 @@
+"""The log of a run that does not go on here, read from the store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from ..events import Settled, Snapshot
+from ..log.log import Log
+from ..log.segment import Segment, segment_of
+from ..store import RunRecord, Store
+
+LOOK_AGAIN = 0.5
+"""Seconds between two looks at a run that goes on in another process, or in none."""
+
+_AT_ONCE = 512  # events of a stored log that are read at once
+
+
+class StoredLog:
+    """The log of a run that does not go on here, read the same way as a live one.
+
+    A reader of the log of a run that has not ended looks again every `pause` seconds.
+    """
+
+    pause = LOOK_AGAIN
+    successor = None
+    """A reader of this log reads it to its end."""
+
+    def __init__(self, store: Store, record: RunRecord) -> None:
+        self._store = store
+        self._record = record
+        self.hold = False
+        """The reader is the client by whose stay an attached run lives: a log of another node tells its owner."""
+        self.closed = record.settlement is not None
+        self.seq = record.seq
+        self.oldest = record.oldest
+        self.text = record.settlement.text if record.settlement else ""
+
+    async def look(self) -> None:
+        """Learn the text so far of a run that has not ended."""
+        if self._record.settlement is None:
+            log = await read_back(self._store, self._record.id)
+            self.seq, self.text = log.seq, log.text
+
+    def end(self, record: RunRecord) -> None:
+        """Learn how the run has ended. It has no settlement if it is gone, with its session."""
+        if record.settlement is not None:
+            self._record, self.closed = record, True
+            self.seq, self.text = record.seq, record.settlement.text
+
+    async def batch(self, after: int) -> Segment:
+        """Return the next events after `after`. A settlement that is known is not read again: it may be long."""
+        if self._record.settlement is not None:
+            if after >= self.seq - 1:
+                return segment_of([Settled(self._record.settlement)][after - self.seq + 1 :])
+            return segment_of(await self._store.read_log(self._record.id, after, min(_AT_ONCE, self.seq - 1 - after)))
+        record = await self._store.get_run(self._record.id) if not self.closed else None
+        events = await self._store.read_log(self._record.id, after)
+        self.closed = record is None or record.settlement is not None
+        return segment_of(events)
+
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` every now and then, until the returned function is called."""
+        if self.closed:
+            return lambda: None
+        timer: asyncio.TimerHandle
+
+        def look_again() -> None:
+            nonlocal timer
+            timer = asyncio.get_running_loop().call_later(self.pause, look_again)
+            wake()
+
+        timer = asyncio.get_running_loop().call_later(self.pause, look_again)
+        return lambda: timer.cancel()
+
+    def snapshot(self) -> tuple[int, Snapshot]:
+        """Return what was visible before the settlement."""
+        return max(self.seq - 1, 0), Snapshot(self.text)
+
+
+async def read_back(store: Store, run_id: str) -> Log:
+    """Return a run's log as the store has it, without a settlement."""
+    log = Log(run_id)
+    while events := await store.read_log(run_id, log.seq):
+        log.append(segment_of([event for event in events if not isinstance(event, Settled)]))
+        log.publish(log.appended)
+        if isinstance(events[-1], Settled):
+            break
+    return log

@@ -1,0 +1,1 @@
+"""The runs of a session: their order, and who watches them."""

@@ -1,0 +1,5 @@
+import{Jt as e,M as t,On as n,b as r,vn as i,y as a}from"./start.js";async function o(t,n){try{let e=await(n===`json`?i.wholeSession(t):i.session(t)),r=(e.title||`session`).replace(/[^\p{L}\p{N} _-]+/gu,``).slice(0,60).trim()||`session`;n===`json`?u(`${r}.json`,JSON.stringify(e,null,2),`application/json`):u(`${r}.md`,s(e),`text/markdown`)}catch(t){e(t)}}function s(e){return`${[`# ${e.title||n().untitled}`,...e.system?[l(e.system)]:[],...r(e.messages).map(c)].join(`
+
+`)}\n`}function c({message:e,earlier:r}){let i=e.role===`user`?n().you:e.model??e.role,o=t(e.outcome,null);return[`## ${i}`,a([...r,e]),...o?[`*${o.label}.*`]:[]].join(`
+
+`)}function l(e){return e.replace(/^/gm,`> `)}function u(e,t,n){let r=document.createElement(`a`);r.href=URL.createObjectURL(new Blob([t],{type:n})),r.download=e,r.click(),setTimeout(()=>URL.revokeObjectURL(r.href),1e3)}export{o as exportAs};

@@ -1,0 +1,1 @@
+import{On as e}from"./start.js";function t(t,n){if(!t.trim())return{};let i=r(t);if(typeof i!=`object`||!i||Array.isArray(i))throw Error(e().notAnObject(n));return i}function n(e){return Object.keys(e).length?JSON.stringify(e,null,2):``}function r(e){try{return JSON.parse(e)}catch{return null}}export{n,t};

@@ -1,0 +1,1 @@
+import{Kt as e,On as t,ln as n,mn as r}from"./start.js";import{t as i}from"./confirm.js";function a({to:a}){return e(i,{title:t().leaveTemporary,action:t().leave,onConfirm:async()=>n(a),onClose:()=>{r.value===a&&(r.value=null)},children:e(`p`,{children:t().leaveTemporaryWhy})})}export{a as default};

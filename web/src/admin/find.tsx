@@ -1,0 +1,22 @@
+/** Finds one person by the whole name or e-mail address. */
+import { useEffect, useState } from "preact/hooks";
+import { t } from "../words";
+
+export function Find({ onFind }: { onFind: (name: string) => void }) {
+  const [text, setText] = useState("");
+  useEffect(() => {
+    const timer = setTimeout(() => onFind(text.trim()), 250);
+    return () => clearTimeout(timer);
+  }, [text]);
+  return (
+    <input
+      type="search"
+      class="grows"
+      dir="auto"
+      aria-label={t().people.findPerson}
+      placeholder={t().people.findPerson}
+      value={text}
+      onInput={(event) => setText(event.currentTarget.value)}
+    />
+  );
+}
