@@ -444,8 +444,10 @@ async def test_what_one_may_not_do_is_not_offered(world: World, signed_in: Signe
 @pytest.mark.usefixtures("needs_axe")
 @pytest.mark.parametrize(
     ("size", "scheme", "locale"),
-    [(DESKTOP, "dark", "en-US"), (PHONE, "light", "ar")],
-    ids=["desktop", "arabic phone"],
+    [
+        pytest.param(DESKTOP, "dark", "en-US", id="desktop", marks=pytest.mark.long("the other size sees each page")),
+        pytest.param(PHONE, "light", "ar", id="arabic phone"),
+    ],
 )
 async def test_the_pages_of_accounts_are_for_everyone(
     world: World, signed_in: SignedIn, new_tab: NewTab, size: Any, scheme: str, locale: str

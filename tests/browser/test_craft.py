@@ -171,6 +171,7 @@ async def interrupted(tab: Tab) -> None:
     raise AssertionError("no answer was long enough to be stopped")
 
 
+@pytest.mark.long("the model is tested with its own clients, and the page with other models")
 @requirement("ui.browser-chat")
 async def test_the_embedded_model_answers_in_the_page_and_is_stopped(weights, new_tab, tmp_path):
     """With nothing set up at all: a real model, its words on the page as the server has them, and Esc ends it."""

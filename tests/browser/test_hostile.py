@@ -77,7 +77,7 @@ async def test_nothing_runs_and_nothing_is_asked_for(new_tab, api, up, elsewhere
         async with limit:
             return await found_in(await new_tab(None), api, [*texts, FORMULA])
 
-    texts = HOSTILE[:: count(3, 1)]
+    texts = HOSTILE[:: count(6, 1)]
     batches = [texts[start : start + BATCH] for start in range(0, len(texts), BATCH)]
     found = await asyncio.gather(*map(one, batches))
 

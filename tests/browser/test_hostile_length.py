@@ -4,6 +4,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.requirements import requirement
+from tests.support.long import cases
 from tests.support.upstream import answer
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -30,7 +31,7 @@ NEVER_OVER = 15_000
 
 
 @requirement("safe.page-time")
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("name", cases(TEXTS, "brackets on lines", "emphasis", reason="other signs, the same parser"))
 async def test_a_session_with_it_opens_and_can_be_used(new_tab, api, up, name):
     """It froze each time it was opened, and nobody could even delete it."""
     text = (TEXTS[name] * LENGTH)[:LENGTH].strip()

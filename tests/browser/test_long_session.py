@@ -7,6 +7,7 @@ from playwright.async_api import expect
 
 from tests.browser.tab import Tab
 from tests.requirements import requirement
+from tests.support.long import cases
 from tests.support.native import Native
 from tests.support.upstream import answer
 
@@ -151,7 +152,7 @@ async def test_nothing_jumps_while_one_scrolls_up_through_messages_of_unknown_he
 
 
 @requirement("ui.browser-smooth")
-@pytest.mark.parametrize("metrics", METRICS)
+@pytest.mark.parametrize("metrics", cases(METRICS, "as the page has it", "large", reason="another height of lines"))
 async def test_a_link_leads_to_its_message_and_an_answer_does_not_lead_away_from_it(new_tab, api, up, metrics):
     """A message in the middle of six hundred, with any font. Its reader stays there while the session goes on."""
     session = await long_session(api)

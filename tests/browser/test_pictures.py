@@ -12,6 +12,7 @@ from playwright.async_api import expect
 from tests.browser.tab import Tab
 from tests.browser.test_long_session import said
 from tests.requirements import requirement
+from tests.support.long import cases
 from tests.support.native import Native
 from tests.support.upstream import answer
 
@@ -91,7 +92,9 @@ class Traffic:
 
 
 @requirement("ui.browser-pictures")
-@pytest.mark.parametrize("kind", ["image/jpeg", "image/png", "image/webp"])
+@pytest.mark.parametrize(
+    "kind", cases(["image/jpeg", "image/png", "image/webp"], "image/jpeg", reason="another decoder of the browser")
+)
 async def test_a_photo_of_twelve_megapixels_is_made_small_and_sent(tab, up, kind):
     """Phones take photos of 4,000 pixels and many megabytes. Models look at fewer, and networks are slow."""
     up.enqueue(answer("A photo."))

@@ -16,7 +16,7 @@ from holdfast.runs.watchdog import Watchdog
 from tests.simulation.__main__ import BrokenDesign, first_caught, keep_the_heap, schedules
 from tests.simulation.bad_designs import BANK
 from tests.simulation.world import HOLDFAST, Design
-from tests.support.long import count
+from tests.support.long import cases, count
 
 SCHEDULES = count(1_000, 20_000)
 SLICE = 500
@@ -61,7 +61,15 @@ def test_every_seed_replays_exactly() -> None:
     assert len(set(once)) > 0.96 * len(seeds)
 
 
-@pytest.mark.parametrize("design", BANK, ids=attrgetter("name"))
+RARE = {"forgets-what-it-claimed", "stop-session-forgets-the-queue"}
+"""Designs that break their promise once in thousands of schedules. The others are caught within hundreds."""
+
+
+@pytest.mark.parametrize(
+    "design",
+    cases(BANK, *(design for design in BANK if design.name not in RARE), reason="it takes thousands of schedules"),
+    ids=attrgetter("name"),
+)
 def test_a_known_bad_design_is_caught(design: Design) -> None:
     """A simulation that finds nothing proves nothing until it has been seen to find what is there.
 

@@ -54,7 +54,7 @@ async def schemathesis(server: Server, folder: Path, *options: str, config: str 
     always = ["--checks", CHECKS, "--generation-deterministic", "--no-color"]
     limits = [
         "--max-examples",
-        str(count(4, 20)),
+        str(count(2, 20)),
         "--request-timeout",
         "15",
         "--suppress-health-check",

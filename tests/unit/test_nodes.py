@@ -20,7 +20,7 @@ from holdfast.store import Append, RunRecord
 from holdfast.store.memory import MemoryStore
 from holdfast.store.records import NodeDetails
 from tests.requirements import requirement
-from tests.support.waiting import LONG
+from tests.support.waiting import LONG, SOON
 
 
 async def forever(*words: str) -> AsyncIterator[str]:
@@ -226,6 +226,34 @@ async def test_after_an_outage_of_the_store_no_run_is_taken_from_a_living_node()
         record = await store.get_run(run.id)
         assert record is not None
         assert (1, owner.keeper) == (record.epoch, record.keeper)
+
+
+class SlowToHint(MemoryStore):
+    """A hint is sent only after the lease was renewed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.renewals = 0
+        self.renewed = asyncio.Event()
+
+    async def renew(self, node_id, seconds, details):
+        self.renewals += 1
+        if self.renewals > 1:
+            self.renewed.set()
+        return await super().renew(node_id, seconds, details)
+
+    async def hint(self, topic, ids, to=""):
+        await self.renewed.wait()
+        await super().hint(topic, ids, to)
+
+
+@requirement("nodes.outage")
+async def test_a_node_renews_its_lease_while_the_store_is_slow_to_tell_the_others_of_it():
+    """The lease would end before the start is over, and others would take the first run of a living node."""
+    async with asyncio.timeout(SOON), Engine(SlowToHint(), lease=0.3) as engine:
+        run = await engine.start(forever("one "), keep=True)
+
+    assert (1, engine.keeper) == (run.record.epoch, run.record.keeper)
 
 
 @requirement("nodes.rollback")

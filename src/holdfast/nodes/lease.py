@@ -64,12 +64,12 @@ class Lease:
     async def hold(self) -> None:
         """Take the lease, and renew it three times in its length."""
         await self._shared.retry(self.renew)
-        with contextlib.suppress(StoreUnavailable):
-            await self._store.hint("joined", [self._shared.node_id])  # limits of the others count its runs from now on
         every = self.seconds / 3
         self._shared.background.every(
             "lease", every, lambda: self._shared.retry(self.renew), first=every, longest_pause=every
         )
+        with contextlib.suppress(StoreUnavailable):
+            await self._store.hint("joined", [self._shared.node_id])  # limits of the others count its runs from now on
 
     async def renew(self) -> None:
         """Say that this node is alive. A fenced node begins anew."""
