@@ -130,8 +130,10 @@ async def brought(client: Client, archive: bytes, query: str = "") -> tuple[int,
 
 async def settled_comparison(client: Client, id: str) -> dict[str, Any]:
     async with asyncio.timeout(LONG):
-        await (await client.get(f"/api/comparisons/{id}/events")).body()  # to its end
-    found: dict[str, Any] = await Native(client).get(f"/api/comparisons/{id}")
+        found: dict[str, Any] = await Native(client).get(f"/api/comparisons/{id}")
+        while "settled" != found["status"]:
+            await asyncio.sleep(0.02)
+            found = await Native(client).get(f"/api/comparisons/{id}")
     return found
 
 
