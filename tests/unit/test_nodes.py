@@ -515,6 +515,43 @@ def submitted(engine: Engine) -> Any:
     return engine.submit(record, [message], if_busy="queue")
 
 
+@requirement("nodes.follow")
+async def test_a_message_that_waits_at_one_node_is_read_there_as_soon_as_another_starts_it():
+    """Its reader must not see a message that waits while the answer grows elsewhere: the next look is far away."""
+    store = MemoryStore()
+    await store.create_session(Session(id="ses_1", owner=""))
+
+    async with nodes(store, sources=lambda run: forever("said "), lease=600) as (one, two):
+        first, second = await submitted(one), await submitted(two)
+        await first.stop()
+        async with asyncio.timeout(SOON):
+            text = await first_text(second)
+
+    assert "said " == text
+
+
+async def first_text(run: Run) -> str:
+    async for _, event in run.read():
+        if isinstance(event, Text):
+            return event.text
+    raise AssertionError("it ended without a word")
+
+
+@requirement("nodes.any")
+async def test_no_node_says_of_a_message_that_it_waits_once_another_has_started_it():
+    """Hints may be lost: whoever asks for the run gets it as the store has it."""
+    store = LosesHints()
+    await store.create_session(Session(id="ses_1", owner=""))
+
+    async with nodes(store, sources=lambda run: forever("said "), lease=600) as (one, two):
+        first, second = await submitted(one), await submitted(two)
+        await first.stop()
+        await until(is_claimed_by(store, second, one))
+        opened = await two.open(second.id)
+
+    assert ("queued", "running") == (second.status, opened.status)
+
+
 @requirement("nodes.drain")
 async def test_the_next_message_of_a_session_starts_on_another_node_while_one_drains():
     """It does not wait for the end of the drain, nor for the next look."""

@@ -313,14 +313,19 @@ class Engine:
 
     async def open(self, run_id: str) -> Run:
         """Return a run, queued, going on or ended. `RunNotFound` if there is none."""
-        if run := self.here(run_id):
+        if (run := self.here(run_id)) and not self._may_be_elsewhere(run):
             return run
         record = await self.store.get_run(run_id) if self.store is not None else None
-        if run := self.here(run_id):  # it started while we looked
+        run = self.here(run_id)  # it may have started while we looked
+        if run and (run.status != "queued" or (record is not None and record.status == "queued")):
             return run
         if record is None:
             raise RunNotFound(run_id)
         return self._runs.stored(record)
+
+    def _may_be_elsewhere(self, run: Run) -> bool:
+        """Return whether another node may have started a run that waits here."""
+        return run.status == "queued" and run.kept and bool(self._shared.others)
 
     async def at(self, run: Run, seq: int) -> Run:
         """Return a run for a reader that has seen its events up to `seq`.

@@ -107,7 +107,7 @@ class Node:
     def _hear(self, topic: str, id: str) -> None:
         """Take a hint of another node. An unknown one, or none of a kind, asks for a look at everything."""
         if topic == "session":
-            self._watchers.hear(id)
+            self._queue.hear(self._watchers.hear(id))
         elif topic == "answer":
             self.intents.answered(id)
         elif topic == "intent":

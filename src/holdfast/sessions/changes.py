@@ -42,12 +42,16 @@ class SessionWatchers:
             self.hear(_change(session_id, owner))
             self.hint(session_id, owner)
 
-    def hear(self, change: str) -> None:
-        """Wake the watchers on this node. A change has the id of the session, and its owner if there is one."""
+    def hear(self, change: str) -> str:
+        """Wake the watchers on this node, and return the session.
+
+        A change has the id of the session, and its owner if there is one.
+        """
         session_id, is_listed, owner = change.partition("\n")
         self._of_session.notify(session_id)
         if is_listed:
             self.lists.note(owner, session_id)
+        return session_id
 
     def wake_all(self) -> None:
         """Wake those who watch any session on this node."""

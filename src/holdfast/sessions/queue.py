@@ -203,9 +203,7 @@ class SessionQueue:
             record = await self.first_queued(session_id)
             if record is not None:
                 self._take_on(self._pumps.get(record.id) or self._runs.make(record), record)
-            for pump in self._pumps.of_session(session_id):
-                if pump.run.status == "queued":
-                    await self.look_after(pump)
+            await self._look_after_all(session_id)
         self._watchers.touch(session_id, record.owner if record is not None else None)
 
     async def first_queued(self, session_id: str) -> RunRecord | None:
@@ -320,6 +318,21 @@ class SessionQueue:
         record = await self._retry(lambda: self._store.get_run(pump.run.id))
         if record is None or record.status != "queued":
             self._runs.keeper.lose(pump)
+
+    def hear(self, session_id: str) -> None:
+        """Take a hint that something happened in a session: what waits here may have been started by another node."""
+        if any(pump.run.status == "queued" for pump in self._pumps.of_session(session_id)):
+            self._shared.work.start(self._heard(session_id))
+
+    async def _heard(self, session_id: str) -> None:
+        async with self.lock(session_id):
+            await self._look_after_all(session_id)
+
+    async def _look_after_all(self, session_id: str) -> None:
+        """See that the queued runs of a session still wait. The caller holds the session's lock."""
+        for pump in self._pumps.of_session(session_id):
+            if pump.run.status == "queued":
+                await self.look_after(pump)
 
     async def note_waiting(self, run: Run) -> None:
         """Store whether a run waits for a person, and then hint at it: the lists of all nodes show it."""
