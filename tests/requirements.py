@@ -473,6 +473,9 @@ REQUIREMENTS: dict[str, str] = {
         "of one trace, which continues that of the caller and goes on in upstreams and MCP servers."
     ),
     "ops.traces-content": "Prompts, answers, arguments and results are in no span unless `traces_content` is set.",
+    "ops.log-traces": (
+        "With traces on, each entry of the log that is written in a request or a run has the ids of its trace and span."
+    ),
     "ops.traces-away": "A collector that is away delays no run, and a shutdown by a few seconds at most.",
     "ops.metrics-bounded": "No name that a caller chose becomes a label: only models that are offered do.",
     "ops.metrics-access": (

@@ -137,6 +137,8 @@ def _serve_one(
     parts: Parts = app.state.parts
     parts.metrics_socket, parts.peers_socket = metrics_socket(settings), peers_socket(settings)
     start.log.node = lambda: parts.engine.keeper
+    if parts.traces is not None:
+        start.log.trace = parts.traces.ids
     parts.reloading = _reloading(parts, start)
     if link is not None:
         parts.on_reload = link.reload_all

@@ -254,7 +254,8 @@ def _app(parts: Parts, lifespan: Any) -> Starlette:
     if parts.metrics is not None:
         _watch(parts, parts.metrics)
     on_refusal = None if parts.metrics is None else parts.metrics.refused
-    app.middleware_stack = Gate(router, parts.settings, parts.keys, open_paths, on_refusal, parts.people)
+    inner = router if parts.traces is None else parts.traces.requests(router)
+    app.middleware_stack = Gate(inner, parts.settings, parts.keys, open_paths, on_refusal, parts.people)
     app.state.router = router
     app.state.parts = parts
     return app
