@@ -477,6 +477,10 @@ REQUIREMENTS: dict[str, str] = {
         "With traces on, each entry of the log that is written in a request or a run has the ids of its trace and span."
     ),
     "ops.traces-away": "A collector that is away delays no run, and a shutdown by a few seconds at most.",
+    "ops.metrics-wal": (
+        "On PostgreSQL the bytes of its write-ahead log and those kept for a replication slot are metrics; without the "
+        "right to read them they are absent, and the log says so once."
+    ),
     "ops.metrics-bounded": "No name that a caller chose becomes a label: only models that are offered do.",
     "ops.metrics-access": (
         "`/metrics` is for admins; the separate port needs no key, and on loopback answers no foreign Host."
