@@ -481,6 +481,8 @@ REQUIREMENTS: dict[str, str] = {
         "With traces on, each entry of the log that is written in a request or a run has the ids of its trace and span."
     ),
     "ops.traces-away": "A collector that is away delays no run, and a shutdown by a few seconds at most.",
+    "ops.alerts": "Each alert of deploy/ fires in its incident, and none for a server that is well.",
+    "ops.dashboard": "Each panel of the dashboard shows metrics that exist.",
     "ops.metrics-wal": (
         "On PostgreSQL the bytes of its write-ahead log and those kept for a replication slot are metrics; without the "
         "right to read them they are absent, and the log says so once."
