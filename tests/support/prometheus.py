@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 ALERTS = ROOT / "deploy" / "prometheus-alerts.yml"
 DASHBOARD = ROOT / "deploy" / "grafana-dashboard.json"
 READY = re.compile(r"Server is ready to receive web requests")
-RATE_INTERVAL = "10s"
+RATE_INTERVAL = "20s"
 CONFIGURATION = """
 global: {{scrape_interval: 1s, evaluation_interval: 1s}}
 rule_files: ["{alerts}"]
