@@ -7,12 +7,14 @@ ARG PYTHON_IMAGE=python:3.13-slim
 FROM ${PYTHON_IMAGE} AS build
 
 WORKDIR /build
-COPY requirements/build.txt requirements/server.txt requirements/mcp.txt requirements/postgres.txt requirements/
+COPY requirements/build.txt requirements/server.txt requirements/mcp.txt requirements/postgres.txt \
+    requirements/metrics.txt requirements/otel.txt requirements/oidc.txt requirements/
 RUN python -m venv /tools \
     && /tools/bin/python -m pip install --no-cache-dir --require-hashes -r requirements/build.txt
 RUN python -m venv --without-pip /opt/holdfast \
     && /tools/bin/python -m pip --python /opt/holdfast/bin/python install --no-cache-dir --require-hashes \
-        -r requirements/server.txt -r requirements/mcp.txt -r requirements/postgres.txt
+        -r requirements/server.txt -r requirements/mcp.txt -r requirements/postgres.txt \
+        -r requirements/metrics.txt -r requirements/otel.txt -r requirements/oidc.txt
 
 COPY pyproject.toml README.md LICENSE ./
 COPY src/ src/

@@ -139,7 +139,7 @@ clean: ## remove what make and the tools made
 	@$(call install,--no-deps --no-build-isolation --editable ./lab)
 	@touch $@
 
-# A browser and two reverse proxies. Tests that need one that cannot be had are skipped, with the reason.
+# A browser, two reverse proxies and Prometheus. Tests that need one that cannot be had are skipped, with the reason.
 .venv/.programs: .venv/.setup-dev tests/support/programs.py
 	@$(BIN)/python -m tests.support.programs
 	@touch $@

@@ -8,9 +8,11 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from contextlib import AbstractContextManager, suppress
 from http.client import HTTPException
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -267,6 +269,48 @@ class Holdfast(Target):
         return {"UP_KEY": "bench", "HOLDFAST_MAX_RUNS": "20000", "HOLDFAST_MAX_RUNS_PER_OWNER": "20000"}
 
 
+class Measured(Holdfast):
+    """The same server with metrics."""
+
+    name = "holdfast-metrics"
+
+    def environment(self) -> dict[str, str]:
+        return super().environment() | {"HOLDFAST_METRICS": "true"}
+
+
+class Traced(Holdfast):
+    """The same server with traces, which it sends to a collector that reads them and forgets them."""
+
+    name = "holdfast-traces"
+
+    def __init__(self, upstream_port: int, models: list[str]) -> None:
+        self._collector = ThreadingHTTPServer(("127.0.0.1", 0), _Forgetful)
+        threading.Thread(target=self._collector.serve_forever, daemon=True).start()
+        super().__init__(upstream_port, models)
+
+    def environment(self) -> dict[str, str]:
+        collector = f"http://127.0.0.1:{self._collector.server_port}"
+        return super().environment() | {"HOLDFAST_TRACES": "true", "OTEL_EXPORTER_OTLP_ENDPOINT": collector}
+
+    def stop(self) -> None:
+        super().stop()
+        self._collector.shutdown()
+        self._collector.server_close()
+
+
+class _Forgetful(BaseHTTPRequestHandler):
+    """Answers every span with 200."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Print nothing."""
+
+
 HOLDFAST = """
 [[providers]]
 name = "up"
@@ -288,7 +332,7 @@ class Stub(Target):
         return [sys.executable, "-m", "bench.stub", str(self.port), str(self.upstream_port)]
 
 
-TARGETS: dict[str, type[Target]] = {target.name: target for target in (Direct, Nginx, Holdfast, Stub)}
+TARGETS: dict[str, type[Target]] = {target.name: target for target in (Direct, Nginx, Holdfast, Measured, Traced, Stub)}
 DEFAULT = ["direct", "nginx", "holdfast"]
 
 

@@ -456,6 +456,10 @@ REQUIREMENTS: dict[str, str] = {
         "log and `holdfast doctor` as docs/incidents.md says."
     ),
     "ops.config-check": "`holdfast config check` prints all problems of the settings at once, and its exit code tells.",
+    "ops.renamed-settings": (
+        "A setting that was renamed works under its old name, in file, variable and flag; a warning at the start and "
+        "`config check` say so. Both names in one place are an error."
+    ),
     "ops.reload": (
         "A running server takes in its changed settings file by SIGHUP or by a call: all of it, or nothing if it is "
         "invalid. No stream is cut. It says what has changed, and what needs a restart."
@@ -473,7 +477,16 @@ REQUIREMENTS: dict[str, str] = {
         "of one trace, which continues that of the caller and goes on in upstreams and MCP servers."
     ),
     "ops.traces-content": "Prompts, answers, arguments and results are in no span unless `traces_content` is set.",
+    "ops.log-traces": (
+        "With traces on, each entry of the log that is written in a request or a run has the ids of its trace and span."
+    ),
     "ops.traces-away": "A collector that is away delays no run, and a shutdown by a few seconds at most.",
+    "ops.alerts": "Each alert of deploy/ fires in its incident, and none for a server that is well.",
+    "ops.dashboard": "Each panel of the dashboard shows metrics that exist.",
+    "ops.metrics-wal": (
+        "On PostgreSQL the bytes of its write-ahead log and those kept for a replication slot are metrics; without the "
+        "right to read them they are absent, and the log says so once."
+    ),
     "ops.metrics-bounded": "No name that a caller chose becomes a label: only models that are offered do.",
     "ops.metrics-access": (
         "`/metrics` is for admins; the separate port needs no key, and on loopback answers no foreign Host."

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 
 from holdfast.server.accounts.people.accounts import Account
@@ -58,7 +59,7 @@ async def cost(work: Callable[[], Awaitable[object]], calls: int = CALLS) -> flo
 
 def grow(folder: Path, people: int, sessions: int) -> None:
     """Add people, and chat sessions of which a tenth is the admin's."""
-    with sqlite3.connect(locate(folder)) as db:
+    with closing(sqlite3.connect(locate(folder))) as db, db:
         db.execute(ROWS_OF_PEOPLE, {"people": people})
         db.execute(ROWS_OF_SESSIONS, {"people": people, "sessions": sessions})
 

@@ -57,7 +57,7 @@ async def test_an_internal_error_has_the_request_id_that_the_client_got(tmp_path
         "async def ready(parts, request): raise RuntimeError('broken')\n"
         "health.ENDPOINTS[1].handler = ready\n"
         "from holdfast.cli import main\n"
-        "main(['serve'])\n"
+        "main()\n"
     )
     (tmp_path / "program.py").write_text(program)
     async with (

@@ -1,6 +1,7 @@
 """Traces for OpenTelemetry: what a request has caused is one trace, wherever and however late it happens."""
 
 import asyncio
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,8 @@ from tests.support.upstream import (
 COUNTED = [Headers(), Role(), Delta("One "), Delta("two."), Finish("stop"), UsageChunk(10, 20), Done()]
 CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 REFUSED = {"error__type": "upstream_auth"}
+LOGGED = {"the source ended with Refused": "upstream_auth", "upstream_stalled": "upstream_stalled"}
+"""Words of an entry, and the code of the error that it is about."""
 TRACEPARENT = {"traceparent": f"00-{CALLER[0]}-{CALLER[1]}-01"}
 
 
@@ -222,6 +225,75 @@ async def test_the_token_of_a_link_is_in_no_span(world, collector):
 
     assert 200 == read.status
     assert token not in str(span.attributes)
+
+
+async def failed_and_stalled(up, server):
+    """Have the log of one run that fails and one that stalls, each started by the caller's own trace."""
+    async with server.client() as client:
+        api = Native(client)
+        for script in ([Status(401)], [Headers(), Role(), Hang()]):
+            up.enqueue(script)
+            body = {"input": "Hi", "model": "up/m"}
+            path = f"/api/sessions/{await api.new_session()}/runs"
+            response = await client.post(path, body, headers=TRACEPARENT)
+            await api.settled((await response.json())["id"])
+        await (await client.get("/health")).body()
+
+
+@requirement("ops.log-traces")
+@pytest.mark.one_server("each node has a log of its own")
+async def test_an_entry_of_the_log_names_the_span_in_which_it_was_written(up, tmp_path, collector):
+    """From a line of the log to the trace, and back: of a request, of a run, and of the watch over a run."""
+    config = 'traces = true\naccess_log = true\nlog_format = "json"\nidle_limit = 1\nretry_patience = 0.0\n'
+    async with Server(tmp_path, [provider(up.base_url)], config=config, env=collector.environment) as server:
+        await failed_and_stalled(up, server)
+        spans = {(await collector.span("run chat", error__type=code)).span_id: code for code in LOGGED.values()}
+        requests = {span.span_id for span in collector.named("POST /api/sessions/{session_id}/runs")}
+        entries = [json.loads(line) for line in server.log_text().splitlines() if line.startswith("{")]
+    asked = [entry for entry in entries if entry.get("path", "").endswith("/runs")]
+    ended = [entry for entry in entries if any(words in entry["message"] for words in LOGGED)]
+    probes = [entry for entry in entries if entry.get("path") == "/health"]
+
+    assert {CALLER[0]} == {entry["trace_id"] for entry in asked + ended}
+    assert requests == {entry["span_id"] for entry in asked}
+    assert {*LOGGED.values()} == {spans[entry["span_id"]] for entry in ended}
+    assert probes
+    assert not [entry for entry in probes if "trace_id" in entry]
+
+
+@requirement("ops.log-traces")
+@pytest.mark.parametrize("is_on", [False, True])
+@pytest.mark.one_server("each node has a log of its own")
+async def test_a_log_of_text_has_the_id_of_the_trace_at_the_end_of_a_line(up, tmp_path, collector, is_on):
+    """A person copies it into the search of the traces. Without traces there is nothing to copy."""
+    config = f"traces = {str(is_on).lower()}\naccess_log = true\nidle_limit = 1\nretry_patience = 0.0\n"
+    async with Server(tmp_path, [provider(up.base_url)], config=config, env=collector.environment) as server:
+        await failed_and_stalled(up, server)
+        lines = server.log_text().splitlines()
+    wanted = [line for line in lines if "/runs 202" in line or any(words in line for words in LOGGED)]
+
+    assert len(wanted) >= 4
+    assert [is_on] * len(wanted) == [line.endswith(f"trace:{CALLER[0]}]") for line in wanted]
+    assert not [line for line in lines if "/health" in line and "trace:" in line]
+
+
+@requirement("ops.log-traces")
+@pytest.mark.one_server("each node has a log of its own")
+async def test_a_pipelined_request_is_not_in_the_trace_of_the_one_before(up, tmp_path, collector):
+    """It is started when the response before it ends, by the task of that."""
+    config = 'traces = true\naccess_log = true\nlog_format = "json"\n'
+    async with Server(tmp_path, [provider(up.base_url)], config=config, env=collector.environment) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        head = f"Host: 127.0.0.1:{server.port}\r\n"
+        asked = f"GET /api/sessions HTTP/1.1\r\n{head}traceparent: {TRACEPARENT['traceparent']}\r\n\r\n"
+        writer.write(f"{asked}GET /health HTTP/1.1\r\n{head}Connection: close\r\n\r\n".encode())
+        answered = await reader.read()
+        writer.close()
+        entries = [json.loads(line) for line in server.log_text().splitlines() if line.startswith("{")]
+    traces = [(entry["path"], entry.get("trace_id")) for entry in entries if "path" in entry][-2:]
+
+    assert 2 == answered.count(b"HTTP/1.1 200")
+    assert [("/api/sessions", CALLER[0]), ("/health", None)] == traces
 
 
 @requirement("ops.traces")

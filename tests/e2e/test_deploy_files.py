@@ -3,6 +3,7 @@
 import asyncio
 import fnmatch
 import json
+import os
 import re
 import shlex
 import shutil
@@ -113,6 +114,52 @@ async def test_the_health_check_of_the_image_tells_a_ready_server_from_none(tmp_
     assert "python" == program
     assert 0 == with_server
     assert 0 != await health(free_port())
+
+
+@pytest.mark.long("it installs every package of the image")
+@requirement("deploy.image")
+async def test_the_steps_of_the_image_give_a_server_with_metrics_and_traces_that_is_healthy(tmp_path):
+    """As far as it goes without an engine: the same commands, in folders of this test instead of those of an image."""
+    built = await asyncio.to_thread(build_image, tmp_path)
+    config = "metrics = true\ntraces = true\n"
+    program = [str(built / "opt/holdfast/bin/holdfast")]
+    async with Server(tmp_path / "data", [SCRIPTED], config=config, program=program) as server:
+        async with server.client() as client:
+            shown = await (await client.get("/metrics")).text()
+        python, *arguments = json.loads(last("HEALTHCHECK").partition("CMD ")[2])
+        health = await asyncio.create_subprocess_exec(
+            *(built / "opt/holdfast/bin" / python, *arguments), env={"HOLDFAST_PORT": str(server.port)}
+        )
+        code = await health.wait()
+
+    assert 0 == code
+    assert "holdfast_build_info" in shown
+
+
+def build_image(folder: Path) -> Path:
+    """Do the steps of the first stage below a folder, with the Python of this test."""
+    (folder / "build").mkdir()
+    (folder / "bin").mkdir()
+    (folder / "bin" / "python").symlink_to(sys._base_executable)
+    environment = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
+    for step in steps():
+        if (step.word, step.stage) == ("COPY", 1):
+            *sources, target = shlex.split(step.rest)
+            for source in sources:
+                copy_to(ROOT / source, folder / "build" / target)
+        if (step.word, step.stage) == ("RUN", 1):
+            here = re.sub(r"(?<![\w.])/(tools|opt|wheel)\b", rf"{folder}/\1", step.rest)
+            subprocess.run(["sh", "-ec", here], cwd=folder / "build", env=environment, check=True)
+    return folder
+
+
+def copy_to(source: Path, target: Path) -> None:
+    """Copy as COPY does: a file into a folder, and the contents of a folder."""
+    target.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        shutil.copytree(source, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        shutil.copy(source, target)
 
 
 @requirement("deploy.image")

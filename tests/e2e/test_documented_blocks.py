@@ -97,6 +97,7 @@ NOT_RUN = {
     "docs/testing.md-3": "it takes minutes; tests/faults/test_simulation.py runs some of it",
     "docs/traces.md-1": "it needs Docker",
     "docs/traces.md-2": "it needs a collector; tests/acceptance/test_traces.py starts one",
+    "docs/traces.md-5": "it needs some minutes",
     "docs/tutorials/chat.md-6": "it kills the server; tests/faults/test_kill9.py does the same",
     "docs/tutorials/chat.md-7": "it reads the run from before the kill; tests/faults/test_kill9.py does the same",
     "docs/tutorials/cluster.md-4": "it needs the cluster; tests/e2e/test_serve_cluster.py starts it and kills a node",

@@ -6,7 +6,9 @@ import socket
 import subprocess
 import sys
 
+import asyncpg
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.requirements import requirement
 from tests.support.native import Native
@@ -205,3 +207,54 @@ async def test_a_port_for_other_servers_that_is_taken_is_one_line(postgres, tmp_
     )
     assert "Set node_address" in str(refused.value)
     assert "Traceback" not in str(refused.value)
+
+
+async def wal_metrics_when(is_so, client):
+    """Wait until the metrics of PostgreSQL's write-ahead log are so, and return them by their names."""
+    async with asyncio.timeout(LONG):
+        while True:
+            families = text_string_to_metric_families(await (await client.get("/metrics")).text())
+            samples = [each for family in families for each in family.samples]
+            if is_so(shown := {each.name: each.value for each in samples if "_postgres_" in each.name}):
+                return shown
+            await asyncio.sleep(0.05)
+
+
+@requirement("ops.metrics-wal")
+async def test_the_write_ahead_log_of_postgresql_and_what_it_keeps_for_a_slot_are_metrics(postgres, tmp_path):
+    """A standby that is away lets PostgreSQL keep its log until the disk is full."""
+    url, slot = postgres.url(await postgres.new_database()), f"away_{free_port()}"
+    database = await asyncpg.connect(url)
+    try:
+        await database.execute("SELECT pg_create_physical_replication_slot($1, TRUE)", slot)
+        before = await database.fetchval("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint")
+        async with Server(tmp_path, config="metrics = true\n", env={"HOLDFAST_STORE": url}) as server:
+            async with server.client() as client:
+                shown = await wal_metrics_when(lambda shown: len(shown) == 2, client)
+    finally:
+        await database.execute("SELECT pg_drop_replication_slot($1)", slot)
+        await database.close()
+
+    assert shown["holdfast_postgres_wal_bytes_total"] >= before
+    assert 0 <= shown["holdfast_postgres_slot_lag_bytes"] < shown["holdfast_postgres_wal_bytes_total"]
+
+
+@requirement("ops.metrics-wal")
+@pytest.mark.one_server("each node says it once")
+async def test_without_the_right_to_read_it_the_write_ahead_log_is_absent_and_the_log_says_so(postgres, tmp_path):
+    """A managed PostgreSQL may not let its users see it. A zero would look like an idle database."""
+    name, role = await postgres.new_database(), f"limited_{free_port()}"
+    database = await asyncpg.connect(postgres.url(name))
+    try:
+        await database.execute(f"CREATE ROLE {role} LOGIN")
+        await database.execute(f"ALTER DATABASE {name} OWNER TO {role}")
+        await database.execute("REVOKE EXECUTE ON FUNCTION pg_current_wal_lsn() FROM PUBLIC")
+    finally:
+        await database.close()
+    env = {"HOLDFAST_STORE": postgres.url(name).replace("holdfast@", f"{role}@")}
+    async with Server(tmp_path, config="metrics = true\n", env=env) as server, server.client() as client:
+        shown = await wal_metrics_when(lambda shown: "write-ahead log is not measured" in server.log_text(), client)
+        log = server.log_text()
+
+    assert {} == shown
+    assert 1 == log.count("GRANT EXECUTE ON FUNCTION pg_current_wal_lsn()")

@@ -4,6 +4,7 @@ import asyncio
 import random
 import sqlite3
 from collections import Counter
+from contextlib import closing
 
 import pytest
 
@@ -103,7 +104,7 @@ async def test_a_batch_that_is_being_deleted_is_gone_for_whoever_waits_to_change
 
 
 def _documents(folder):
-    with sqlite3.connect(folder / "holdfast.db") as db:
+    with closing(sqlite3.connect(folder / "holdfast.db")) as db:
         return db.execute("SELECT kind, id FROM documents").fetchall()
 
 

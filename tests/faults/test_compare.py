@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ HANGING = [Headers(), Role(), Delta("half an answer"), Hang()]
 
 def tables(folder: Path) -> dict[str, int]:
     """How many rows each table has that a comparison could have left something in."""
-    with sqlite3.connect(folder / "holdfast.db") as db:
+    with closing(sqlite3.connect(folder / "holdfast.db")) as db:
         names = ("sessions", "messages", "feed", "runs", "events", "documents", "search")
         return {name: db.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in names}
 
@@ -92,7 +93,7 @@ async def test_the_ends_that_nobody_wrote_down_are_written_down_after_a_crash(tm
 
 
 def statuses(folder: Path) -> list[str]:
-    with sqlite3.connect(folder / "holdfast.db") as db:
+    with closing(sqlite3.connect(folder / "holdfast.db")) as db:
         return [
             status for (status,) in db.execute("SELECT body ->> '$.status' FROM documents WHERE kind = 'comparison'")
         ]

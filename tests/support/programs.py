@@ -84,6 +84,8 @@ CHROMIUM = Program(
 NGINX = Program("nginx", ("nginx",), "nginx in front of the server", "-v")
 CADDY = Program("caddy", ("caddy",), "Caddy in front of the server", "version")
 CURL = Program("curl", ("curl",), "curl as a client")
+PROMETHEUS = Program("prometheus", ("prometheus",), "the dashboard and the alert rules")
+"""Its `promtool` is beside it."""
 LIBGOMP = Program("libgomp", (), "the embedded model")
 """A library that the embedded model's package needs and does not bring. A small system does not have it."""
 
@@ -138,6 +140,10 @@ def get_nginx() -> Path | None:
 
 def get_caddy() -> Path | None:
     return CADDY.find() or _unpacked(CADDY)
+
+
+def get_prometheus() -> Path | None:
+    return PROMETHEUS.find() or _unpacked(PROMETHEUS)
 
 
 def _unpacked(program: Program) -> Path | None:
@@ -202,6 +208,7 @@ GET: dict[Program, Callable[[], Path | None]] = {
     NGINX: get_nginx,
     CADDY: get_caddy,
     CURL: get_curl,
+    PROMETHEUS: get_prometheus,
     LIBGOMP: get_libgomp,
 }
 

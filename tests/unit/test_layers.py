@@ -121,7 +121,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "server.traces.attributes": {"msgspec", "opentelemetry"},
     "server.traces.calls": {"opentelemetry"},
     "server.traces.exporting": {"opentelemetry"},
-    "server.traces.otel": {"opentelemetry"},
+    "server.traces.otel": {"opentelemetry", "starlette"},
     "server.traces.requests": {"opentelemetry", "starlette"},
     "server.traces.traced_store": {"msgspec", "opentelemetry"},
     "server.http.compression": {"starlette", "backports", "compression"},  # zstd: of the standard library from 3.14 on

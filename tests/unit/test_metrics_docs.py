@@ -13,6 +13,7 @@ from holdfast.server.config.settings import Settings
 from holdfast.server.metrics.families import FAMILIES
 from holdfast.server.metrics.prometheus import PrometheusMetrics
 from scripts import docs_metrics
+from tests.requirements import requirement
 
 ROOT = Path(__file__).parents[2]
 DASHBOARD = ROOT / "deploy" / "grafana-dashboard.json"
@@ -64,6 +65,7 @@ def test_every_alert_is_about_metrics_that_exist():
     assert len(rules()) > 10
 
 
+@requirement("ops.dashboard")
 def test_every_panel_shows_metrics_that_exist():
     """A panel with a misspelt metric shows "No data", which looks like peace."""
     shown = [(panel["title"], target["expr"]) for panel in panels() for target in panel["targets"]]

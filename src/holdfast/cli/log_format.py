@@ -23,10 +23,17 @@ FORMAT = "%(asctime)s %(levelname)s %(message)s"
 ACCESS = "uvicorn.access"
 """The logger of the access log. The arguments of its entries are client, method, path, HTTP version and status."""
 IDS = ("run", "session", "request")
+TRACE_IDS = ("trace_id", "span_id")
 _ID = re.compile(r"(run|ses|req)_[0-9a-z]{36}")
 _FIELDS = {"run": "run", "ses": "session", "req": "request"}
 
 Format = Literal["text", "json"]
+TraceIds = Callable[[str], tuple[str, str] | None]
+"""Returns the ids of the trace and the span in which an entry is written, or else those of the run that it names."""
+
+
+def no_trace(run_id: str) -> None:
+    """Return no ids: traces are off."""
 
 
 class LogFormatter(logging.Formatter):
@@ -36,13 +43,17 @@ class LogFormatter(logging.Formatter):
     the indent, a line end in one of them could forge an entry.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, trace: TraceIds = no_trace) -> None:
         super().__init__(FORMAT)
+        self._trace = trace
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return an entry. Ids that are not in the message stand at its end."""
+        """Return an entry. Ids that are not in the message stand at its end, without that of the span."""
         first, *more = super().format(_as_ours(record)).splitlines() or [""]
-        ids = [id for id in ids_of(record).values() if id not in first]
+        known = ids_of(record)
+        ids = [id for id in known.values() if id not in first]
+        if trace := self._trace(known.get("run", "")):
+            ids.append(f"trace:{trace[0]}")
         first = f"{first} [{' '.join(ids)}]" if ids else first
         return "\n    ".join(map(safe, (first, *more)))
 
@@ -50,19 +61,22 @@ class LogFormatter(logging.Formatter):
 class JsonLogFormatter(logging.Formatter):
     """Returns an entry as one line of JSON: time, level, logger, message, and ids as far as they are known."""
 
-    def __init__(self, node: Callable[[], str]) -> None:
+    def __init__(self, node: Callable[[], str], trace: TraceIds = no_trace) -> None:
         super().__init__()
-        self._node = node
+        self._node, self._trace = node, trace
 
     def format(self, record: logging.LogRecord) -> str:
         """Return an entry."""
+        ids = ids_of(record)
         entry: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": _lines(_as_ours(record).getMessage()),
-            **ids_of(record),
+            **ids,
         }
+        if trace := self._trace(ids.get("run", "")):
+            entry |= zip(TRACE_IDS, trace, strict=True)
         if node := self._node():
             entry["node"] = node
         if record.name == ACCESS:
@@ -121,6 +135,7 @@ class ServerLog:
     def __init__(self, settings: Settings) -> None:
         self.node: Callable[[], str] = str
         """Returns the id of this node, once it is known."""
+        self.trace: TraceIds = no_trace
         self._handler = logging.StreamHandler()
         self._levels: Mapping[str, str] = {}
         logging.basicConfig(handlers=[self._handler])
@@ -130,13 +145,18 @@ class ServerLog:
         """Take in the format and the levels of the settings."""
         check_loggers(settings)
         is_json = settings.log_format == "json"
-        self._handler.setFormatter(JsonLogFormatter(lambda: self.node()) if is_json else LogFormatter())
+        self._handler.setFormatter(
+            JsonLogFormatter(lambda: self.node(), self._trace_of) if is_json else LogFormatter(self._trace_of)
+        )
         logging.getLogger().setLevel(settings.log_level.upper())
         for name in self._levels:
             logging.getLogger(name).setLevel(logging.NOTSET)
         for name, level in settings.log_levels.items():
             logging.getLogger(name).setLevel(level.upper())
         self._levels = settings.log_levels
+
+    def _trace_of(self, run_id: str) -> tuple[str, str] | None:
+        return self.trace(run_id)
 
 
 def check_loggers(settings: Settings) -> None:

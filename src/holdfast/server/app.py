@@ -78,6 +78,8 @@ from .sources.chat import ChatSources
 
 LOOK_AT_MODELS = 15.0
 """Seconds until a new model of a provider has its own label in the metrics."""
+LOOK_AT_WAL = 10.0
+"""Seconds between two readings of PostgreSQL's write-ahead log, for the metrics."""
 CHORE = "chore"
 """The kind of work that one node does for all. The node that has a chore keeps it."""
 OLD_REQUEST = 60.0
@@ -254,7 +256,8 @@ def _app(parts: Parts, lifespan: Any) -> Starlette:
     if parts.metrics is not None:
         _watch(parts, parts.metrics)
     on_refusal = partial(_count_refusal, parts)
-    app.middleware_stack = Gate(router, parts.settings, parts.keys, open_paths, on_refusal, parts.people)
+    inner = router if parts.traces is None else parts.traces.requests(router)
+    app.middleware_stack = Gate(inner, parts.settings, parts.keys, open_paths, on_refusal, parts.people)
     app.state.router = router
     app.state.parts = parts
     return app
@@ -378,6 +381,7 @@ def _begin_background(parts: Parts) -> None:
     background.every("discovery", configured.look_every, configured.look, first=configured.look_every)
     if parts.metrics is not None:
         background.every("model names", LOOK_AT_MODELS, parts.metrics.look)
+        background.every("write-ahead log", LOOK_AT_WAL, parts.metrics.look_at_store)
         background.once("measuring", parts.metrics.measure_process)
 
 

@@ -9,6 +9,14 @@ import msgspec
 from ..access import NO_BUDGET, Budget, Payer, PayerKind
 
 
+class WalPosition(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the write-ahead log of a database server has come, in bytes. None is not known."""
+
+    written: int | None = None
+    slot_lag: int | None = None
+    """What it keeps for the replication slot that is furthest behind; None also without a slot."""
+
+
 class NodeDetails(msgspec.Struct, frozen=True, kw_only=True):
     """What a node tells of itself each time it renews its lease."""
 

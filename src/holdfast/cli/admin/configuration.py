@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from ...server.config.live_settings import with_saved
+from ...server.config.renamed_settings import OldNames
 from ...server.config.settings import Settings, data_folder, load_with_sources
 from ...store.place import without_password
 from ..commands import json_option, tell_of_file, telling
@@ -36,9 +37,10 @@ def config_check(file: str | None, **flags: Any) -> None:
     Exit code: 0 = OK, 1 = problems found. The server is not needed.
     """
     choice = tell_of_file(file, here=True)
-    found = problems(flags, os.environ, file, here=True)
-    for problem in found:
-        click.echo(problem, err=True)
+    old_names = OldNames()
+    found = problems(flags, os.environ, file, old_names, here=True)
+    for line in (*old_names.notes, *found):
+        click.echo(line, err=True)
     if found:
         raise click.exceptions.Exit(1)
     click.echo(f"The settings are valid{f': {choice.path.absolute()}' if choice.path else ''}.")

@@ -12,6 +12,7 @@ from ...errors import HoldfastError
 from ...server.accounts.keys import Keys
 from ...server.config.live_settings import Configured
 from ...server.config.provider_factory import make_provider
+from ...server.config.renamed_settings import OldNames
 from ...server.config.saved_settings import saved_file
 from ...server.config.settings import (
     PREFIX,
@@ -32,10 +33,13 @@ _PATH = re.compile(r" - at `\$\.?(.*)`$")
 _STEP = re.compile(r"\[(\d+|\.\.\.)\]|([^.\[\]]+)")
 
 
-def problems(flags: Mapping[str, Any], environ: Mapping[str, str], file: str | None, *, here: bool) -> list[str]:
+def problems(
+    flags: Mapping[str, Any], environ: Mapping[str, str], file: str | None, old_names: OldNames, *, here: bool
+) -> list[str]:
     """Return what is wrong with the settings, each problem once. Nothing is opened and no server is asked."""
     try:
-        values, sources = gather(flags, environ, file, here=here)
+        environ = old_names.in_environment(environ)
+        values, sources = gather(flags, environ, file, old_names, here=here)
     except HoldfastError as error:
         return [str(error)]
     settings, found = converted(values, sources)

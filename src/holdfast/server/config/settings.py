@@ -18,8 +18,9 @@ from ...errors import HoldfastError
 from ...store.place import is_postgres
 from ...upstreams.kinds import KindError, ProviderKind, kind_names, kind_of
 from ...upstreams.profiles import PROFILES, Profile, ProfileName, profile_of
+from .renamed_settings import OldNames
 from .settings_errors import explain, suggestion
-from .settings_file import choose, user_folder
+from .settings_file import choose, make_absolute, tables_of, user_folder
 from .sign_in_settings import KeySettings, OidcSettings, ProxySettings, about_sign_in
 
 PREFIX = "HOLDFAST_"
@@ -361,12 +362,15 @@ def load_with_sources(
     file: str | os.PathLike[str] | None = None,
     *,
     here: bool = False,
+    old_names: OldNames | None = None,
 ) -> tuple[Settings, dict[str, str]]:
     """Return the settings, and the source of each one that was given.
 
-    With `here`, the file of the current folder is used if no other is given or found.
+    With `here`, the file of the current folder is used if no other is given or found. `old_names` notes renamed ones.
     """
-    values, sources = gather(flags, environ, file, here=here)
+    old_names = old_names or OldNames()
+    environ = old_names.in_environment(environ)
+    values, sources = gather(flags, environ, file, old_names, here=here)
     settings = _convert(values, sources)
     for problem in complaints(settings, sources, environ):
         raise SettingsError(problem)
@@ -377,6 +381,7 @@ def gather(
     flags: Mapping[str, Any] | None,
     environ: Mapping[str, str],
     file: str | os.PathLike[str] | None,
+    old_names: OldNames,
     *,
     here: bool = False,
 ) -> tuple[dict[str, Any], dict[str, str]]:
@@ -385,9 +390,9 @@ def gather(
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for found, where in (
-        (_from_file(path) if path else {}, str(path)),
+        (_from_file(path, old_names) if path else {}, str(path)),
         (_from_environment(environ), "environment"),
-        ({name: value for name, value in (flags or {}).items() if value is not None}, "flag"),
+        (old_names.in_flags({name: value for name, value in (flags or {}).items() if value is not None}), "flag"),
     ):
         values |= found
         sources |= dict.fromkeys(found, where)
@@ -427,32 +432,20 @@ def source_name(provider: ProviderSettings) -> str:
     return f"providers.{provider.name}"
 
 
-def _from_file(path: pathlib.Path) -> dict[str, Any]:
+def _from_file(path: pathlib.Path, old_names: OldNames) -> dict[str, Any]:
     """Return the values of a settings file. A relative path in it is meant from the folder of the file."""
-    values = _read(path)
-    _make_absolute(values, ("data", "secret_key_file", "tls_cert", "tls_key"), path)
-    for provider in _tables(values, "providers"):
-        _make_absolute(provider, ("ca_file", "cert", "cert_key"), path)
-    for agent in _tables(values, "agents"):
+    values = old_names.in_file(_read(path), str(path))
+    make_absolute(values, ("data", "secret_key_file", "tls_cert", "tls_key"), path)
+    for provider in tables_of(values, "providers"):
+        make_absolute(provider, ("ca_file", "cert", "cert_key"), path)
+    for agent in tables_of(values, "agents"):
         agent.setdefault("modules", ".")
-        _make_absolute(agent, ("folder", "modules"), path)
-    for server in _tables(values, "mcp"):
+        make_absolute(agent, ("folder", "modules"), path)
+    for server in tables_of(values, "mcp"):
         if server.get("command"):
             server.setdefault("folder", ".")
-        _make_absolute(server, ("folder",), path)
+        make_absolute(server, ("folder",), path)
     return values
-
-
-def _tables(values: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """Return the values of a name that are tables. Other values are refused later."""
-    found = values.get(name)
-    return [table for table in found if isinstance(table, dict)] if isinstance(found, list) else []
-
-
-def _make_absolute(values: dict[str, Any], names: tuple[str, ...], file: pathlib.Path) -> None:
-    for name in names:
-        if isinstance(value := values.get(name), str) and value:
-            values[name] = str(file.absolute().parent / pathlib.Path(value).expanduser())
 
 
 def _read(path: pathlib.Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import pathlib
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...errors import HoldfastError
 from ...store.folder import who_else
@@ -57,6 +57,19 @@ def user_folder(environ: Mapping[str, str], variable: str, default: str) -> path
     """Return one of the user's base folders. A relative value is ignored, as the XDG specification demands."""
     given = pathlib.Path(environ.get(variable, ""))
     return given if given.is_absolute() else pathlib.Path(default).expanduser()
+
+
+def tables_of(values: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """Return the values of a name that are tables. Other values are refused later."""
+    found = values.get(name)
+    return [table for table in found if isinstance(table, dict)] if isinstance(found, list) else []
+
+
+def make_absolute(values: dict[str, Any], names: tuple[str, ...], file: pathlib.Path) -> None:
+    """Make relative paths absolute: they are meant from the folder of the file."""
+    for name in names:
+        if isinstance(value := values.get(name), str) and value:
+            values[name] = str(file.absolute().parent / pathlib.Path(value).expanduser())
 
 
 def _named(environ: Mapping[str, str], named: str | os.PathLike[str] | None) -> pathlib.Path | None:

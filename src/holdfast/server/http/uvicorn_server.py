@@ -236,6 +236,7 @@ def configuration(app: Starlette, limits: ConnectionLimits | None = None) -> uvi
         server_header=False,
         headers=[STRICT] if settings.tls_cert and not is_loopback(settings.host) else [],
         proxy_headers=False,  # forwarded headers are not trusted
+        reset_contextvars=settings.traces,  # a pipelined request is started by the one before, and not in its trace
         timeout_graceful_shutdown=2,
         timeout_keep_alive=75,
         backlog=4096,

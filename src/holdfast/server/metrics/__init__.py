@@ -48,6 +48,10 @@ class Metrics(Protocol):
         """Learn the models of the providers, which are values of labels."""
         ...
 
+    async def look_at_store(self) -> None:
+        """Learn what the store knows of its write-ahead log."""
+        ...
+
     async def measure_process(self) -> None:
         """Measure the event loop and the garbage collector until cancelled."""
         ...

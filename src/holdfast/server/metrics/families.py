@@ -21,6 +21,8 @@ class Family(NamedTuple):
     text: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
+    optional: bool = False
+    """It has a value only on servers that can read it."""
 
 
 FAMILIES = (
@@ -116,6 +118,18 @@ FAMILIES = (
     Family("holdfast_events_saved_total", "counter", "Events of runs that were written to the store."),
     Family("holdfast_unsaved_events", "gauge", "Events of runs in progress that are not in the store yet."),
     Family("holdfast_store_wal_bytes", "gauge", "Size of SQLite's write-ahead log; 0 with another store."),
+    Family(
+        "holdfast_postgres_wal_bytes_total",
+        "counter",
+        "Bytes that PostgreSQL has ever written to its write-ahead log, for all databases. The same on each node.",
+        optional=True,
+    ),
+    Family(
+        "holdfast_postgres_slot_lag_bytes",
+        "gauge",
+        "Write-ahead log that PostgreSQL keeps for the replication slot furthest behind. Absent without a slot.",
+        optional=True,
+    ),
     Family("holdfast_store_available", "gauge", "1, or 0 while a write waits for the store to come back."),
     Family("holdfast_nodes", "gauge", "Nodes with a lease on the store, this one included, as last read."),
     Family("holdfast_takeovers_total", "counter", "Runs of dead nodes that this node has taken over."),

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
 from ... import __version__
 from ...engine.engine import Engine
+from ...errors import StoreUnavailable
 from ...events import AnySettlement, Failed, Stopped
 from ...history import Measured
 from ...log.log import Log
 from ...runs.run import Run
 from ...store import Store
+from ...store.records import WalPosition
 from ...upstreams import Providers
 from ..audit.refused_keys import GateRefusal
 from ..config.settings import Settings
@@ -44,6 +46,7 @@ class PrometheusMetrics:
         self._of_runs: dict[tuple[str, str, ModelLabel], _RunValues] = {}
         self._codes: set[str] = set()
         self._wal_bytes: Callable[[], int] = lambda: 0  # of a store that has such a log
+        self._read_wal: Callable[[], Awaitable[WalPosition]] | None = None
         ProcessCollector(registry=self._registry)
         table["holdfast_build_info"].of(__version__).set(1)
         table["holdfast_runs_limit"].of().set(settings.max_runs)
@@ -53,6 +56,7 @@ class PrometheusMetrics:
     def timed(self, store: Store) -> Store:
         """Return the store with a measured duration of every call."""
         self._wal_bytes = getattr(store, "wal_bytes", self._wal_bytes)
+        self._read_wal = getattr(store, "read_wal", None)
         return timed_store(store, self._table)
 
     def settled(self, run: Run) -> None:
@@ -110,6 +114,17 @@ class PrometheusMetrics:
     async def look(self) -> None:
         """Learn the models of the providers, which are values of labels."""
         await self._labels.look()
+
+    async def look_at_store(self) -> None:
+        """Learn what the store knows of its write-ahead log. A store that is away shows nothing of it."""
+        if self._read_wal is None:
+            return
+        try:
+            wal = await self._read_wal()
+        except StoreUnavailable:
+            wal = WalPosition()
+        self._table["holdfast_postgres_wal_bytes_total"].show(wal.written)
+        self._table["holdfast_postgres_slot_lag_bytes"].show(wal.slot_lag)
 
     async def measure_process(self) -> None:
         """Measure the event loop and the garbage collector until cancelled."""

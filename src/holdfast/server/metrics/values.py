@@ -47,7 +47,7 @@ class MetricValues:
     def __init__(self, family: Family) -> None:
         self.family = family
         self._values: dict[tuple[str, ...], MetricValue] = {}
-        if not family.labels:
+        if not family.labels and not family.optional:
             self.of()  # it exists from the start
 
     def of(self, *labels: str) -> MetricValue:
@@ -57,6 +57,13 @@ class MetricValues:
             assert len(labels) == len(self.family.labels), self.family.name
             value = self._values[labels] = MetricValue(self.family.buckets)
         return value
+
+    def show(self, value: float | None) -> None:
+        """Set the one value of an optional metric. None takes it away: it is not known."""
+        if value is None:
+            self._values.clear()
+        else:
+            self.of().set(value)
 
     def metric(self) -> Metric:
         """Return the metric as `prometheus_client` writes it."""

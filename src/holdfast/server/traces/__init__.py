@@ -43,7 +43,15 @@ class Traces(Tracer, Protocol):
         ...
 
     def handler(self, method: str, path: str, handler: Handler) -> Handler:
-        """Return the handler of an endpoint, with a span for each request."""
+        """Return the handler of an endpoint, which begins a span for each request."""
+        ...
+
+    def requests(self, app: ASGIApp) -> ASGIApp:
+        """Return the application of such handlers, which ends the span of a request with its response."""
+        ...
+
+    def ids(self, run_id: str) -> tuple[str, str] | None:
+        """Return the ids of trace and span of this task, or else of a run in progress."""
         ...
 
     def begin(self, record: RunRecord) -> None:

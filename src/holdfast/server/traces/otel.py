@@ -8,7 +8,9 @@ from functools import partial
 
 from opentelemetry.context import Context, attach, get_current
 from opentelemetry.propagate import extract, inject
-from opentelemetry.trace import set_span_in_context
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import Span, format_span_id, format_trace_id, get_current_span, set_span_in_context
+from starlette.types import ASGIApp
 
 from ... import __version__
 from ...engine.engine import Engine
@@ -24,7 +26,7 @@ from . import Ask, Handler
 from .attributes import note_settlement, run_attributes, run_name
 from .calls import answer_traced, span_of, tool_call_traced
 from .exporting import send_the_rest, tracer_provider
-from .requests import handler_traced
+from .requests import handler_traced, requests_ended
 from .traced_store import TRACE, RunSpan, RunSpans, TracedStore, as_store
 
 
@@ -46,8 +48,12 @@ class OpenTelemetryTraces:
     # requests and the store
 
     def handler(self, method: str, path: str, handler: Handler) -> Handler:
-        """Return the handler of an endpoint, with a span for each request."""
+        """Return the handler of an endpoint, which begins a span for each request."""
         return handler_traced(self._tracer, self, method, path, handler)
+
+    def requests(self, app: ASGIApp) -> ASGIApp:
+        """Return the application of such handlers, which ends the span of a request with its response."""
+        return requests_ended(app)
 
     def stored(self, store: Store) -> Store:
         """Return the store with spans for what it commits."""
@@ -59,6 +65,19 @@ class OpenTelemetryTraces:
         carrier: dict[str, str] = {}
         inject(carrier)
         return carrier
+
+    def ids(self, run_id: str) -> tuple[str, str] | None:
+        """Return the ids of trace and span of this task, or else of a run in progress.
+
+        A task may outlive the request whose span it has inherited. So a span that has ended does not count.
+        """
+        span = get_current_span()
+        if not _is_open(span):
+            if (run := self._runs.get(run_id)) is None:
+                return None
+            span = run.span
+        context = span.get_span_context()
+        return format_trace_id(context.trace_id), format_span_id(context.span_id)
 
     # runs
 
@@ -126,3 +145,9 @@ class OpenTelemetryTraces:
     async def close(self) -> None:
         """Send what was not sent yet, within a few seconds."""
         await send_the_rest(self._provider)
+
+
+def _is_open(span: Span) -> bool:
+    """Return whether there is a span that has not ended, as far as is known: one that is not sampled does not say."""
+    has_ended = isinstance(span, ReadableSpan) and span.end_time is not None
+    return span.get_span_context().is_valid and not has_ended

@@ -15,10 +15,11 @@ from ...redaction import hide_link
 from ...tracing import TRACER
 from ...tracing import Tracer as TaskTracer
 from ..accounts.auth import HEADERS
-from ..errors import Json, LongJson
 from . import Handler
 from .attributes import Attributes, fail
 
+SPAN = "holdfast.span"
+"""The key of the scope with the span of the request."""
 SERVER_ERROR = 500
 """The first status that is an error of the server, and so of its span."""
 
@@ -46,39 +47,39 @@ class RequestSpan:
         self._span.end()
 
 
-class _UntilItsEnd:
-    """A response whose request ends with it: an event stream, for the most part."""
+def requests_ended(app: ASGIApp) -> ASGIApp:
+    """Return an application that ends the span of a request when its response is over.
 
-    def __init__(self, response: ASGIApp, span: RequestSpan) -> None:
-        self._response, self._span = response, span
+    Until then it is the span of all that is logged for the request: errors and the access log too.
+    """
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def ended(scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await self._response(scope, receive, send)
+            await app(scope, receive, send)
         finally:
-            self._span.end()
+            span: RequestSpan | None = scope.pop(SPAN, None)
+            if span is not None:
+                span.end()
+
+    return ended
 
 
 def handler_traced(tracer: Tracer, task_tracer: TaskTracer, method: str, path: str, handler: Handler) -> Handler:
-    """Return the handler of an endpoint, with a span for each request."""
+    """Return the handler of an endpoint, which begins a span for each request."""
     name = f"{method} {path}"
 
     async def traced(parts: Any, request: Request) -> ASGIApp:
         context = _incoming(request.scope[HEADERS])
         span = RequestSpan(tracer, task_tracer, name, context, _attributes(method, path, request))
+        request.scope[SPAN] = span
         try:
             response = await handler(parts, request)
-        except BaseException as error:
-            if isinstance(error, Exception):
-                info = info_of(error)
-                span.answered(info.status, info.code)
-            span.end()
+        except Exception as error:
+            info = info_of(error)
+            span.answered(info.status, info.code)
             raise
         span.answered(getattr(response, "status_code", 200))
-        if isinstance(response, (Json, LongJson)):  # the router may compress it
-            span.end()
-            return response
-        return _UntilItsEnd(response, span)
+        return response
 
     return traced
 

@@ -13,7 +13,7 @@ from ...errors import StoreUnavailable
 from .. import Append, LogEnd
 from ..hints import Hear
 from ..place import without_password
-from ..records import NodeDetails, NodeRecord
+from ..records import NodeDetails, NodeRecord, WalPosition
 from ..rows import Steps
 from ..rows.nodes import NodesReading
 from ..rows.queries import queries
@@ -24,6 +24,7 @@ from .connections import PostgresPool
 from .driver import READING, WRITING, drive_async, queried, statement
 from .hints import HintListener, channel_of, payloads
 from .schema import postgres_steps, prepare_schema
+from .wal import WalReader
 
 _CONNECTIONS = 6  # beside one for leases and one for hints
 CONNECTIONS_OF_A_NODE = _CONNECTIONS + 2
@@ -44,6 +45,7 @@ class PostgresStore(RowStore):
         self._calls: PostgresPool | None = None
         self._leases: PostgresPool | None = None
         self._listener: HintListener | None = None
+        self._wal = WalReader()
         self._closed = False
         postgres_steps(), queries("postgres")  # read here: the loop must not wait for a disk
         with ThreadPoolExecutor(1) as thread:  # a loop may be running in this one
@@ -102,6 +104,10 @@ class PostgresStore(RowStore):
         return await self._leases.call(
             lambda connection: _transact(connection, "BEGIN", lambda: WRITING.renew(keeper, seconds, told))
         )
+
+    async def read_wal(self) -> WalPosition:
+        """Return the position of the write-ahead log, as far as this user may read it."""
+        return await self._connections().call(self._wal.read)
 
     # hints
 
