@@ -48,7 +48,9 @@ def main() -> None:
     machine.pin_load()
     os.nice(asked.nice)
     begun = time.monotonic()
-    targets = [TARGETS[name] for name in DEFAULT] + [peer for peer in peers if peer.name not in missing]
+    targets = [TARGETS[name] for name in asked.targets.split(",")] + [
+        peer for peer in peers if peer.name not in missing
+    ]
     missing |= {each.name: reason for each in targets if (reason := each.missing())}
     results: dict[str, Any] = {
         "kind": "peers",
@@ -73,6 +75,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.beside", description=__doc__)
     parser.add_argument("scenarios", nargs="*", metavar="scenario", help=f"one or more of {', '.join(BESIDE)}")
     parser.add_argument("--peers", default=",".join(PEERS), help="(default: %(default)s)")
+    parser.add_argument("--targets", default=",".join(DEFAULT), help=f"of {', '.join(TARGETS)} (default: %(default)s)")
     parser.add_argument("--install-only", action="store_true", help="install them, and measure nothing")
     parser.add_argument("--seconds", type=float, default=3, help="measured time of each load (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=1, help="times each is measured (default: %(default)s)")
@@ -84,8 +87,9 @@ def _arguments() -> argparse.Namespace:
     asked = parser.parse_args()
     unknown = [name for name in asked.scenarios if name not in BESIDE]
     unknown += [name for name in asked.peers.split(",") if name and name not in PEERS]
+    unknown += [name for name in asked.targets.split(",") if name not in TARGETS]
     if unknown:
-        parser.error(f"no such scenario or peer: {', '.join(unknown)}")
+        parser.error(f"no such scenario, peer or target: {', '.join(unknown)}")
     return asked
 
 

@@ -241,6 +241,7 @@ class Holdfast(Target):
     name = "holdfast"
     health = "/health"
     native = True
+    python: ClassVar[str] = sys.executable
     data: ClassVar[Path | None] = None
     """A data folder that is there already, for servers that have been in use for long."""
 
@@ -262,11 +263,22 @@ class Holdfast(Target):
         models = ", ".join(f'"{model}"' for model in self.models)
         config.write_text(HOLDFAST.format(upstream=self.upstream_port, models=models))
         place = ["--port", str(self.port), "--data", str(self.data or self.folder / "data"), "--config", str(config)]
-        return [sys.executable, "-m", "holdfast", "serve", *place]
+        return [self.python, "-m", "holdfast", "serve", *place]
 
     def environment(self) -> dict[str, str]:
         """One client starts all of the load, which is more than one user should have."""
         return {"UP_KEY": "bench", "HOLDFAST_MAX_RUNS": "20000", "HOLDFAST_MAX_RUNS_PER_OWNER": "20000"}
+
+
+class OtherPython(Holdfast):
+    """The same server, run by the interpreter that `HOLDFAST_BENCH_PYTHON` names: Debian's, for example."""
+
+    name = "holdfast-python"
+    python = os.environ.get("HOLDFAST_BENCH_PYTHON", "")
+
+    @classmethod
+    def missing(cls) -> str | None:
+        return super().missing() if cls.python else "HOLDFAST_BENCH_PYTHON names no interpreter"
 
 
 class Measured(Holdfast):
@@ -332,7 +344,9 @@ class Stub(Target):
         return [sys.executable, "-m", "bench.stub", str(self.port), str(self.upstream_port)]
 
 
-TARGETS: dict[str, type[Target]] = {target.name: target for target in (Direct, Nginx, Holdfast, Measured, Traced, Stub)}
+TARGETS: dict[str, type[Target]] = {
+    target.name: target for target in (Direct, Nginx, Holdfast, OtherPython, Measured, Traced, Stub)
+}
 DEFAULT = ["direct", "nginx", "holdfast"]
 
 
