@@ -191,7 +191,7 @@ export const people = {
   withGroup: (group: string) => `with ${group}`,
   sharedAt: (time: string) => `shared ${time}`,
   revokeShare: (title: string) => `Revoke the share of ${title}`,
-  revokeShareWhy: "Who reads it now loses it at once.",
+  revokeShareWhy: "Anyone who has it open loses access at once.",
 };
 
 export type PeopleWords = typeof people;
