@@ -149,6 +149,17 @@ describe("what is drawn of an answer", () => {
     expect([live.approvals[0]?.decision, live.tools[0]?.decision]).toEqual(["deny", "deny"]);
   });
 
+  test("what was waited for is not told any more once the answer has begun", () => {
+    const waits = ["fetching_weights", "loading_model", "model_busy", "waiting"];
+    const live = taken([
+      ...waits.map((code): RunEvent => ({ type: "notice", code, message: code })),
+      { type: "notice", code: "fallback", message: "Another answers." },
+      text("at last"),
+    ]);
+
+    expect(live.lastingNotices.map(({ code }) => code)).toEqual(["fallback"]);
+  });
+
   test("a notice may name the model that answers instead", () => {
     const live = taken([{ type: "notice", code: "fallback", message: "Another answers.", model: "up/other" }]);
 

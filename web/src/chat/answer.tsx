@@ -62,12 +62,11 @@ export function Answer({ transcript, results, earlier, ...said }: AnswerProps) {
 function GoingOn({ live, transcript }: { live: LiveRun; transcript: Conversation }) {
   live.version.value;
   const isSilent = !live.text && !live.reasoning && !live.tools.length;
-  const notices = live.notices.filter(({ code }) => code !== "new_turn"); // the response shows where it was continued
+  const waits = live.notices.filter(({ code }) => code !== "new_turn"); // the response shows where it was continued
   return (
     <>
       <Approvals live={live} isTemporary={transcript.isTemporary} />
-      {isSilent && <Waiting notices={notices} />}
-      <Notices notices={isSilent ? [] : notices} />
+      {isSilent ? <Waiting notices={waits} /> : <Notices notices={live.lastingNotices} />}
       <footer>
         <LiveFigures live={live} transcript={transcript} />
       </footer>

@@ -56,6 +56,9 @@ export interface Notice {
 /** The longest pause between two drawings, in milliseconds. */
 const REST = 250;
 
+/** Notices of what a response waits for before it begins, and one that it shows in its own place. */
+const PASSING = ["fetching_weights", "loading_model", "model_busy", "waiting", "new_turn"];
+
 export class LiveRun {
   /** Grows with each frame that has something new to draw. */
   readonly version = signal(0);
@@ -99,6 +102,11 @@ export class LiveRun {
 
   get tools(): ToolActivity[] {
     return this.segments.flatMap(({ tools }) => tools);
+  }
+
+  /** What is still of interest once the response has begun. */
+  get lastingNotices(): Notice[] {
+    return this.notices.filter(({ code }) => !PASSING.includes(code));
   }
 
   get firstWordAfter(): number | null {
