@@ -200,7 +200,7 @@ max_steps = 0
         "[[providers]] number 3 has no 'name', which it needs.",
         "max_steps of [[agents]] number 1 must be at least 1.",
         "[[agents]] number 1 has no 'model', which it needs.",
-        "prices must be a table.",
+        "Each value of [prices] must be a table.",
     ] == found[:8]
     assert "unknown dialect 'klingon'" in found[8]
     assert [

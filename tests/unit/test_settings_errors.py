@@ -38,6 +38,7 @@ def test_a_variable_with_a_wrong_value_is_named_with_what_it_must_be(tmp_path, v
         ("prot = 1", "Unknown setting 'prot' in FILE. Did you mean 'port'?"),
         ("zebra = 1", "Unknown setting 'zebra' in FILE."),
         ('port = "x"', "port in FILE must be a number."),
+        ('[fallbacks]\n"up/a" = 5', "Each value of [fallbacks] in FILE must be a text."),
         ('[[agents]]\nname = "a"', "[[agents]] number 1 in FILE has no 'model', which it needs."),
         (
             '[[agents]]\nname = "a"\nmodel = "b/c"\n[[agents]]\nname = "d"\nmodell = "b/c"',
@@ -48,7 +49,7 @@ def test_a_variable_with_a_wrong_value_is_named_with_what_it_must_be(tmp_path, v
             "max_steps of [[agents]] number 1 in FILE must be at least 1.",
         ),
         ("agents = 3", "agents in FILE must be a list."),
-        ('[prices]\n"a/b" = 3', "prices in FILE must be a table."),
+        ('[prices]\n"a/b" = 3', "Each value of [prices] in FILE must be a table."),
     ],
 )
 def test_an_error_of_the_file_names_the_place_and_what_was_meant(tmp_path, text, told):

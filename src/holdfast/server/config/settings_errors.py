@@ -65,6 +65,8 @@ def _of(where: str) -> str:
 
 def _place(path: str) -> str:
     """Return a path as people write it: `agents[0].model` is `model` of the first `[[agents]]`."""
+    if path.endswith("[...]"):
+        return f"Each value of {_table(path)}"
     table, dot, field = path.replace("[...]", "").rpartition(".")
     return f"{field} of {_table(table)}" if dot else field
 
