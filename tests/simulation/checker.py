@@ -241,6 +241,8 @@ class _RunCheck:
             return "" if self.world.scenario.limits.deadline is not None else "and it had no deadline"
         if code == "store_unavailable":
             return "" if self.run.unsure and source is None else "and the store did take it"
+        if code == "owner_silent":  # it was to interrupt a run whose node did not answer
+            return "" if source is None and self.run.send.plan.if_busy == "interrupt" else "and it interrupted nothing"
         if source is None:
             return "" if self.run.send.plan.source.shape == "cannot be made" else "and its source never began"
         if stranger := self._stranger(settlement, source):
