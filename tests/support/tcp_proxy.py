@@ -32,6 +32,8 @@ class TcpProxy:
     ) -> None:
         self.cut()
         self._speaks.set()
+        for _ in range(5):  # turns of the loop, in which a connection that was just taken reaches `_accept`
+            await asyncio.sleep(0)
         if self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -54,12 +56,17 @@ class TcpProxy:
         """Pass on what was held back, and what comes."""
         self._speaks.set()
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Pass on a connection. One that was taken right before a cut is reset as well."""
+        if self._server is None or not self._server.is_serving():
+            writer.transport.abort()
+            return
+        self._writers.add(writer)
+        task = asyncio.get_running_loop().create_task(self._pass_on(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        self._writers.add(writer)
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             there, back = await asyncio.open_connection("127.0.0.1", self.to)
             self._writers.add(back)
