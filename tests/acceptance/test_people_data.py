@@ -261,13 +261,7 @@ async def test_an_import_that_fails_in_the_middle_leaves_nothing():
                 raise StoreUnavailable("away")
             return await super().copy_session(session, messages)
 
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("holdfast.json", json.dumps({"format": "holdfast-person", "version": 1}))
-        for name in ("one", "two"):
-            said = [{"id": "a", "role": "user", "content": name}]
-            archive.writestr(f"sessions/{name}.json", json.dumps({"title": name, "messages": said}))
-    store = FailsLater()
+    file, store = chats("one", "two"), FailsLater()
     with pytest.raises(StoreUnavailable):
         await Importing(file, store, "ada", lambda: 1.0).bring_in()
     left = await store.sessions_of("ada")
@@ -275,6 +269,44 @@ async def test_an_import_that_fails_in_the_middle_leaves_nothing():
 
     assert [] == left
     assert (2, 2) == (result.sessions, len(await store.sessions_of("ada")))
+
+
+def chats(*names: str) -> io.BytesIO:
+    """An archive of chats."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("holdfast.json", json.dumps({"format": "holdfast-person", "version": 1}))
+        for name in names:
+            said = [{"id": "a", "role": "user", "content": name}]
+            archive.writestr(f"sessions/{name}.json", json.dumps({"title": name, "messages": said}))
+    return file
+
+
+@requirement("people.import")
+async def test_an_import_that_fails_takes_back_nothing_that_another_has_brought_in():
+    """Two archives of one person have a chat in common, and the import of one of them was answered with success."""
+
+    class OneComesFirst(MemoryStore):
+        first: Importing | None = None
+        is_full = False
+
+        async def copy_session(self, session: Session, messages: Any) -> Session:
+            if self.is_full:
+                raise StoreUnavailable("away")
+            if self.first is None:
+                return await super().copy_session(session, messages)
+            first, self.first = self.first, None
+            await first.bring_in()
+            added = await super().copy_session(session, messages)
+            self.is_full = True
+            return added
+
+    store = OneComesFirst()
+    store.first = Importing(chats("one"), store, "ada", lambda: 1.0)
+    with pytest.raises(StoreUnavailable):
+        await Importing(chats("one", "two"), store, "ada", lambda: 1.0).bring_in()
+
+    assert 1 == len(await store.sessions_of("ada"))
 
 
 async def erased(client: Client, id: str) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from ..traces import Ask, Traces
 
 AS_SENT = "as_sent"
 """The field of a run's request with the conversation in the client's dialect, by the dialect's name."""
-MayAsk = Callable[[RunRecord, str], Awaitable[None]]
-"""Raises if who has started a run may not use a model any more, by its full name."""
+RequireModel = Callable[[RunRecord, str], Awaitable[None]]
+"""Raises if the owner of a run, or the key that started it, may not use a model any more, given by its full name."""
 QUICK = 1.0  # seconds of retries for a client that retries itself
 
 
@@ -36,7 +36,7 @@ class ChatSources:
         patience: float,
         fallbacks: Callable[[], Mapping[str, str]] = dict,
         traces: Traces | None = None,
-        require: MayAsk | None = None,
+        require: RequireModel | None = None,
     ) -> None:
         """`require` is asked before each call of an upstream, however long after the start of its run that is."""
         self._store = store

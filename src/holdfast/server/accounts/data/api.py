@@ -68,8 +68,8 @@ async def import_account(parts: Parts, request: Request) -> ASGIApp:
             partial(Importing, file, parts.store, access.owner, parts.engine.now, check_room=check_room)
         )
         result = await importing.bring_in(dry_run=dry_run)
-    for id in result.ids:
-        parts.engine.touch(id, access.owner)
+    for session in result.added:
+        parts.engine.touch(session.id, access.owner)
     counts = {name: getattr(result, name) for name in ("sessions", "comparisons", "known", "refused")}
     note_of(request).details = {name: str(count) for name, count in counts.items()} | {"dry_run": str(dry_run).lower()}
     return Json({**counts, "reason": result.reason or None})

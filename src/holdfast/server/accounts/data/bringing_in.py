@@ -107,7 +107,10 @@ class BroughtIn(msgspec.Struct):
     """Chats and comparisons that are not valid. With any of them nothing is brought in."""
     reason: str = ""
     """What is wrong with the first of them."""
-    ids: list[str] = []
+    added: list[Session] = []
+    """The chats, and the sessions of the panes of comparisons."""
+    compared: list[str] = []
+    """The ids of the comparisons."""
 
 
 @dataclass(frozen=True)
@@ -247,25 +250,25 @@ class Importing:
         named = "\n".join((self._owner, id, hashlib.sha256(data).hexdigest()))
         return f"{kind}_{hashlib.sha256(named.encode('utf-8', 'replace')).hexdigest()[:40]}"
 
-    async def _add(self, item: _Chat | _NewComparison, added: BroughtIn) -> None:
+    async def _add(self, item: _Chat | _NewComparison, result: BroughtIn) -> None:
         await self._require_room()
         for session, messages in [item] if isinstance(item, tuple) else item.panes:
             await self._store.copy_session(session, messages)
-            added.ids.append(session.id)
+            result.added.append(session)
         if isinstance(item, tuple):
-            added.sessions += 1
+            result.sessions += 1
         else:
             await self._comparisons.put(item.comparison.id, item.comparison, owner=self._owner)
-            added.comparisons += 1
-            added.ids.append(item.comparison.id)
+            result.comparisons += 1
+            result.compared.append(item.comparison.id)
 
-    async def _take_back(self, added: BroughtIn) -> None:
-        """Delete what was added before it failed."""
-        for id in added.ids:
-            if id.startswith("cmp_"):
-                await self._comparisons.delete(id)
-            else:
-                await self._store.delete_session(id)
+    async def _take_back(self, result: BroughtIn) -> None:
+        """Delete what was added before it failed, but nothing that another import has added, or that has changed."""
+        for id in result.compared:
+            await self._comparisons.delete(id)
+        for session in result.added:
+            if await self._store.get_session(session.id) == session:
+                await self._store.delete_session(session.id)
 
     async def _require_room(self) -> None:
         if self._check_room is not None:

@@ -103,7 +103,7 @@ class People:
         return account
 
     async def begin(self, account: Stored[Account], *, idle: float, stay: bool, address: str, agent: str) -> str:
-        """Begin a sign-in, and return its token. GateRefusal if the account has changed since it was recognised.
+        """Begin a sign-in, and return its token. Refused if the account has changed since it was recognised.
 
         Another password ends all sign-ins: one that began with the old password at the same time ends here.
         """
