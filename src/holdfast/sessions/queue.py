@@ -322,9 +322,9 @@ class SessionQueue:
     def hear(self, session_id: str) -> None:
         """Take a hint that something happened in a session: what waits here may have been started by another node."""
         if any(pump.run.status == "queued" for pump in self._pumps.of_session(session_id)):
-            self._shared.work.start(self._heard(session_id))
+            self._shared.work.start(self._check_waiting(session_id))
 
-    async def _heard(self, session_id: str) -> None:
+    async def _check_waiting(self, session_id: str) -> None:
         async with self.lock(session_id):
             await self._look_after_all(session_id)
 
