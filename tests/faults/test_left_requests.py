@@ -2,11 +2,18 @@
 
 import asyncio
 
+import pytest
+
 from holdfast.access import Budget
 from holdfast.asgi.client import CONNECTION
 from holdfast.errors import StoreUnavailable
+from holdfast.server.accounts.keys import Keys
+from holdfast.server.accounts.owners import Owners
+from holdfast.server.accounts.people.callers import Callers
 from holdfast.server.app import create_app, end
+from holdfast.server.budgets.spending import Spending
 from holdfast.server.config.settings import ProviderSettings, Settings
+from holdfast.store import Charge, Payer
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.ports import free_port
@@ -93,3 +100,44 @@ async def _ask(app, connection=None, *, path="/v1/embeddings", body=b'{"model": 
 
     await app(scope, receive, send)
     return statuses[0] if statuses else None
+
+
+class LostReplies(MemoryStore):
+    """A store whose first confirmation of charges is lost: they are stored, and the caller cannot know."""
+
+    def __init__(self):
+        super().__init__()
+        self.charged = []
+
+    async def charge(self, charges, now):
+        await super().charge(charges, now)
+        self.charged.append([*charges])
+        if len(self.charged) == 1:
+            raise StoreUnavailable("the reply is lost")
+
+
+@requirement("budget.count")
+async def test_runs_that_are_not_stored_are_charged_together_and_once():
+    """A row for each of a thousand requests a second would cost more than the requests."""
+    store = LostReplies()
+    spending = Spending(store, Owners(Keys(Settings(), {}), Callers(store)), Budget(), {}, "USD")
+    for n in range(3):
+        spending.note(_charge(f"run_{n}"))
+    with pytest.raises(StoreUnavailable):
+        await spending.flush()
+    spending.note(_charge("run_3"))
+    spending.note(_charge("run_4", limited=True))
+    await spending.flush()
+    await spending.flush()
+    first, second = store.charged
+    [usage] = await store.usage(0, 100_000)
+
+    assert [3] == [charge.runs for charge in first]
+    assert [3, 1, 1] == [charge.runs for charge in second]
+    assert "run_4" == second[-1].id
+    assert (5, 50, 10) == (usage.runs, usage.input_tokens, usage.output_tokens)
+
+
+def _charge(id, *, limited=False):
+    payer = Payer("local", limited=limited)
+    return Charge(id=id, owner="local", model="up/m", started_at=1.0, payer=payer, input_tokens=10, output_tokens=2)

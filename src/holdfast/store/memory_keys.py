@@ -138,7 +138,6 @@ class _Kept(NamedTuple):
     settled_at: float | None = None
     held_tokens: int = 0
     held_cost: float = 0.0
-    runs: int = 1
 
     def counts_for(self, cap: Cap) -> bool:
         charge = self.charge
@@ -179,7 +178,7 @@ class MemorySpending:
             sum(max(kept.held_tokens, kept.charge.tokens) for kept in in_period),
             sum(max(kept.held_cost, kept.charge.cost or 0.0) for kept in in_period),
             sum(kept.settled_at is None for kept in found),
-            sum(kept.charge.started_at > now - 60.0 for kept in found),
+            sum(kept.charge.runs for kept in found if kept.charge.started_at > now - 60.0),
         )
 
     async def charge(self, charges: Sequence[Charge], now: float) -> None:
@@ -208,8 +207,8 @@ class MemorySpending:
         charge = kept.charge
         id = f"{charge.day} {charge.owner} {charge.payer} {charge.model}"
         known = self._charges.get(id)
-        total = replace(charge, id=id) if known is None else _together(known.charge, charge)
-        self._charges[id] = _Kept(total, math.inf, runs=kept.runs + (0 if known is None else known.runs))
+        total = replace(charge, id=id) if known is None else rules.added_charge(known.charge, charge)
+        self._charges[id] = _Kept(total, math.inf)
 
     async def usage(self, since: int, until: int, *, owner: str | None = None, limit: int = 10_000) -> list[UsageRow]:
         """Return what was used on some days, by owner, key and model."""
@@ -218,15 +217,6 @@ class MemorySpending:
             charge = kept.charge
             if since <= charge.day <= until and owner in (None, charge.owner):
                 place = (charge.day, charge.owner, charge.payer.key, charge.model)
-                sums[place] = rules.added_usage(sums.get(place), charge, kept.runs)
+                sums[place] = rules.added_usage(sums.get(place), charge)
         rows = sorted(sums.values(), key=lambda row: (-row.day, row.owner, row.key, row.model))
         return rows[:limit]
-
-
-def _together(one: Charge, two: Charge) -> Charge:
-    return replace(
-        one,
-        input_tokens=one.input_tokens + two.input_tokens,
-        output_tokens=one.output_tokens + two.output_tokens,
-        cost=(one.cost or 0.0) + (two.cost or 0.0),
-    )

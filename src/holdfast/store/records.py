@@ -97,7 +97,7 @@ class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Charge(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run, or a request that is passed on, has used until now, and who pays for it."""
+    """What a run, or a request that is passed on, has used until now, and who pays for it. Or a sum of ended ones."""
 
     id: str
     owner: str
@@ -109,6 +109,8 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int = 0
     cost: float | None = None
     """None if the model has no price, or its price is not shown."""
+    runs: int = 1
+    """The ended runs that it is the sum of."""
 
     @property
     def tokens(self) -> int:

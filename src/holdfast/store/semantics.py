@@ -333,7 +333,19 @@ def final_charge(charge: Charge, known: Charge | None) -> Charge:
     return replace(charge, cost=known.cost) if is_known and known is not None else charge
 
 
-def added_usage(row: UsageRow | None, charge: Charge, runs: int = 1) -> UsageRow:
+def added_charge(total: Charge, charge: Charge) -> Charge:
+    """Return the sum of two charges of the same payer, model and day."""
+    is_priced = total.cost is not None or charge.cost is not None
+    return replace(
+        total,
+        runs=total.runs + charge.runs,
+        input_tokens=total.input_tokens + charge.input_tokens,
+        output_tokens=total.output_tokens + charge.output_tokens,
+        cost=(total.cost or 0.0) + (charge.cost or 0.0) if is_priced else None,
+    )
+
+
+def added_usage(row: UsageRow | None, charge: Charge) -> UsageRow:
     """Return a row of usage with one more charge."""
     if row is None:
         row = UsageRow(
@@ -348,7 +360,7 @@ def added_usage(row: UsageRow | None, charge: Charge, runs: int = 1) -> UsageRow
         )
     return replace(
         row,
-        runs=row.runs + runs,
+        runs=row.runs + charge.runs,
         input_tokens=row.input_tokens + charge.input_tokens,
         output_tokens=row.output_tokens + charge.output_tokens,
         cost=row.cost + (charge.cost or 0.0),

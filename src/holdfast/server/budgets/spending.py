@@ -16,12 +16,13 @@ from ...concurrency.retry import Retry
 from ...concurrency.tasks import OwnedTasks
 from ...errors import BudgetSpent, HoldfastError, ShuttingDown
 from ...events import Finish, Notice, Outlet, Reasoning, Source, Text, ToolDelta, Usage, Yielded, push_all, put
+from ...ids import new_id
 from ...log.log import Log
 from ...log.settlement import usage_so_far
 from ...nodes.recovery import Again
 from ...runs.run import Run
-from ...store import Cap, Charge, Draw, DrawResult, RunRecord, Store
-from ...store.semantics import charge_of
+from ...store import Cap, Charge, Draw, DrawResult, Payer, RunRecord, Store
+from ...store.semantics import added_charge, charge_of
 from ..accounts.owners import Owners
 from .caps import budgets_of, caps_of, in_words
 
@@ -32,7 +33,7 @@ STEP = 512
 ASK_AGAIN, PATIENCE = 0.1, 5.0
 """Seconds between two draws of a run while others hold the rest of its budget, and how long it waits for them."""
 MOST_NOTED = 10_000
-"""Charges of runs that are not stored, which wait for the store."""
+"""Charges that wait for the store: further ones are lost if it cannot be written."""
 
 
 class Spending:
@@ -50,7 +51,8 @@ class Spending:
         self._tasks = OwnedTasks("budgets")
         self._drawing: list[tuple[Draw, asyncio.Future[DrawResult]]] = []
         self._is_drawing = False
-        self._noted: dict[str, Charge] = {}
+        self._noted: dict[tuple[int, str, Payer, str, str], Charge] = {}
+        self._unsaved: list[Charge] = []
 
     # the sources of runs
 
@@ -133,19 +135,28 @@ class Spending:
             self.note(charge_of(run.record, run.settlement))
 
     def note(self, charge: Charge) -> None:
-        """Note what a run or a request has used in all."""
-        if len(self._noted) < MOST_NOTED:
-            self._noted[charge.id] = charge
+        """Note what a run or a request has used in all.
+
+        The charge of a payer with a budget has been opened under its id, and is ended under it. The others become one
+        charge for each payer, model and day, so that a run costs no row of its own.
+        """
+        id = charge.id if charge.payer.limited else ""
+        place = charge.day, charge.owner, charge.payer, charge.model, id
+        total = self._noted.get(place)
+        if total is not None:
+            self._noted[place] = added_charge(total, charge)
+        elif len(self._noted) + len(self._unsaved) < MOST_NOTED:
+            self._noted[place] = charge if id else replace(charge, id=new_id("use"))
 
     async def flush(self) -> None:
-        """Store what was noted."""
-        if not (noted := self._noted):
+        """Store what was noted. What may not have arrived is sent again under the same ids, which count once."""
+        unsaved, self._unsaved, self._noted = [*self._unsaved, *self._noted.values()], [], {}
+        if not unsaved:
             return
-        self._noted = {}
         try:
-            await self._store.charge(list(noted.values()), time.time())
+            await self._store.charge(unsaved, time.time())
         except HoldfastError:
-            self._noted = {**noted, **self._noted}
+            self._unsaved += unsaved
             raise
 
 

@@ -138,6 +138,24 @@ async def a_run_of_the_day_before_still_counts_as_running(case: Case) -> None:
 
 
 @CHECKS.add
+async def a_charge_of_several_runs_counts_as_so_many(case: Case) -> None:
+    """Runs that are not stored are charged together; a repeated charge adds nothing; neither does folding."""
+    await case.alive("keeper")
+    together = replace(_charge(case, "sum"), runs=3, input_tokens=30, output_tokens=12)
+    for _ in range(2):
+        await case.store.charge([together], NOW)
+    looks = Draw(charge=_charge(case, "next"), caps=(_cap(case, requests=3),), opens=True, looks=True)
+    [full] = await case.store.draw([looks], NOW)
+    before = await case.store.usage(DAY, DAY, owner=case.owner)
+    await case.store.fold_charges(NOW + 1, NOW + 1)
+    after = await case.store.usage(DAY, DAY, owner=case.owner)
+
+    assert full.refused == "requests"
+    assert [(3, 30, 12)] == [(row.runs, row.input_tokens, row.output_tokens) for row in before]
+    assert before == after
+
+
+@CHECKS.add
 async def a_look_at_what_is_left_counts_for_nothing(case: Case) -> None:
     """Otherwise a page that shows the budget could keep a run from starting."""
     await case.alive("keeper")

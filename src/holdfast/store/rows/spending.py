@@ -102,7 +102,7 @@ def _by_model(rows: Iterable[Row]) -> list[tuple[Any, ...]]:
     sums: dict[tuple[Any, ...], list[Any]] = {}
     for row in rows:
         total = sums.setdefault((row["day"], row["owner"], row["key"], row["model"]), [0, 0, 0, 0.0])
-        for n, value in enumerate((1, row["input_tokens"], row["output_tokens"], row["cost"] or 0.0)):
+        for n, value in enumerate((row["runs"], row["input_tokens"], row["output_tokens"], row["cost"] or 0.0)):
             total[n] += value
     return [(*key, *total) for key, total in sorted(sums.items())]
 

@@ -446,9 +446,9 @@ WHERE charges.settled_at IS NULL
 
 -- name: end_charge
 INSERT INTO charges (id, owner, key, group_ids, model, keeper, day, started_at, settled_at, input_tokens,
-    output_tokens, cost)
+    output_tokens, cost, runs)
 VALUES (:id, :owner, :key, :group_ids, :model, :keeper, :day, :started_at, :settled_at, :input_tokens, :output_tokens,
-    :cost)
+    :cost, :runs)
 ON CONFLICT (id) DO UPDATE SET settled_at = excluded.settled_at, model = excluded.model,
     input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens,
     cost = coalesce(excluded.cost, charges.cost), held_tokens = 0, held_cost = 0
@@ -467,7 +467,7 @@ FROM (
     UNION ALL
     SELECT CASE WHEN day >= :since THEN used ELSE 0 END, CASE WHEN day >= :since THEN cost ELSE 0 END,
         CASE WHEN day >= :since THEN held ELSE 0 END, CASE WHEN day >= :since THEN held_cost ELSE 0 END,
-        running, CASE WHEN started_at > :recent THEN 1 ELSE 0 END
+        running, CASE WHEN started_at > :recent THEN runs ELSE 0 END
     FROM open_charges WHERE owner = :id AND id <> :besides
         AND (day >= :since OR running = 1 OR started_at > :recent)
 ) AS every
@@ -482,7 +482,7 @@ FROM (
     UNION ALL
     SELECT CASE WHEN day >= :since THEN used ELSE 0 END, CASE WHEN day >= :since THEN cost ELSE 0 END,
         CASE WHEN day >= :since THEN held ELSE 0 END, CASE WHEN day >= :since THEN held_cost ELSE 0 END,
-        running, CASE WHEN started_at > :recent THEN 1 ELSE 0 END
+        running, CASE WHEN started_at > :recent THEN runs ELSE 0 END
     FROM open_charges WHERE key = :id AND id <> :besides
         AND (day >= :since OR running = 1 OR started_at > :recent)
 ) AS every
@@ -496,7 +496,7 @@ FROM (
     UNION ALL
     SELECT CASE WHEN day >= :since THEN used ELSE 0 END, CASE WHEN day >= :since THEN cost ELSE 0 END,
         CASE WHEN day >= :since THEN held ELSE 0 END, CASE WHEN day >= :since THEN held_cost ELSE 0 END,
-        running, CASE WHEN started_at > :recent THEN 1 ELSE 0 END
+        running, CASE WHEN started_at > :recent THEN runs ELSE 0 END
     FROM open_charges WHERE group_ids LIKE '% ' || :id || ' %' AND id <> :besides
         AND (day >= :since OR running = 1 OR started_at > :recent)
 ) AS every
@@ -534,7 +534,7 @@ FROM (
     SELECT day, owner, key, model, runs, input_tokens, output_tokens, cost FROM usage
     WHERE day BETWEEN :since AND :until
     UNION ALL
-    SELECT day, owner, key, model, 1, input_tokens, output_tokens, coalesce(cost, 0) FROM charges
+    SELECT day, owner, key, model, runs, input_tokens, output_tokens, coalesce(cost, 0) FROM charges
     WHERE day BETWEEN :since AND :until
 ) AS every
 GROUP BY day, owner, key, model ORDER BY day DESC, owner, key, model LIMIT :limit
@@ -546,7 +546,7 @@ FROM (
     SELECT day, owner, key, model, runs, input_tokens, output_tokens, cost FROM usage
     WHERE owner = :owner AND day BETWEEN :since AND :until
     UNION ALL
-    SELECT day, owner, key, model, 1, input_tokens, output_tokens, coalesce(cost, 0) FROM charges
+    SELECT day, owner, key, model, runs, input_tokens, output_tokens, coalesce(cost, 0) FROM charges
     WHERE owner = :owner AND day BETWEEN :since AND :until
 ) AS every
 GROUP BY day, owner, key, model ORDER BY day DESC, owner, key, model LIMIT :limit
