@@ -17,7 +17,7 @@ import pytest
 from tests.support.server import Server, provider
 
 BUDGET = {
-    "a chunk that comes alone": 11,
+    "a chunk that comes alone": 8,
     "a chunk of a hundred that come together": 0.21,
     "a chunk of a stored session that comes alone": 41,
     "a chunk of a whole answer that comes at once": 1.75,

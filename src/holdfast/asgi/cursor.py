@@ -15,6 +15,7 @@ from ..log.segment import Segment
 from ..runs.run import Render, Run
 from ..runs.stored_log import StoredLog
 from ..wires import native
+from .client import ClientConnection
 
 AT_ONCE = 64 * 1024
 """Maximum number of characters rendered at once."""
@@ -51,15 +52,23 @@ class RunFrames:
         self._wake: Callable[[], None] = _nothing
         self._unwatch: Callable[[], None] = _nothing
         self._rest: Iterator[bytes] = iter(())
+        self._error: Exception | None = None
+        self.connection: ClientConnection | None = None
+        """The client's connection, while new events are sent by the call that appends them. Without it, `wake` is
+        called."""
+        self.sent_at = 0.0
+        """When events were last sent so, by the loop's clock."""
+        self._time = asyncio.get_running_loop().time  # to look the loop up costs a system call
         self.is_over = False
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` whenever there is more to read, until the returned function is called."""
-        self._wake, self._unwatch = wake, self._log.watch(wake)
+        self._wake, self._unwatch = wake, self._log.watch(self._grew)
 
         def leave() -> None:
             self._unwatch()
             self._wake = self._unwatch = _nothing  # they hold the stream, which holds this
+            self.connection = None
             if self._release is not None and self._waits is not None:
                 self._release()
                 if self._waits.is_full:  # later: an attached run is stopped first
@@ -74,6 +83,8 @@ class RunFrames:
 
     async def next(self) -> bytes:
         """Return the next events' frames, or the next piece of a long one."""
+        if self._error is not None:
+            raise self._error
         if self._waits is not None:
             self._waits.make_room()
         if piece := next(self._rest, b""):
@@ -93,7 +104,7 @@ class RunFrames:
         """Read another log from here on: another node has the run."""
         log.hold = self._waits is not None
         self._log, self.live, self._waits = log, None, None
-        self._unwatch = log.watch(self._wake)
+        self._unwatch = log.watch(self._grew)
 
     def ready(self) -> bytes:
         """Return the next frames of a live log; nothing if there are none yet, or if the log is not live."""
@@ -103,17 +114,25 @@ class RunFrames:
                 return frames
         return b""
 
-    def now(self) -> bytes:
-        """Return the frames of the newest events of a live log; nothing if more is to be done, which `next` does."""
-        log, after, render = self.live, self.after, self._render
-        if log is None or log.newest_after != after or log.closed:
-            return b""
+    def _grew(self) -> None:
+        """Send the newest events of a live log. If more is to be done, or the client does not read, wake the task."""
+        log, connection, after = self.live, self.connection, self.after
+        if log is None or connection is None or not connection.takes_more or log.newest_after != after or log.closed:
+            self._wake()
+            return
         segment = log.newest
         count = len(segment.texts or segment.others)
         if after + count != log.seq or (count > 1 and as_many_as_fit(segment) is not segment):
-            return b""
+            self._wake()
+            return
         self.after = after + count
-        return render(after + 1, segment)
+        try:
+            if frames := self._render(after + 1, segment):
+                connection.go_on(frames)
+                self.sent_at = self._time()
+        except Exception as error:  # noqa: BLE001 - an error of this stream must not reach the writer of the log
+            self._error = error
+            self._wake()
 
     def _rendered(self, segment: Segment) -> bytes:
         first, self.after = self.after + 1, self.after + len(segment.texts or segment.others)

@@ -112,7 +112,6 @@ class EventStream(Response):
         self._sending_since: float | None = None
         self._spoke_at = 0.0
         self._connection: ClientConnection | None = None
-        self._live: RunFrames | None = None  # sends within the call that appends, if the log is live
         self._error: Exception | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -135,7 +134,7 @@ class EventStream(Response):
     async def _stream(self, scope: Scope, client: RequestClient, send: Send) -> bool:
         """Send everything. False if the client left before the end."""
         client.on_leaving(partial(self._left, client))
-        unwatch, forget = self._frames.watch(self._grew), self._closing.watch(self._wake.set)
+        unwatch, forget = self._frames.watch(self._wake.set), self._closing.watch(self._wake.set)
         loop = asyncio.get_running_loop()
         self._time = loop.time  # to look the loop up costs a system call
         self._spoke_at = self._time()
@@ -201,9 +200,11 @@ class EventStream(Response):
             elif self._closing.has_begun:
                 return self._farewell
             else:
-                self._live = frames if isinstance(frames, RunFrames) and frames.live and self._connection else None
+                if isinstance(frames, RunFrames):
+                    frames.connection = self._connection
                 await self._wake.wait()
-                self._live = None
+                if isinstance(frames, RunFrames):
+                    frames.connection = None
                 if self._is_quiet() and not client.has_left:
                     await self._say(send, self._sign_of_life)
         return None
@@ -234,19 +235,6 @@ class EventStream(Response):
         elif connection is not None:
             await _cut_off(connection)
 
-    def _grew(self) -> None:
-        """Send new events while the task waits. If that is not possible, wake the task."""
-        live, connection, time = self._live, self._connection, self._time
-        if live is not None and connection is not None and connection.takes_more:
-            try:
-                if body := live.now():
-                    self._spoke_at = time()
-                    connection.go_on(body)
-                    return
-            except Exception as error:  # noqa: BLE001 - an error of this stream must not reach the writer of the log
-                self._error = error
-        self._wake.set()
-
     async def _say(self, send: Send, body: bytes) -> None:
         connection = self._connection
         if connection is not None and connection.takes_more and 0 < len(body) <= _SENT_IN_A_ROW:
@@ -275,7 +263,9 @@ class EventStream(Response):
 
     def _quiet_at(self) -> float:
         """Return the time of the next heartbeat: a little early, since timers are late."""
-        return self._spoke_at + self._heartbeat * 0.9
+        frames = self._frames
+        spoke_at = max(self._spoke_at, frames.sent_at) if isinstance(frames, RunFrames) else self._spoke_at
+        return spoke_at + self._heartbeat * 0.9
 
     def _beat(self, scope: Scope) -> None:
         """Wake the stream for its heartbeat; cut off a client that never reads."""

@@ -337,17 +337,25 @@ async def _asked(request: ChatRequest, ask: Callable[[ChatRequest], Awaitable[As
 
 async def pour(response: Reply, decoder: ResponseDecoder, out: Outlet) -> None:
     """Emit what arrives, in the call that brings it, until the answer is whole or the response has ended."""
-    has_room = True
+    has_room, failed = True, None
 
     def sink(data: bytes) -> bool:
-        nonlocal has_room
-        for events in decoder.feed(data):
-            if events:
-                has_room = out.emit(events) and has_room
-        return has_room and not (decoder.finished or decoder.over)
+        nonlocal has_room, failed
+        try:
+            for events in decoder.feed(data):
+                if events:
+                    has_room = out.emit(events) and has_room
+        except Exception as error:  # noqa: BLE001 - for the task that waits, not for the connection
+            failed = error
+        return has_room and failed is None and not (decoder.finished or decoder.over)
 
     while not (decoder.finished or decoder.over or response.has_ended):
         await response.pour(sink)
+        if failed is not None:
+            try:
+                raise failed
+            finally:
+                failed = None  # break the reference cycle, so that reference counting frees it
         if not has_room:
             await out.room()
             has_room = True

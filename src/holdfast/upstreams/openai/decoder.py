@@ -99,11 +99,17 @@ class AnswerDecoder:
 
     def feed(self, data: bytes) -> list[Sequence[Yielded]]:
         """Return the events that one more read completes; texts of one read stay together."""
-        plain = self._plain
-        if self._is_between and (text := plain.text(data)) and len(text) <= self._room:
-            plain.was_useful = True
-            self._room -= len(text)
-            return [(Text(text, plain.choice) if plain.choice else text,)]  # the most frequent case: one token alone
+        plain, size = self._plain, len(data)
+        if self._is_between and size < plain.two:  # the most frequent case: one token alone
+            string = data.removeprefix(plain.head).removesuffix(plain.tail)
+            try:
+                text = decode_text(string) if size - len(string) == plain.around else ""
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                text = ""  # not exactly one string
+            if text and len(text) <= self._room:
+                plain.was_useful = True
+                self._room -= len(text)
+                return [(Text(text, plain.choice) if plain.choice else text,)]
         texts, data = self._read_alike(data)
         if not data:
             return [texts]

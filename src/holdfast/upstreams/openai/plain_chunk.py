@@ -24,21 +24,21 @@ class PlainChunk:
     """
 
     __slots__ = (
-        "_around",
         "_between",
         "_closing",
-        "_head",
         "_longest",
         "_pause",
         "_skipped",
-        "_tail",
-        "_two",
         "after",
+        "around",
         "before",
         "choice",
+        "head",
         "opening",
         "start",
         "stop",
+        "tail",
+        "two",
         "was_useful",
     )
 
@@ -55,8 +55,14 @@ class PlainChunk:
     def forget(self) -> None:
         """Recognise no chunk: no bytes start with one of no prefixes."""
         self.before: bytes | tuple[()] = ()
-        self.after = self.opening = self._head = self._tail = b""
-        self.start = self.stop = self.choice = self._two = self._around = 0
+        self.after = self.opening = b""
+        self.head = self.tail = b""
+        """The bytes of a whole event before and after the JSON string."""
+        self.around = 0
+        """Their length together."""
+        self.two = 0
+        """The length from which a read may be two chunks, or one that is too large."""
+        self.start = self.stop = self.choice = 0
 
     def learn(self, payload: bytes, choice: int) -> None:
         """Recognise chunks like this plain one.
@@ -76,24 +82,11 @@ class PlainChunk:
             self.start, self.stop = len(self.before), -len(self.after)
             self.choice = choice
             self.opening, self._closing = b'data: %b"' % self.before, b'"%b\n\n' % self.after
-            self._head, self._tail = self.opening[:-1], self._closing[1:]
-            self._around = len(self._head) + len(self._tail)
-            # A read as long as two may be two chunks, or one that is too large.
-            self._two = min(2 * (len(self.opening) + len(self._closing)), self._longest)
+            self.head, self.tail = self.opening[:-1], self._closing[1:]
+            self.around = len(self.head) + len(self.tail)
+            self.two = min(2 * (len(self.opening) + len(self._closing)), self._longest)
             # These bytes were not validated: invalid UTF-8 becomes surrogates, which no text has.
             self._between = (self._closing + self.opening).decode("utf-8", "surrogateescape")
-
-    def text(self, data: bytes) -> str:
-        """Return the text of a single chunk like this one; empty if it is not, or has no text."""
-        if len(data) >= self._two:
-            return ""
-        string = data.removeprefix(self._head).removesuffix(self._tail)
-        if len(data) - len(string) != self._around:
-            return ""
-        try:
-            return decode_text(string)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return ""  # not exactly one string
 
     def texts(self, data: bytes) -> tuple[Sequence[str], int]:
         """Return the texts of the chunks up to the last that is like this one, and the end of that; 0 if one is not.
