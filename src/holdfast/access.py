@@ -203,7 +203,7 @@ class Access:
 
     def may_ask(self, model: str) -> bool:
         """Return whether the caller may use a model, by its full name `provider/model`."""
-        return all(names_model(limit, model) for limit in self.models)
+        return not self.models or all(names_model(limit, model) for limit in self.models)
 
     @property
     def is_watched(self) -> bool:

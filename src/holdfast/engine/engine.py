@@ -188,8 +188,7 @@ class Engine:
         if idempotency is not None and (known := await self._repeated(pump, idempotency)) is not None:
             return known  # it needs no room
         if not keep and idempotency is None:
-            with await self._node.places.reserve(owner, 1):
-                return self._runs.launch(pump)
+            return self._runs.launch(pump, await self._node.places.reserve(owner, 1))
         create: Create = partial(self._create_unstored, run)
         if keep:
             create = partial(

@@ -29,7 +29,10 @@ class SharedPlaces:
 
     async def reserve(self, owner: str, runs: int) -> Places:
         """Take the places of several runs that are about to start: all of them, or none if there is no room."""
-        admission, elsewhere = self._shared.admission, await self._elsewhere(owner, runs)
+        admission = self._shared.admission
+        if not self._shared.others:
+            return admission.reserve(owner, runs)
+        elsewhere = await self._elsewhere(owner, runs)
         try:
             return admission.reserve(owner, runs, elsewhere)
         except RunLimitReached:
@@ -47,7 +50,7 @@ class SharedPlaces:
         told = sum(node.counts.get("runs", 0) for node in shared.others)
         limit = min(limits.runs, limits.runs if limits.runs_per_owner is None else limits.runs_per_owner)
         share = limit / (2 * len(shared.others) + 2)
-        if not shared.others or shared.admission.taken + told + runs <= share:
+        if shared.admission.taken + told + runs <= share:
             return RunsElsewhere()
         with contextlib.suppress(StoreUnavailable, TimeoutError):
             if not shared.retry.waiting:

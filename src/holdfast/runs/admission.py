@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from ..errors import RunLimitReached, ShuttingDown
 from ..store.nodes import RunsElsewhere
@@ -12,11 +13,16 @@ _NONE = RunsElsewhere()
 
 
 class Places:
-    """Reserved places of runs that are about to start. Each run gives one back just before it takes its own."""
+    """Reserved places of runs that are about to start. A run takes one of them over, or gives one back and takes its
+    own."""
 
     def __init__(self, left: int, give_back: Callable[[], None]) -> None:
         self._left = left
         self._give_back = give_back
+
+    def pass_one_on(self) -> None:
+        """Leave one place to a run, which gives it back when it ends."""
+        self._left -= 1
 
     def __enter__(self) -> Places:
         return self
@@ -65,7 +71,7 @@ class Admission:
         if limits.runs_per_owner is not None and taken + runs > limits.runs_per_owner:
             raise RunLimitReached(limits.runs_per_owner)
         self.take(owner, runs)
-        return Places(runs, lambda: self.give_back(owner))
+        return Places(runs, partial(self.give_back, owner))
 
     def take(self, owner: str, runs: int = 1) -> None:
         """Take places."""

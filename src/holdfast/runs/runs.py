@@ -13,6 +13,7 @@ from ..log.intake import Intake
 from ..log.log import Log
 from ..log.settlement import StopIntent
 from ..store import RunRecord
+from .admission import Places
 from .committer import Committer
 from .keeper import Keeper
 from .pump import Pump, Shared
@@ -74,12 +75,15 @@ class Runs:
             run, log, classes.intake(think), self.shared, source=source, interrupt=interrupt, resumes=resumes
         )
 
-    def launch(self, pump: Pump) -> Run:
-        """Start a run, in a place of its own."""
+    def launch(self, pump: Pump, reserved: Places | None = None) -> Run:
+        """Start a run, in a place that was `reserved` for it, or in one more."""
         run = pump.run
         run.status = "running"
         self.shared.pumps[run.id] = pump
-        self.shared.admission.take(run.record.owner)
+        if reserved is None:
+            self.shared.admission.take(run.record.owner)
+        else:
+            reserved.pass_one_on()
         pump.start()
         self._watchdog.watch(pump)
         self.shared.this_node.changed(run)

@@ -132,6 +132,7 @@ class Gate:
             keys.need()  # nobody is the only user of this machine
         self._secure = settings.public_url.startswith("https://")
         self._proxies = TrustedProxies(settings.proxy.addresses)
+        self._has_proxies = bool(self._proxies)
         self._wrong_keys = WrongKeys()
         self._local = is_loopback(settings.host)
         self._hosts = {host.lower() for host in settings.allowed_hosts}
@@ -149,7 +150,7 @@ class Gate:
             scope = _own_paths(scope)
         headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
         scope[HEADERS] = headers
-        if self._proxies and scope.get("client"):
+        if self._has_proxies and scope.get("client"):
             scope[PEER], port = scope["client"]
             scope["client"] = self._proxies.client(scope[PEER], scope["headers"]), port
         origin = headers.get(b"origin", b"").decode("latin-1")
@@ -184,7 +185,7 @@ class Gate:
             return _refusal("origin_not_allowed", f"Pages from {origin} may not call this server. Set allowed_origins.")
         if b"sec-fetch-site" in headers and not origin and self._is_from_elsewhere(scope):
             return _refusal("origin_not_allowed", "Pages of other sites may not call this server.")
-        if (misuse := self._misuse_of_header(scope, headers)) is not None:
+        if self._proxy_people is not None and (misuse := self._misuse_of_header(scope, headers)) is not None:
             return misuse
         if self._local and not self._keys.is_needed and not _is_local_server(scope):
             return NOT_LOCAL

@@ -230,9 +230,9 @@ async def gathered(run: Run, fresh: Callable[[Run], G], *, without_calls: bool =
 
     Of a trimmed log the text is left. If there were tool calls, it is returned only `without_calls`.
     """
-    gathering, after = fresh(run), 0
+    gathering, after, log = fresh(run), 0, run.log
     try:
-        while events := await run.log.batch(after):
+        while not (log.closed and after >= log.seq) and (events := await log.batch(after)):
             if after:
                 await asyncio.sleep(0)
             gathering.add(events)

@@ -225,8 +225,10 @@ async def serve_in_background(app: Starlette, sock: socket.socket) -> AsyncGener
 def configuration(app: Starlette, limits: ConnectionLimits | None = None) -> uvicorn.Config:
     """Return uvicorn's configuration."""
     settings: Settings = app.state.parts.settings
+    gate = app.middleware_stack  # what Starlette does before it is to set scope["app"], which nothing reads
+    assert gate is not None
     config = uvicorn.Config(
-        app,
+        gate,
         http=partial(Protocol, OpenConnections(limits)),  # type: ignore[arg-type]  # any factory of a protocol works
         ws="none",
         lifespan="on",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
+from operator import methodcaller
 from typing import Any
 
 from ...history import alternating, text_of
@@ -14,6 +16,8 @@ _NOT_FOR_UPSTREAMS = frozenset({"thoughts", "reasoned", "placed", "cache_control
 
 _SYSTEM = ("system", "developer")
 
+_role = methodcaller("get", "role")
+
 
 def messages_for(messages: Iterable[Shown], *, strict: bool, developer: bool, reasoning: bool) -> list[Shown]:
     """Return the messages of a request.
@@ -21,7 +25,11 @@ def messages_for(messages: Iterable[Shown], *, strict: bool, developer: bool, re
     `strict` is for templates that require one system message at the start and alternating turns. `developer` means that
     the upstream knows that role. With `reasoning`, a message with tool calls includes the reasoning before them.
     """
-    shown = pictures_after_results([_own(message, reasoning) for message in messages])
+    shown = [*messages]
+    if reasoning or not _NOT_FOR_UPSTREAMS.isdisjoint(chain.from_iterable(shown)):
+        shown = [_own(message, reasoning) for message in shown]
+    if "tool" in map(_role, shown):
+        shown = pictures_after_results(shown)
     if strict:
         return alternating(system_first(shown))
     if developer:
@@ -30,8 +38,7 @@ def messages_for(messages: Iterable[Shown], *, strict: bool, developer: bool, re
 
 
 def _own(message: Shown, reasoning: bool) -> Shown:
-    if not reasoning and _NOT_FOR_UPSTREAMS.isdisjoint(message):
-        return message
+    """Return a message without the fields that are not for upstreams."""
     own = {name: value for name, value in message.items() if name not in _NOT_FOR_UPSTREAMS}
     if reasoning and message.get("tool_calls"):
         return {"reasoning_content": message.get("reasoned", ""), **own}
@@ -40,8 +47,6 @@ def _own(message: Shown, reasoning: bool) -> Shown:
 
 def pictures_after_results(messages: Sequence[Shown]) -> list[Shown]:
     """Move images of tool results into a user's message after them: OpenAI accepts only text in a result."""
-    if not [True for message in messages if message.get("role") == "tool"]:
-        return [*messages]
     moved: list[Shown] = []
     pictures: list[Any] = []
     for message in messages:

@@ -130,9 +130,10 @@ class Callers:
 
     def known_rights(self, owner: str) -> Access | None:
         """Return the rights of an owner's person, if they are kept because of a sign-in; None if they are not."""
-        if self.is_stale:
+        account = self._account_of.get(owner)
+        if account is None or self.is_stale:
             return None
-        kept = self._by_account.get(self._account_of.get(owner, ""), ())
+        kept = self._by_account.get(account, ())
         return next((access for access in kept if access.via == "sign_in" and not access.is_revoked), None)
 
     def access_of(self, account: Stored[Account]) -> Access:
