@@ -91,7 +91,7 @@ class Log:
         self._tidied = 0  # the seq up to which all is packed
         self._due = _TOGETHER if limit is None else min(_TOGETHER, limit + 1)
         self._watchers: dict[Callable[[], None], None] = {}
-        self._called: tuple[Callable[[], None], ...] = ()  # the watchers, until one is added or removed
+        self._called: tuple[Callable[[], None], ...] | None = ()  # the watchers; None if one was added or removed
 
     # writing
 
@@ -135,7 +135,8 @@ class Log:
         self.newest_after, self.seq = before, upto
         if upto >= self._due:
             self._tidy()
-        for wake in self._called or self._watching():
+        called = self._called
+        for wake in self._watching() if called is None else called:
             wake()
 
     def _show(self, segment: Segment, upto: int) -> None:
@@ -143,7 +144,8 @@ class Log:
         self.newest_after, self.seq = self.seq, upto
         if upto >= self._due:
             self._tidy()
-        for wake in self._called or self._watching():
+        called = self._called
+        for wake in self._watching() if called is None else called:
             wake()
 
     def _watching(self) -> tuple[Callable[[], None], ...]:
@@ -356,11 +358,11 @@ class Log:
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` whenever there is more to read, until the returned function is called."""
-        self._watchers[wake], self._called = None, ()
+        self._watchers[wake] = self._called = None
 
         def leave() -> None:
             self._watchers.pop(wake, None)
-            self._called = ()
+            self._called = None
 
         return leave
 

@@ -26,9 +26,8 @@ class Watchdog:
 
     def watch(self, pump: Pump) -> None:
         """Watch a pump that has just started. It is rarely the first that may be due."""
-        idle, deadline = pump.run.idle, pump.run.deadline
-        if deadline is not None or (idle is not None and pump.started + idle < self._looks_at):
-            self._look_by(due(pump))
+        limits = filter(None, (pump.run.idle, pump.run.deadline))
+        self._look_by(pump.started + min(limits, default=math.inf))
 
     def check(self, pump: Pump, now: float) -> None:
         """End a run that has been silent, or has gone on, for too long."""

@@ -161,16 +161,17 @@ class Router:
             if endpoint.who.name not in scope[ACCESS].rules:
                 await self._refuse(endpoint, request)
             scope[RULE] = endpoint.who
-            response = await self._answer(endpoint, request)
+            if endpoint.audit:
+                response = await self._audited(endpoint, request)
+            else:
+                response = await endpoint.handler(self._parts, request)
             if _is_worth_compressing(response) and (coding := _coding(scope, request)) is not None:
                 response = Compressed(response, coding, self._parts.compression)
             await response(scope, receive, sending(scope, send))
         except Exception as error:  # noqa: BLE001 - if the response has begun, the server cuts the connection
             await error_response(request, error)(scope, receive, sending(scope, send))
 
-    async def _answer(self, endpoint: Endpoint, request: Request) -> ASGIApp:
-        if not endpoint.audit:
-            return await endpoint.handler(self._parts, request)
+    async def _audited(self, endpoint: Endpoint, request: Request) -> ASGIApp:
         return await self._parts.audit.noted(request, endpoint.audit, lambda: endpoint.handler(self._parts, request))
 
     async def _refuse(self, endpoint: Endpoint, request: Request) -> NoReturn:

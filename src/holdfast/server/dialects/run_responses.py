@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
 from starlette.requests import Request
@@ -276,7 +277,7 @@ class WholeAnswer(DelayedResponse):
     async def ended(self, client: RequestClient) -> bool:
         """Wait for the settlement."""
         run, log = self._run, self._run.log
-        if isinstance(log, Log) and not await client.wait_until(lambda: log.closed, log.watch):
+        if isinstance(log, Log) and not await client.wait_until(partial(getattr, log, "closed"), log.watch):
             return False
         return run.settlement is not None or await client.wait_for(run.settled())  # it runs in another process
 

@@ -18,7 +18,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from ...asgi.client import CONNECTION, Header
-from ...concurrency.watchers import Wake, Watchers
+from ...concurrency.watchers import Watchers
 from ...errors import BadRequest, HoldfastError
 from ..errors import error_answer
 from .connections import OFFER, OpenConnections, Upgraded
@@ -89,12 +89,15 @@ class Protocol(HttpToolsProtocol):
         "due",
         "is_lost",
         "takes_more",
+        "watch_loss",
     )
 
     def __init__(self, connections: OpenConnections, **uvicorn: Any) -> None:
         super().__init__(**uvicorn)
         self._connections = connections
         self._watchers = Watchers()
+        self.watch_loss = self._watchers.watch
+        """`watch_loss(wake)` calls `wake` when the client is gone, until the returned function is called."""
         self._begun: RequestResponseCycle | None = None
         """The request whose response was begun here."""
         self.is_lost = False
@@ -131,10 +134,6 @@ class Protocol(HttpToolsProtocol):
         self.takes_more, self._begun = False, None
         self._watchers.notify()
         del self.cycle, self.scope  # break the reference cycle, so that reference counting frees it
-
-    def watch_loss(self, wake: Wake) -> Wake:
-        """Call `wake` when the client is gone, until the returned function is called."""
-        return self._watchers.watch(wake)
 
     def abort(self) -> None:
         """Close the connection now."""

@@ -193,12 +193,10 @@ class AgentSources:
 
     def providers_for(self, caller: Access) -> Providers:
         """Return the providers without the models and agents that the caller may not use."""
-        providers = self._with_agents_of(caller)
+        providers = self._with_agents_of(caller) if self.agents or self.published else self._providers
         return AllowedProviders(providers, caller.may_ask, caller.models) if caller.models else providers
 
     def _with_agents_of(self, caller: Access) -> Providers:
-        if not self.agents and not self.published:
-            return self._providers
         names = [*self.agents, *self.published]
         there = [name for name in names if self._users.may_use(caller, name)]
         if len(there) == len(names):

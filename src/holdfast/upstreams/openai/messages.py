@@ -32,7 +32,7 @@ def messages_for(messages: Iterable[Shown], *, strict: bool, developer: bool, re
         shown = pictures_after_results(shown)
     if strict:
         return alternating(system_first(shown))
-    if developer:
+    if developer or "developer" not in map(_role, shown):
         return shown
     return [{**message, "role": "system"} if message.get("role") == "developer" else message for message in shown]
 
