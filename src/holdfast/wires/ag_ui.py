@@ -1,8 +1,8 @@
 """AG-UI 1.0 for clients: a run as AG-UI events, a pure function of the log.
 
-Only a completed run ends in `RUN_FINISHED` with the outcome `success`. A stopped one ends with `cancelled`, for a
-client that knows it: one older than protocol 1.0 would take it for success, and gets `RUN_ERROR`. So does every client
-if a tool call is incomplete: closing it would mean that its arguments are complete.
+Only a completed run ends in `RUN_FINISHED` with the outcome `success`. A stopped run ends with
+`cancelled` if the client knows it. A client older than protocol 1.0 would take that for success, so it gets
+`RUN_ERROR`. So does every client if a tool call is incomplete: closing it would mean that its arguments are complete.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def error_of(settled: AnySettlement) -> tuple[str, str]:
 class AgUiEvents:
     """Renders one run as AG-UI's events, in order from its first event: the same log always gives the same bytes.
 
-    `run_id` and `thread_id` are the client's names, if it has sent some. `messages` are the earlier ones.
+    `thread_id` and `run_id` are the client's ids. `messages` are the earlier messages.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class AgUiEvents:
     def _end(self, settled: AnySettlement) -> Iterator[dict[str, Any]]:
         yield from self._stop_thinking()
         yield from self._stop_saying()
-        if isinstance(settled, Completed):  # every call is complete, even if the source did not say so
+        if isinstance(settled, Completed):  # every call is complete, even one without a `ToolCall`
             yield from ({"type": "TOOL_CALL_END", "toolCallId": id} for id in self._pending if id in self._half_written)
         used = {
             "model": settled.answered_by or self._model,
@@ -225,7 +225,7 @@ class AgUiEvents:
         yield {**self._ending(settled), "usage": [used], **({"metadata": known} if known else {})}
 
     def _ending(self, settled: AnySettlement) -> dict[str, Any]:
-        """Return the last event of a settlement: the one table."""
+        """Return the last event of a settlement: the only such mapping."""
         finished = {"type": "RUN_FINISHED", **self._names}
         if isinstance(settled, Completed):
             pending = {"pendingToolCallIds": self._pending} if self._pending else {}
@@ -280,7 +280,7 @@ def _part(part: Any) -> dict[str, Any] | None:
 
 
 def _details(used: Usage) -> dict[str, int]:
-    """Return what of the tokens was cached or thought, if the upstream counted it."""
+    """Return the cached and the reasoning tokens, if the upstream counted them."""
     counted = {
         "cachedInputTokens": used.cached_tokens,
         "cacheWriteInputTokens": used.cache_write_tokens,

@@ -46,9 +46,9 @@ Part = dict[str, Any]
 
 
 def ui_finish_reason(settled: Settlement) -> str:
-    """Return the finish reason of a settlement: the one table.
+    """Return the finish reason of a settlement: the only such mapping.
 
-    A stopped run has `other`: not all versions of the SDK know a reason for it. The `abort` part before it says it.
+    A stopped run has `other`: not all versions of the SDK know a reason for it. The `abort` part before it has one.
     """
     if isinstance(settled, Stopped):
         return "other"
@@ -251,7 +251,7 @@ class _Calls:
         return [{**decided, "reason": event.note} if event.note else decided]
 
     def end(self) -> list[Part]:
-        """Return the end of a completed run: its calls are complete, even if the source did not say so."""
+        """Return the end of a completed run: its calls are complete, even those without a `ToolCall`."""
         written = [call.whole() for call in self._writing.values() if call.is_shown]
         return [part for call in written for part in self.complete(call)]
 

@@ -143,7 +143,7 @@ def output_text(path: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def client_id(id: str) -> str:
-    """Return the client's id of a message: that of an edited one has a number appended in the store."""
+    """Return the client's id of a message. The store appends a number to the id of an edited message."""
     base, _, number = id.rpartition("~")
     return base if base and number.isdigit() else id
 
@@ -205,7 +205,7 @@ def _shown_part(part: Any) -> Part | None:
 
 
 def _media_type(url: str) -> str:
-    """Return the media type of a data URL; of another image only that it is one."""
+    """Return the media type of a data URL; `image/*` for any other URL."""
     if url.startswith("data:"):
         return url.removeprefix("data:").partition(",")[0].partition(";")[0] or "text/plain"
     return "image/*"

@@ -81,7 +81,7 @@ def error(info: ErrorInfo) -> ErrorInfoJson:
 
 
 def usage(used: Usage) -> UsageJson:
-    """Return the tokens used, and what of them was cached or thought if the upstream counted that."""
+    """Return the tokens used, with the cached and the reasoning tokens if the upstream counted them."""
     told: UsageJson = {
         "input_tokens": used.input_tokens,
         "output_tokens": used.output_tokens,
@@ -214,7 +214,7 @@ def figures(taken: Figures, price: Price | None) -> FiguresJson:
 
 
 def _cost(price: Price | None, used: Usage) -> float | None:
-    """Return the stored cost. A run from before there was a price is told at the price of now."""
+    """Return the stored cost, or the cost at the current price if none was stored."""
     return cost(price, used) if used.cost is None else used.cost
 
 
@@ -288,7 +288,7 @@ def body(event: Event) -> tuple[bytes, bytes]:
 
 
 def frames(run_id: str) -> Callable[[int, Segment], bytes]:
-    """Return the function that renders the segments of a run's log, whose first event has the number `first`."""
+    """Return the function that renders a segment of a run's log. `first` is the `seq` of its first event."""
     prefix = b'{"run":%b,"seq":' % _encode(run_id)
     frame = [
         "id: ",
@@ -320,7 +320,7 @@ def frames(run_id: str) -> Callable[[int, Segment], bytes]:
 
 
 def settled_pieces(run_id: str, seq: int, event: Settled) -> Iterator[bytes]:
-    """Yield the frame of a run's last event in pieces: none has all of a long text."""
+    """Yield the frame of a run's last event in pieces, so that a long text is not encoded at once."""
     told = {"run": run_id, "seq": seq, "type": "run.settled", "settlement": settlement(event.settlement)}
     pieces = in_pieces(told)
     yield b"id: %d\nevent: run.settled\ndata: %b" % (seq, next(pieces))
@@ -343,7 +343,7 @@ def _feed_id(session_id: str, n: int, seq: int) -> bytes:
 
 
 def feed_gone_frame(session_id: str) -> bytes:
-    """Return the frame of a session that does not exist, among several."""
+    """Return the frame for a session that does not exist, on a connection with several feeds."""
     gone: SessionDeletedJson = {"type": "session.deleted", "session_id": session_id}
     return b"event: session.deleted\n" + sse.data(_encode(gone))
 

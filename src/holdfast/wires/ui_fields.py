@@ -51,7 +51,7 @@ AI_SDK: Table = {
     "if_busy": USED,
     "params": USED,
 }
-"""The AI SDK's transport, and what its `body` may add for us."""
+"""Requests of the AI SDK's transport, with the fields that its `body` may add for us."""
 
 _ABOUT = harmless("It is metadata of the message.")
 _SOURCE = Kinds(
@@ -118,4 +118,4 @@ AG_UI: Table = {
     "parentRunId": harmless("The thread has the runs in their order."),
     "resume": refused("No run here waits for an interrupt of this protocol.", []),
 }
-"""AG-UI's `RunAgentInput`. Of `forwardedProps`, what is not for us is the application's own."""
+"""AG-UI's `RunAgentInput`. Properties in `forwardedProps` that are not ours are the application's own."""

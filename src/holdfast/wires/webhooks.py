@@ -18,7 +18,7 @@ SECRET = "whsec_"
 
 
 def event_id(run: str) -> str:
-    """Return the id of the event of a run: a repeated delivery has the same."""
+    """Return the event id of a run. A repeated delivery has the same id."""
     return "evt_" + run.removeprefix("run_")
 
 
@@ -28,7 +28,7 @@ def event_type(settled: Settlement) -> str:
 
 
 def payload(run: str, settled: Settlement, at: float) -> bytes:
-    """Return the payload: the id of the response and its end, without its text."""
+    """Return the payload: the id of the response and its outcome, without its text."""
     said = {
         "object": "event",
         "id": event_id(run),

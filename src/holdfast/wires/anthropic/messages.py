@@ -131,7 +131,7 @@ class _Open:
         self.index = index
         self.key = key
         self.whole = not key.startswith("call ")
-        """Whether another block may follow: text can end anywhere, a call only when it is complete."""
+        """True if another block may follow: text can end anywhere, a call only when it is complete."""
 
 
 class Blocks:
@@ -147,7 +147,7 @@ class Blocks:
 
     @property
     def calls(self) -> bool:
-        """Whether the client has to run a tool: one was called, and has no result here."""
+        """True if the client has to run a tool: a call has no result in this run."""
         return bool(self._unanswered)
 
     @property
@@ -236,12 +236,12 @@ _BLOCK = "block"
 
 
 def _key_of(data: dict[str, Any]) -> str:
-    """Return the index of the block of Anthropic's own data."""
+    """Return the key of the block that Anthropic's own data belongs to."""
     return {"signature_delta": "thinking", "citations_delta": "text"}.get(data["type"], _BLOCK)
 
 
 def _own_delta(data: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the payloads of Anthropic's own data. The input of a block comes after its beginning."""
+    """Return the delta of Anthropic's own data: for a whole block its input, or None if it has no input."""
     if data["type"] != "content_block":
         return data
     given = data["content_block"].get("input")
@@ -283,7 +283,7 @@ class MessageEvents:
         return out
 
     def broken(self, info: ErrorInfo) -> bytes:
-        """Return the frame that says that the stream, not its run, ends here, and why."""
+        """Return the frame that ends the stream, not its run, with the reason."""
         return _frame(anthropic_error(info))
 
     def _payloads(self, event: Event) -> Iterator[dict[str, Any]]:
@@ -321,7 +321,7 @@ def _head(run: str, model: str) -> dict[str, Any]:
 
 
 class MessageAnswer:
-    """Gathers a run's events into the finished message."""
+    """Builds the finished message from the events of a run."""
 
     def __init__(self, run: str, model: str) -> None:
         self._run = run
@@ -331,12 +331,12 @@ class MessageAnswer:
         self._pieces: list[list[str]] = []
 
     def add(self, events: Sequence[Event]) -> None:
-        """Take in the next events."""
+        """Add the next events."""
         for event in events:
             self._gather(self._blocks.take(event))
 
     def body(self, settled: AnySettlement | None) -> dict[str, Any]:
-        """Return the message, as far as the run has come; with an error around it if it did not get to its end."""
+        """Return the message so far. If the run stopped or failed, it is the partial message of an error."""
         self._gather(self._blocks.end(close=False))
         reason = stop_reason(settled, calls=self._blocks.calls) if isinstance(settled, (Completed, Truncated)) else None
         said = {
@@ -380,7 +380,7 @@ _FIELD = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta"
 
 
 def _input(arguments: str) -> dict[str, Any]:
-    """Return a call's arguments as an object; those that are none are kept as they were written."""
+    """Return a call's arguments as an object. Any other value becomes its field `arguments`."""
     try:
         decoded = msgspec.json.decode((arguments.strip() or "{}").encode("utf-8", "replace"))
     except (msgspec.DecodeError, RecursionError):

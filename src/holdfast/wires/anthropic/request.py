@@ -74,7 +74,8 @@ _OWN_THREADS = "message-threads-"
 def to_chat(body: MessagesBody, fields: Mapping[str, Any], *, native: bool, betas: str | None = None) -> dict[str, Any]:
     """Return the request in OpenAI's shape.
 
-    `fields` are all fields of the request: `body` has those that are read here. `betas` is its `anthropic-beta`.
+    `fields` are all fields of the request: `body` has those that are read here. `betas` is its
+    `anthropic-beta` header.
     """
     table, unknown = (FOR_ANTHROPIC, PASSED_ON) if native else (FOR_OTHERS, UNKNOWN)
     check_fields(fields, table, unknown)
@@ -130,7 +131,7 @@ def _params(body: MessagesBody, native: bool) -> dict[str, Any]:
 # The form of the answer, for upstreams of OpenAI's dialect.
 
 DEFAULT_EFFORT = "high"
-"""What Anthropic's models do where a request names no effort. Claude Code names it in every request."""
+"""The effort of Anthropic's models by default. Claude Code sends it in every request, so it is not passed on."""
 
 
 def _output(body: MessagesBody) -> dict[str, Any]:

@@ -298,7 +298,7 @@ OVER_WEBSOCKET: Table = {
     "stream": refused("Every response is streamed here.", True),
     "background": refused("A response with `store: true` continues without its client.", False),
 }
-"""Responses over a WebSocket: the fields of a message that HTTP has not, or has otherwise."""
+"""Responses over a WebSocket: the fields of a message that HTTP does not have, or treats differently."""
 AS_OVER_HTTP = Rule("used", "As over HTTP.")
 
 # Conversations.

@@ -25,7 +25,7 @@ def refusal_message(info: ErrorInfo, lane: str | None) -> bytes:
 
 
 def steer_message(outcome: str, number: int, lane: str | None, **told: Any) -> bytes:
-    """Return what became of input that steers a response. `number` counts these messages of a connection."""
+    """Return the outcome of an input that steers a response. `number` counts these messages of a connection."""
     return _encode({"type": f"response.steer.{outcome}", **told, "sequence_number": number, **_named(lane)})
 
 

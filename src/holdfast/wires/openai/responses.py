@@ -34,7 +34,7 @@ from .responses_request import CUSTOM_INPUT, KnownTool, flat_name, known_tools
 _encode = msgspec.json.Encoder().encode
 PREFIX = "resp_"
 _REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
-"""OpenAI's reason of an incomplete answer."""
+"""OpenAI's reason for an incomplete answer, by finish reason."""
 
 Step = tuple[str, dict[str, Any]]
 """An event of the stream: its type and its fields, without its number."""
@@ -57,7 +57,7 @@ def run_of_item(item_id: str) -> tuple[str, str]:
 
 
 def status(settled: Settlement) -> str:
-    """Return a response's status for a settlement: the one table."""
+    """Return a response's status for a settlement: the only such mapping."""
     if isinstance(settled, Completed):
         return "completed"
     if isinstance(settled, Stopped):
@@ -96,11 +96,11 @@ class _Item:
         return {"id": self.id, "type": self.kind, "status": self.status}
 
     def opening(self) -> list[Step]:
-        """Return what is said when it begins."""
+        """Return the events of its beginning."""
         return [("response.output_item.added", {"output_index": self.place, "item": self.body()})]
 
     def closing(self, status: str) -> list[Step]:
-        """Return what is said when it is over."""
+        """Return the events of its end."""
         self.status = status
         return [("response.output_item.done", {"output_index": self.place, "item": self.body()})]
 
@@ -145,7 +145,7 @@ class _Written(_Item):
         return self._of_part(f"response.{self.stream}.delta", delta=text, **self.in_events)
 
     def closing(self, status: str) -> list[Step]:
-        """Return what is said when it is over."""
+        """Return the events of its end."""
         part = self.part()
         whole = {self.text_field: part[self.text_field], **self.in_events}
         return [

@@ -32,7 +32,7 @@ def unsupported(what: str, param: str, instead: str = "") -> BadRequest:
 def items_of(input: str | Sequence[Any] | None, *, follows: bool = False, param: str = "input") -> list[Item]:
     """Return the input as checked items; a string is the user's message.
 
-    It may be empty in a response that follows another.
+    It may be missing if the response follows another.
     """
     if input is None and follows:
         return []
@@ -43,7 +43,7 @@ def items_of(input: str | Sequence[Any] | None, *, follows: bool = False, param:
     items = [_checked(item, f"{param}[{place}]") for place, item in enumerate(input)]
     if not items:
         raise BadRequest("input is empty.", param=param)
-    messages = messages_of(items, param)  # what a model cannot get is refused now
+    messages = messages_of(items, param)  # raises for items that a model cannot get
     if param == "input" and messages and messages[-1].role == "user" and not _says_something(messages[-1].content):
         raise BadRequest("The last message is empty.", param="input")
     return items
