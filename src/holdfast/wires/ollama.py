@@ -89,15 +89,13 @@ _MAGIC = {"/9j/": "jpeg", "iVBOR": "png", "R0lG": "gif", "UklGR": "webp"}
 
 def chat_of(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return a request in OpenAI's shape."""
-    asked = {
+    chat = {
         "model": _name(fields.get("model")),
         "messages": _messages(fields),
         "stream": fields.get("stream") is not False,
     }
     tools = {name: fields[name] for name in ("tools", "tool_choice") if fields.get(name)}
-    return (
-        asked | tools | _format(fields.get("format")) | _options(fields.get("options")) | _effort(fields.get("think"))
-    )
+    return chat | tools | _format(fields.get("format")) | _options(fields.get("options")) | _effort(fields.get("think"))
 
 
 def _name(model: Any) -> str | None:
@@ -118,8 +116,8 @@ def _format(form: Any) -> dict[str, Any]:
 def _options(options: Any) -> dict[str, Any]:
     if not isinstance(options or {}, dict):
         raise BadRequest("options is an object.", param="options")
-    given = {name: value for name, value in (options or {}).items() if value is not None}
-    kept = {_PARAMS.get(name, name): value for name, value in given.items() if _OPTIONS[name].kind == "used"}
+    values = {name: value for name, value in (options or {}).items() if value is not None}
+    kept = {_PARAMS.get(name, name): value for name, value in values.items() if _OPTIONS[name].kind == "used"}
     return {name: value for name, value in kept.items() if not (name == "max_tokens" and value < 0)}
 
 
@@ -131,8 +129,8 @@ def _effort(think: Any) -> dict[str, Any]:
 def _messages(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
     if "prompt" in fields or "messages" not in fields:
         system = [{"role": "system", "content": fields["system"]}] if fields.get("system") else []
-        said = {"role": "user", "content": fields.get("prompt") or "", "images": fields.get("images")}
-        return [*system, _said(said, "images")]
+        prompt = {"role": "user", "content": fields.get("prompt") or "", "images": fields.get("images")}
+        return [*system, _chat_message(prompt, "images")]
     messages, waiting = [], list[_Waiting]()
     for place, message in enumerate(fields["messages"]):
         if not isinstance(message, dict):
@@ -154,12 +152,12 @@ def _turn(message: Mapping[str, Any], param: str, waiting: list[_Waiting]) -> di
     if message.get("role") == "tool":
         id = _answered(message, waiting)
         return {"role": "tool", "tool_call_id": id, "content": message.get("content") or ""}
-    said = _said(message, f"{param}.images")
+    chat = _chat_message(message, f"{param}.images")
     calls = message.get("tool_calls")
     if calls:
-        said["tool_calls"] = [_call(call, f"{param}.tool_calls[{n}]", n, waiting) for n, call in enumerate(calls)]
-        said["content"] = said["content"] or None
-    return said
+        chat["tool_calls"] = [_call(call, f"{param}.tool_calls[{n}]", n, waiting) for n, call in enumerate(calls)]
+        chat["content"] = chat["content"] or None
+    return chat
 
 
 def _answered(result: Mapping[str, Any], waiting: list[_Waiting]) -> str:
@@ -177,7 +175,7 @@ def _answered(result: Mapping[str, Any], waiting: list[_Waiting]) -> str:
     return fits[0].id
 
 
-def _said(message: Mapping[str, Any], param: str) -> dict[str, Any]:
+def _chat_message(message: Mapping[str, Any], param: str) -> dict[str, Any]:
     text, images = message.get("content") or "", message.get("images") or []
     if not isinstance(images, list) or not all(isinstance(image, str) for image in images):
         raise BadRequest("images are texts of base64.", param=param)
@@ -267,12 +265,12 @@ class OllamaLines:
         last = dict(pieces[-1]) if pieces else self._piece("")
         if "error" in last:
             return last
-        said = [piece["message"] if self._is_chat else piece for piece in pieces]
+        messages = [piece["message"] if self._is_chat else piece for piece in pieces]
         field = "content" if self._is_chat else "response"
-        joined: dict[str, Any] = {field: "".join(each.get(field) or "" for each in said)}
-        if thoughts := "".join(each.get("thinking") or "" for each in said):
+        joined: dict[str, Any] = {field: "".join(each.get(field) or "" for each in messages)}
+        if thoughts := "".join(each.get("thinking") or "" for each in messages):
             joined["thinking"] = thoughts
-        if calls := [call for each in said for call in each.get("tool_calls") or ()]:
+        if calls := [call for each in messages for call in each.get("tool_calls") or ()]:
             joined["tool_calls"] = calls
         return {**last, "message": {**last["message"], **joined}} if self._is_chat else {**last, **joined}
 
@@ -287,10 +285,10 @@ def _called(call: ToolCall) -> dict[str, Any]:
 
 def ollama_error(settled: Stopped | Failed | Interrupted, run: str) -> dict[str, Any]:
     """Return the error of a settlement without a delivered answer. Ollama's errors are plain text."""
-    told = verdict(settled, run)["holdfast"]
+    ending = verdict(settled, run)["holdfast"]
     if isinstance(settled, Stopped):
-        return {"error": f"The run was stopped: {settled.by}.", "holdfast": told}
-    return {"error": settled.error.message, "holdfast": told}
+        return {"error": f"The run was stopped: {settled.by}.", "holdfast": ending}
+    return {"error": settled.error.message, "holdfast": ending}
 
 
 def ollama_refusal(info: ErrorInfo) -> dict[str, Any]:

@@ -70,7 +70,7 @@ _AG_UI_PARTS = Kinds(
     },
     refused("Supported: text and images."),
 )
-_SAID: Table = {
+_MESSAGE_FIELDS: Table = {
     "id": USED,
     "role": USED,
     "content": used(_AG_UI_PARTS),
@@ -79,7 +79,7 @@ _SAID: Table = {
     "encryptedValue": _NOT_SHOWN,
     "subagentRunId": _ABOUT,
 }
-_MESSAGE = Shape(_SAID, NOT_KNOWN)
+_MESSAGE = Shape(_MESSAGE_FIELDS, NOT_KNOWN)
 _CALL = Shape(
     {
         "id": USED,
@@ -102,8 +102,8 @@ AG_UI: Table = {
                 "developer": _MESSAGE,
                 "system": _MESSAGE,
                 "user": _MESSAGE,
-                "assistant": Shape({**_SAID, "toolCalls": used(_CALL)}, NOT_KNOWN),
-                "tool": Shape({**_SAID, "toolCallId": USED, "error": USED}, NOT_KNOWN),
+                "assistant": Shape({**_MESSAGE_FIELDS, "toolCalls": used(_CALL)}, NOT_KNOWN),
+                "tool": Shape({**_MESSAGE_FIELDS, "toolCallId": USED, "error": USED}, NOT_KNOWN),
                 "activity": _FOR_THE_PAGE,
                 "reasoning": _NOT_SHOWN,
             },

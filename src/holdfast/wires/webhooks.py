@@ -12,7 +12,7 @@ import msgspec
 from ..events import Settlement
 from .openai import responses as openai_responses
 
-EVENTS = tuple(f"response.{word}" for word in ("completed", "incomplete", "failed", "cancelled"))
+EVENTS = tuple(f"response.{status}" for status in ("completed", "incomplete", "failed", "cancelled"))
 SECRET = "whsec_"
 """The prefix of a secret in base64."""
 
@@ -29,14 +29,14 @@ def event_type(settled: Settlement) -> str:
 
 def payload(run: str, settled: Settlement, at: float) -> bytes:
     """Return the payload: the id of the response and its outcome, without its text."""
-    said = {
+    fields = {
         "object": "event",
         "id": event_id(run),
         "type": event_type(settled),
         "created_at": int(at),
         "data": {"id": openai_responses.response_id(run)},
     }
-    return msgspec.json.encode(said)
+    return msgspec.json.encode(fields)
 
 
 def key_of(secret: str) -> bytes:

@@ -79,33 +79,33 @@ def run_id_of_message(message_id: str) -> str:
 def anthropic_error(info: ErrorInfo) -> dict[str, Any]:
     """Return an error in Anthropic's shape, with our own code beside its type."""
     kind = ERROR_TYPES.get(info.status, "invalid_request_error" if info.status < 500 else "api_error")
-    told: dict[str, Any] = {**native.error(info), "type": kind}
+    fields: dict[str, Any] = {**native.error(info), "type": kind}
     if info.code in ERROR_CODES:
-        told["details"] = {"error_code": info.code}
-    return {"type": "error", "error": told}
+        fields["details"] = {"error_code": info.code}
+    return {"type": "error", "error": fields}
 
 
 def stop_reason(settled: Completed | Truncated, *, calls: bool) -> str:
     """Return the stop reason of a delivered answer. A complete answer with tool calls always has `tool_use`."""
     if settled.stop_sequence is not None:
         return "stop_sequence"
-    word = openai_chat.finish_reason(settled)
+    reason = openai_chat.finish_reason(settled)
     if isinstance(settled, Completed):
-        return "tool_use" if calls else STOP_REASONS.get(word, "end_turn")
-    return STOP_REASONS.get(word, "max_tokens")
+        return "tool_use" if calls else STOP_REASONS.get(reason, "end_turn")
+    return STOP_REASONS.get(reason, "max_tokens")
 
 
 def unfinished(settled: Stopped | Failed | Interrupted, run: str) -> dict[str, Any]:
     """Return the error of a settlement without a delivered answer."""
-    told = openai_chat.verdict(settled, run)["holdfast"]
+    verdict = openai_chat.verdict(settled, run)["holdfast"]
     if isinstance(settled, Stopped):
         message = f"The run was stopped: {settled.by}. What it said before is kept."
         return {
             "type": "error",
-            "error": {"type": "stopped", "message": message, "code": told["code"], "param": None},
-            "holdfast": told,
+            "error": {"type": "stopped", "message": message, "code": verdict["code"], "param": None},
+            "holdfast": verdict,
         }
-    return {**anthropic_error(settled.error), "holdfast": told}
+    return {**anthropic_error(settled.error), "holdfast": verdict}
 
 
 def anthropic_usage(used: Usage) -> dict[str, float]:
@@ -142,7 +142,7 @@ class Blocks:
         self._open: _Open | None = None
         self._count = 0
         self._held: list[tuple[str, Piece]] = []
-        self._seen: set[str] = set()
+        self._begun_calls: set[str] = set()
         self._unanswered: set[str] = set()
 
     @property
@@ -176,24 +176,24 @@ class Blocks:
         """Return the pieces that were held back, and with `close` the end of the last block."""
         while self._held:
             yield from self._stop()
-            yield from self._again()
+            yield from self._release_held()
         if close:
             yield from self._stop()
 
     def _add(self, key: str, piece: Piece) -> Iterator[dict[str, Any]]:
         if self._open is not None and self._open.key == key and key != _BLOCK:
-            yield from self._go_on(self._open, piece)
+            yield from self._continue(self._open, piece)
         elif self._open is not None and not self._open.whole:
             self._held.append((key, piece))
             return
-        elif key in self._seen:
+        elif key in self._begun_calls:
             return  # white space after a complete call
         else:
             yield from self._begin(key, piece)
         if self._open is not None and self._open.whole and self._held:
-            yield from self._again()
+            yield from self._release_held()
 
-    def _again(self) -> Iterator[dict[str, Any]]:
+    def _release_held(self) -> Iterator[dict[str, Any]]:
         held, self._held = self._held, []
         for key, piece in held:
             yield from self._add(key, piece)
@@ -203,12 +203,12 @@ class Blocks:
         self._open = _Open(self._count, key)
         self._count += 1
         if isinstance(piece, CallPiece):
-            self._seen.add(key)
+            self._begun_calls.add(key)
         block = _empty(key, piece)
         yield {"type": "content_block_start", "index": self._open.index, "content_block": block}
-        yield from self._go_on(self._open, piece)
+        yield from self._continue(self._open, piece)
 
-    def _go_on(self, block: _Open, piece: Piece) -> Iterator[dict[str, Any]]:
+    def _continue(self, block: _Open, piece: Piece) -> Iterator[dict[str, Any]]:
         if isinstance(piece, CallPiece):
             block.whole = block.whole or piece.whole
             delta = {"type": "input_json_delta", "partial_json": piece.arguments}
@@ -244,8 +244,8 @@ def _own_delta(data: dict[str, Any]) -> dict[str, Any] | None:
     """Return the delta of Anthropic's own data: for a whole block its input, or None if it has no input."""
     if data["type"] != "content_block":
         return data
-    given = data["content_block"].get("input")
-    return {"type": "input_json_delta", "partial_json": _encode(given).decode()} if given else None
+    arguments = data["content_block"].get("input")
+    return {"type": "input_json_delta", "partial_json": _encode(arguments).decode()} if arguments else None
 
 
 def _empty(key: str, piece: Piece) -> dict[str, Any]:
@@ -339,7 +339,7 @@ class MessageAnswer:
         """Return the message so far. If the run stopped or failed, it is the partial message of an error."""
         self._gather(self._blocks.end(close=False))
         reason = stop_reason(settled, calls=self._blocks.calls) if isinstance(settled, (Completed, Truncated)) else None
-        said = {
+        message = {
             **_head(self._run, self._model),
             "content": [self._block(place) for place in range(len(self._content))],
             "stop_reason": reason,
@@ -347,10 +347,10 @@ class MessageAnswer:
             "usage": anthropic_usage(settled.usage if settled is not None else Usage()),
         }
         if settled is None:
-            return {**said, "holdfast": {"outcome": None, "run_id": self._run}}
+            return {**message, "holdfast": {"outcome": None, "run_id": self._run}}
         if isinstance(settled, (Completed, Truncated)):
-            return {**said, **openai_chat.verdict(settled, self._run)}
-        return {**unfinished(settled, self._run), "partial": said}
+            return {**message, **openai_chat.verdict(settled, self._run)}
+        return {**unfinished(settled, self._run), "partial": message}
 
     def _gather(self, payloads: Iterator[dict[str, Any]]) -> None:
         for payload in payloads:
@@ -370,10 +370,10 @@ class MessageAnswer:
             self._pieces[place].append(delta[_FIELD[delta["type"]]])
 
     def _block(self, place: int) -> dict[str, Any]:
-        block, said = self._content[place], "".join(self._pieces[place])
+        block, text = self._content[place], "".join(self._pieces[place])
         if "input" in block:
-            return {**block, "input": _input(said)}
-        return {**block, block["type"]: said} if block["type"] in ("text", "thinking") else block
+            return {**block, "input": _input(text)}
+        return {**block, block["type"]: text} if block["type"] in ("text", "thinking") else block
 
 
 _FIELD = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
