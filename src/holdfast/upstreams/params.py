@@ -1,4 +1,4 @@
-"""What becomes of OpenAI's parameters, messages and tools in dialects that have other words for them."""
+"""Rules for OpenAI's parameters, messages and tools in dialects into which they are translated."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ONLY_OPENAIS: Table = {
     "store": harmless("It controls what OpenAI stores."),
     "stream_options": harmless("The answer is always streamed with its usage."),
 }
-"""Parameters without which the answer of another service is the same."""
+"""Parameters that only OpenAI's service uses. Without them, the answer of another service is the same."""
 
 _OURS = {**dict.fromkeys(("thoughts", "reasoned", "placed"), USED), "cache_control": _CHEAPER}
 _ORDER = harmless("The order of the calls determines it.")
@@ -55,10 +55,10 @@ def part_rules(who: str, *, detail: Rule = _DETAIL, sound: bool = False, files: 
 def asked_of(
     who: str, parts: Kinds, *, strict: Rule, custom: bool = False, call: Mapping[str, Rule] | None = None
 ) -> Table:
-    """Return the rules of messages and tools for a dialect with other words for them.
+    """Return the rules of messages and tools for a dialect into which they are translated.
 
-    `custom` is for dialects with custom tools, `strict` the rule of functions that must keep to their schema, and
-    `call` what else a call may hold.
+    `custom` means that the dialect has custom tools. `strict` is the rule of a function's field `strict`, and `call`
+    has the rules of further fields of a tool call.
     """
     unknown = refused(f"{who} does not have it.")
     customs = USED if custom else refused(f"{who} takes no custom tools. Send a function with one string.")
@@ -103,7 +103,7 @@ def _messages(who: str, parts: Kinds, calls: Kinds) -> Kinds:
 
 
 def check_request(request: ChatRequest, params: Table, unknown: Rule, asked: Table) -> None:
-    """Refuse a request with a parameter, or something inside a message or a tool, that cannot be honoured."""
+    """Raise `Unsupported` if a parameter, or a field of a message or a tool, is refused."""
     found = refusal(request.params, params, unknown)
     if found is None:
         found = refusal({"messages": request.messages, "tools": request.params.get("tools")}, asked, PASSED_ON)

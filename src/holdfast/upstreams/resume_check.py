@@ -19,9 +19,10 @@ def lost(who: str, how: str) -> AnswerLost:
 
 
 class SeenEvents:
-    """An outlet that passes on the unseen rest of `who`'s answer, and refuses another answer.
+    """An outlet that drops the part of an answer that was seen, and passes on the rest.
 
-    The seen part has reasoning apart from text, so reasoning is split here; with `think` by tags in the text, too.
+    It raises `AnswerLost`, with the name `who`, if the answer is another. The seen text and reasoning are separate, so
+    reasoning is split from the text here. `think` means that tags in the text mark reasoning.
     """
 
     def __init__(self, out: Outlet, who: str, text: str, reasoning: str, *, think: bool) -> None:

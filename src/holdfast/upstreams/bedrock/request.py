@@ -1,7 +1,7 @@
-"""A request in OpenAI's shape, in the words of Bedrock's Converse API.
+"""Translates a request in OpenAI's shape to Bedrock's Converse API.
 
-Pure. `PARAMS` says what becomes of each parameter. What only some of Bedrock's models have goes into
-`additionalModelRequestFields`; a parameter that is not known is refused, since nobody would say that it was ignored.
+Pure. `PARAMS` has a rule for each parameter. Parameters of some of Bedrock's models go into
+`additionalModelRequestFields`. An unknown parameter is refused, because Bedrock would silently ignore it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ PARAMS: Table = {
     "seed": harmless("OpenAI promises best effort only."),
     "service_tier": harmless("It only affects OpenAI's speed and price."),
     "user": harmless("It identifies the user to OpenAI."),
-    # what Bedrock does not have, or only some of its models
+    # not supported by Bedrock, or only by some of its models
     "audio": refused("Bedrock's models produce no audio here."),
     "modalities": refused("Bedrock's models answer in text.", ["text"]),
     "frequency_penalty": refused(_BY_MODEL, 0),
@@ -73,12 +73,12 @@ PARAMS: Table = {
     "verbosity": refused("Bedrock has no such setting.", "medium"),
     "web_search_options": refused("Bedrock does not search the web."),
 }
-"""What becomes of OpenAI's parameters, and of Bedrock's own."""
+"""Rules for OpenAI's parameters, and for Bedrock's own."""
 
 UNKNOWN: Rule = refused("Bedrock does not know it. A model's own settings go into additionalModelRequestFields.")
 
 ASKED: Table = asked_of(_WHO, part_rules(_WHO, files=True), strict=harmless("The schema is sent anyway."))
-"""What becomes of the fields of messages and tools."""
+"""Rules for the fields of messages and tools."""
 
 
 def body_with(request: ChatRequest) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def _listed(name: str, value: Any) -> Any:
 
 
 def _tools(params: Mapping[str, Any]) -> Block:
-    """Return the tools. Bedrock cannot be told to call none of them: then they are not offered."""
+    """Return the tools. Bedrock has no tool choice `none`, so with it no tools are sent."""
     choice, tools = params.get("tool_choice"), params.get("tools") or []
     if not tools or choice == "none":
         return {}
@@ -140,7 +140,7 @@ def _text(message: Mapping[str, Any]) -> str:
 
 
 def _turns(messages: Sequence[Mapping[str, Any]]) -> list[Block]:
-    """Return the turns of user and assistant; neighbours of one role become one."""
+    """Return the turns of user and assistant. Consecutive messages of one role become one turn."""
     turns: list[Block] = []
     for message in messages:
         if _is_system(message):

@@ -1,12 +1,12 @@
-"""A request in OpenAI's shape, in the words of the Gemini API.
+"""Translates a request in OpenAI's shape to the Gemini API.
 
-Pure. `PARAMS` says what becomes of each parameter. One that is not known is passed on: it may be Gemini's, and Gemini
-refuses what it does not know.
+Pure. `PARAMS` has a rule for each parameter. An unknown one is passed on: it may be Gemini's, and Gemini refuses
+parameters that it does not know.
 
-- System and developer messages are the `systemInstruction`, in their order.
-- Neighbours of one role become one content; results of calls are the user's.
-- A call is sent with its signature. Gemini 3 refuses a call without one, so if that is gone (a restart, a client that
-  does not keep it) the call says that it has none to check, in the words that Google has for it.
+- System and developer messages become the `systemInstruction`, in their order.
+- Consecutive messages of one role become one content; results of calls have the role `user`.
+- A call is sent with its signature. Gemini 3 refuses a call without one. If it was lost (by a restart, or by a client
+  that does not keep it), Google's documented placeholder is sent instead, which skips the check.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ PARAMS: Table = {
     "metadata": harmless("It controls what OpenAI stores."),
     "service_tier": harmless("It only affects OpenAI's speed and price."),
     "user": harmless("It identifies the user to OpenAI."),
-    # what cannot be asked of Gemini, or not passed on
+    # not supported by Gemini, or not passed on
     "audio": refused("Only text can be passed on."),
     "modalities": refused("Only text can be passed on.", ["text"]),
     "logit_bias": refused("Gemini takes no bias.", {}),
@@ -79,7 +79,7 @@ PARAMS: Table = {
     "verbosity": refused("Gemini has no such setting.", "medium"),
     "web_search_options": refused('Send {"googleSearch": {}} in tools.'),
 }
-"""What becomes of OpenAI's parameters. One that is not known here is passed on: it may be Gemini's."""
+"""Rules for OpenAI's parameters. An unknown one is passed on: it may be Gemini's."""
 
 _WHO = "Gemini"
 ASKED: Table = asked_of(
@@ -88,7 +88,7 @@ ASKED: Table = asked_of(
     strict=harmless("The schema is sent anyway."),
     call={"extra_content": USED},
 )
-"""What becomes of the fields of messages and tools."""
+"""Rules for the fields of messages and tools."""
 
 _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 _BUDGETS = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576}
@@ -99,7 +99,7 @@ _NO_SIGNATURE = "skip_thought_signature_validator"
 
 
 def body_to(request: ChatRequest, *, thoughts: bool) -> dict[str, Any]:
-    """Return the body of a request. With `thoughts` models that think are asked to show what they thought."""
+    """Return the body of a request. `thoughts` asks thinking models for a summary of their thoughts."""
     check_request(request, PARAMS, PASSED_ON, ASKED)
     params = {name: value for name, value in request.params.items() if value is not None}
     version = _version(request.model)
@@ -118,7 +118,7 @@ def body_to(request: ChatRequest, *, thoughts: bool) -> dict[str, Any]:
 
 
 def _version(model: str) -> tuple[int, int]:
-    """Return the version that a model's name tells; (0, 0) if it is none that thinks."""
+    """Return the version in a model's name; (0, 0) if it is not a chat model of Gemini."""
     found = _VERSION.search(model)
     if found is None or any(word in model for word in _NOT_FOR_CHATS):
         return (0, 0)
@@ -143,7 +143,7 @@ def _config(params: Mapping[str, Any], version: tuple[int, int], thoughts: bool)
 
 
 def _thinking(effort: Any, version: tuple[int, int]) -> Block:
-    """Return how much a model thinks: in levels since Gemini 3, in tokens before."""
+    """Return the thinking settings for an effort: a level since Gemini 3, a token budget before."""
     if effort is None:
         return {}
     if version >= (3, 0):
@@ -156,7 +156,7 @@ def _thinking(effort: Any, version: tuple[int, int]) -> Block:
 
 
 def _tools(params: Mapping[str, Any]) -> Block:
-    """Return the tools and how they are chosen. A tool in Gemini's own shape stays as it is."""
+    """Return the tools and the tool choice. A tool in Gemini's own shape is passed on unchanged."""
     declared: list[Block] = []
     others: list[Any] = []
     for tool in params.get("tools") or ():
@@ -237,7 +237,7 @@ def _calls(message: Mapping[str, Any], wants_signatures: bool) -> list[Block]:
         if call.get("id"):
             called["id"] = call["id"]
         signature = kept.get(call.get("id")) or _signature_of_client(call)
-        if not signature and wants_signatures and not calls:  # of calls at once only the first is signed
+        if not signature and wants_signatures and not calls:  # only the first of parallel calls is signed
             signature = _NO_SIGNATURE
         calls.append({"functionCall": called} | ({"thoughtSignature": signature} if signature else {}))
     return calls
@@ -248,7 +248,7 @@ def _is_signature(thought: Any) -> bool:
 
 
 def _signature_of_client(call: Mapping[str, Any]) -> Any:
-    """Return the signature that a client brings back in the way of Google's own endpoint for OpenAI's dialect."""
+    """Return the signature that the client sent, in the field that Google's endpoint for OpenAI's dialect uses."""
     match call.get("extra_content"):
         case {"google": {"thought_signature": str(signature)}}:
             return signature
@@ -256,7 +256,7 @@ def _signature_of_client(call: Mapping[str, Any]) -> Any:
 
 
 def _result(message: Mapping[str, Any], names: Mapping[str, str]) -> Block:
-    """Return the result of a call: an object if the tool gave one, and else its text."""
+    """Return the result of a call: an object if its text is one in JSON, else the text."""
     id = str(message.get("tool_call_id") or "")
     content = message.get("content")
     parts = [part for part in content if not _is_picture(part)] if isinstance(content, list) else content
