@@ -8,10 +8,10 @@ For demos, tests and benchmarks.
 | `lorem:<tokens>:<tokens a second>` | that many words at that pace, at most a million; 0 or no pace means all at once |
 | `think` | reasons about the last user message, then repeats it |
 | `tool` | calls the first tool on offer (`lookup` if there is none); answers once it has the result |
-| `steps` | for agents: goes line by line through the last user message; `name {…}` calls that tool, others are said |
-| `length` | half of what `echo` says, then stops at the limit |
-| `fail` | half of what `echo` says, then fails |
-| `hang` | says `…`, then nothing more until it is stopped |
+| `steps` | for agents: goes line by line through the last user message; `name {…}` calls that tool, others are text |
+| `length` | half of the text of `echo`, then stops at the limit |
+| `fail` | half of the text of `echo`, then fails |
+| `hang` | `…`, then nothing more until it is stopped |
 
 `tool` passes the last user message as the arguments if it is a JSON object, and else as `{"query": …}`.
 """
@@ -41,11 +41,11 @@ LOREM = "Lorem ipsum dolor sit amet, consectetur adipiscing elit, sed do eiusmod
 _CALL = re.compile(r"[\w-]+ +\{.*\}")
 _MOST_TOKENS = 1_000_000
 _HIGHEST_PACE = 1e6
-_BATCH = 256  # tokens that are due together are emitted together, at most so many
+_BATCH = 256  # maximum number of tokens that are emitted together if they are due at the same time
 
 
 class Scripted:
-    """Answers by script."""
+    """Answers by a script for each model."""
 
     models: tuple[str, ...] | None = None
     prefills = False
@@ -66,7 +66,7 @@ class Scripted:
         }
 
     async def answer(self, request: ChatRequest, out: Outlet) -> None:
-        """Play the script that the model's name asks for."""
+        """Play the script with the model's name."""
         script = self._scripts.get(request.model.partition(":")[0])
         if script is None:
             raise ProviderRefused(

@@ -1,10 +1,10 @@
 """The decoder of Anthropic's Messages API: bytes of the upstream become events.
 
-- An answer is complete when it gave a stop reason, and over at `message_stop` or at the end of the connection. Without
-  a stop reason it has failed, even if `message_stop` came.
-- An answer is made of blocks. Text is shown, thinking is reasoning, a tool use is a call. What Anthropic's own
-  tools do, citations, and kinds that are not known, are the provider's data: for clients of this dialect alone.
-- Thinking that is signed, or redacted, is a thought too: Anthropic requires it with the results of the calls.
+- An answer is complete once it has a stop reason, and ends at `message_stop` or at the end of the connection. Without
+  a stop reason it has failed, even after `message_stop`.
+- An answer is made of blocks. Thinking becomes reasoning, and a tool use becomes a call. Blocks of Anthropic's own
+  tools, citations, and unknown blocks become `ProviderData`, for clients of this dialect only.
+- Signed or redacted thinking is a thought too: Anthropic requires it with the results of the calls.
 - The start of an answer has the input tokens, which replace our estimate. Only the end has the output tokens.
 """
 
@@ -92,8 +92,8 @@ _decode_event = msgspec.json.Decoder(_Event).decode
 class MessageDecoder(DialectDecoder):
     """Turns the reads of one response into events.
 
-    `after` is white space that the reader has, and the model does not have: if the model's text begins with it, it is
-    dropped.
+    `after` is white space at the end of the prefill, which was not sent to the model. If the model's text begins with
+    it, it is dropped.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class MessageDecoder(DialectDecoder):
             self.add_arguments(index, delta.partial_json, events)
 
     def _unrepeated(self, text: str) -> str:
-        """Return the text without its beginning that was seen."""
+        """Return the text without the white space at its start that the prefill already has."""
         seen = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self._after, text, strict=False)))
         self._after = self._after[seen:] if seen == len(text) else ""
         return text[seen:]
@@ -218,7 +218,7 @@ class MessageDecoder(DialectDecoder):
             self.fail(self.broke("ended its answer without saying why"), events)
 
     def failed(self, said: Any) -> ProviderError:
-        """Return the error that the upstream reported. An overloaded one can be asked later."""
+        """Return the error that the upstream reported. One that is overloaded has its own code, for a later retry."""
         error = super().failed(said)
         match loosely(said) if isinstance(said, bytes) else said:
             case {"error": {"type": "overloaded_error"}}:
@@ -227,7 +227,7 @@ class MessageDecoder(DialectDecoder):
 
 
 class _Thinking:
-    """A thinking block, as it is built, and its signature. Anthropic refuses one without."""
+    """A thinking block and its signature, as they are built. Anthropic refuses a block without a signature."""
 
     __slots__ = ("signature", "text")
 

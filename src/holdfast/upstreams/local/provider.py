@@ -46,7 +46,7 @@ __all__ = ["Local"]
 
 MODEL = "smollm2"
 SLOTS = 2
-"""Answers that the embedded model works on at once if the settings do not say."""
+"""Default number of concurrent answers of the embedded model."""
 
 _BATCH = 64  # as fast as 128 on a CPU, and stops twice as fast
 _PATIENCE = 0.5  # seconds of waiting without a notice
@@ -141,7 +141,7 @@ class Local:
     # answering
 
     async def answer(self, request: ChatRequest, out: Outlet) -> None:
-        """Emit notices, then the answer; raise a `ProviderError` unless the model said how it ended.
+        """Emit notices, then the answer. Raise a `ProviderError` if the answer is incomplete.
 
         The next process can attach to a named answer after a crash.
         """
@@ -150,7 +150,7 @@ class Local:
         await self._answer(lambda process: process.ask(body, name), name, out, _choices(request))
 
     async def attach(self, name: str, out: Outlet, *, text: str = "", reasoning: str = "") -> None:
-        """Emit what follows in a named answer after the text and reasoning that have been seen."""
+        """Emit the rest of a named answer, after the text and reasoning that were seen."""
         if self._starting is None and not (self._linger and await asyncio.to_thread(is_any_left, self.folder)):
             raise lost(WHO, "has not been left behind by another server")
         seen = SeenEvents(out, WHO, text, reasoning, think=self.think)
@@ -211,10 +211,11 @@ class Local:
     # starting
 
     def _start(self) -> asyncio.Task[ModelProcess]:
-        """Return the start of the process; a new one if the last has failed or ended."""
+        """Return the task that starts the process; a new one if the last start failed or its process has ended."""
         if self._starting is None or (self._starting.done() and not _is_up(self._starting)):
             self._starting = asyncio.create_task(self._make())
-            self._starting.add_done_callback(lambda done: done.cancelled() or done.exception())  # for `warm()` alone
+            # Retrieve the error: if only `warm()` has started the process, no run does.
+            self._starting.add_done_callback(lambda done: done.cancelled() or done.exception())
         return self._starting
 
     async def _make(self) -> ModelProcess:
@@ -240,7 +241,7 @@ class Local:
         )
 
     async def _weights(self) -> Path:
-        """Return the model's file, and fetch it first if need be."""
+        """Return the model's file. It is downloaded first if necessary."""
         if self._model_path is not None:
             if not await asyncio.to_thread(self._model_path.is_file):
                 raise ProviderError(f"There is no model file {self._model_path}.", code="weights_missing")
@@ -282,7 +283,7 @@ def _cores() -> int:
 
 
 async def _wait(until: asyncio.Task[Any], tell: Callable[[], Notice], out: Outlet) -> None:
-    """Wait, with notices: the first after a moment, further ones at changes and at intervals."""
+    """Wait for a task. A notice is emitted after `_PATIENCE`, again if it changes, and again after `_REMINDER`."""
     told, told_at = None, 0.0
     while not until.done():
         await asyncio.wait({until}, timeout=_PATIENCE)
@@ -312,14 +313,14 @@ class _Fetching:
 
 
 class _Prompt:
-    """The progress of the prompt: a few notices in a second, if it takes longer than a moment."""
+    """The progress of the prompt: at most one notice in `_PATIENCE` seconds."""
 
     def __init__(self) -> None:
         self._told_at = time.monotonic()
         self._is_counted = False
 
     def read(self, data: bytes) -> list[Yielded]:
-        """Return the events about the prompt in one read: first its tokens, then notices."""
+        """Return the events about the prompt in one read: its tokens the first time, and a notice."""
         found = _PROGRESS.findall(data)
         if not found:
             return []
@@ -336,7 +337,7 @@ class _Prompt:
 
 
 class _Decoder(AnswerDecoder):
-    """Decodes the answer of the embedded model, and its progress of the prompt."""
+    """Decodes the answer of the embedded model, and the progress of its prompt."""
 
     def __init__(self, choices: int) -> None:
         super().__init__(WHO, choices=choices)
@@ -347,7 +348,7 @@ class _Decoder(AnswerDecoder):
 
 
 async def _rest(response: Reply, decoder: AnswerDecoder) -> list[Yielded]:
-    """Return the events of the next read after the answer is whole, or of the end."""
+    """Return the events of the next read, or of the end of the response."""
     try:
         data = await response.read()
     except Broken:
@@ -370,13 +371,13 @@ def _choices(request: ChatRequest) -> int:
 
 
 class LocalOptions(msgspec.Struct, frozen=True):
-    """What the server's settings say of the embedded model."""
+    """The settings of the embedded model."""
 
     model: str = ""
-    """A GGUF file that takes the place of the small model."""
+    """The path of a GGUF file to use instead of the small model."""
     offline: bool = False
     linger: float = 0.0
-    """Seconds for which the model goes on when the server was killed."""
+    """Seconds that the model's process outlives a killed server."""
 
 
 def _made(setup: ProviderSetup) -> Local:

@@ -1,7 +1,7 @@
-"""A request in the shape of chat completions, in the words of OpenAI's Responses API.
+"""Translates a request of chat completions to OpenAI's Responses API.
 
-Pure. `PARAMS` says what becomes of each parameter. One that is not known is passed on: it may be one of Responses' own,
-and OpenAI refuses what it does not know.
+Pure. `PARAMS` has a rule for each parameter. An unknown one is passed on: it may be one of Responses' own, and OpenAI
+refuses parameters that it does not know.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ PARAMS: Table = {
     "prediction": harmless("It only makes an answer quicker."),
     "seed": harmless("OpenAI promises best effort only."),
     "stream_options": harmless("The answer is always streamed with its usage."),
-    # what Responses does not have, or cannot be passed on
+    # not supported by Responses, or not passed on
     "audio": refused("Only text can be passed on."),
     "modalities": refused("Only text can be passed on.", ["text"]),
     "frequency_penalty": refused(_NOT_HERE, 0),
@@ -66,7 +66,7 @@ PARAMS: Table = {
     "previous_response_id": refused("The messages are sent each time."),
     "conversation": refused("The messages are sent each time."),
 }
-"""What becomes of the parameters of chat completions. One that is not known here is passed on."""
+"""Rules for the parameters of chat completions. An unknown one is passed on."""
 
 ASKED: Table = asked_of(
     "Responses",
@@ -74,14 +74,14 @@ ASKED: Table = asked_of(
     custom=True,
     strict=USED,
 )
-"""What becomes of the fields of messages and tools."""
+"""Rules for the fields of messages and tools."""
 
 
 def body_in(request: ChatRequest, *, background: bool, encrypted: bool, summary: str | None) -> dict[str, Any]:
     """Return the body of a request.
 
-    In the `background` OpenAI writes the answer to its end, whoever reads it, and has to store it for that. Else it
-    stores nothing. `encrypted` asks for reasoning that can be sent back.
+    With `background`, OpenAI finishes the answer without a reader, and has to store it. Otherwise it stores the answer
+    only if the caller asks for that. `encrypted` asks for reasoning that can be sent back.
     """
     check_request(request, PARAMS, PASSED_ON, ASKED)
     params = {name: value for name, value in request.params.items() if value is not None}
@@ -114,7 +114,7 @@ def _reasoning(params: Mapping[str, Any], summary: str | None) -> dict[str, Any]
 
 
 def _text(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the format of the answer, which has a level less here, and how long-winded it is."""
+    """Return the format of the answer, which is one level less nested here, and its verbosity."""
     given = params.get("text")
     asked: dict[str, Any] = dict(given) if isinstance(given, dict) else {}
     match params.get("response_format"):
@@ -136,7 +136,7 @@ def _tools(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tool(tool: Any) -> Any:
-    """Return a tool, which has a level less here. A function is `strict` here unless it says otherwise."""
+    """Return a tool, which is one level less nested here. `strict` is always sent: here its default is true."""
     match tool:
         case {"type": "function", "function": dict(function)}:
             return {"type": "function", "parameters": None, "strict": False, **function}
@@ -146,7 +146,7 @@ def _tool(tool: Any) -> Any:
             flat = {"format": {"type": "grammar", **grammar}} if isinstance(grammar, dict) else {}
             return {"type": "custom", **custom, **flat}
         case _:
-            return tool  # one of OpenAI's own, or nothing that we could say better
+            return tool  # one of OpenAI's own, or invalid: then OpenAI returns the error
 
 
 def _choice(choice: Any) -> Any:
@@ -174,7 +174,7 @@ def _custom_calls(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _items(message: Mapping[str, Any], customs: set[Any]) -> list[Item]:
-    """Return what a message is here: a message, its calls, and the reasoning that led to them."""
+    """Return the items of a message: its reasoning, its content, and its calls."""
     content = message.get("content")
     match message.get("role"):
         case "assistant":
@@ -199,7 +199,7 @@ def _refusal(message: Mapping[str, Any]) -> list[Item]:
 
 
 def _message(role: str, content: Any, text: str) -> list[Item]:
-    """Return a message. One without content is none: calls are items of their own."""
+    """Return a message item; none for an assistant without content, whose calls are items of their own."""
     if isinstance(content, str):
         return [{"role": role, "content": content}] if content or role != "assistant" else []
     parts = _parts(content, text)
