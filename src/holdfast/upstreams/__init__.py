@@ -62,7 +62,7 @@ class Provider(Protocol):
 
 
 @runtime_checkable
-class Telling(Protocol):
+class Reporting(Protocol):
     """A provider that knows whether its upstream can be reached."""
 
     async def answers(self) -> bool:
@@ -122,9 +122,9 @@ class ProviderState(msgspec.Struct, frozen=True):
 
 
 async def provider_state(provider: Provider) -> ProviderState:
-    """Return the state of a provider. One that is not `Telling` is available if it offers a model."""
+    """Return the state of a provider. One that is not `Reporting` is available if it offers a model."""
     models = await provider.list_models()
-    ok = await provider.answers() if isinstance(provider, Telling) else bool(models)
+    ok = await provider.answers() if isinstance(provider, Reporting) else bool(models)
     return ProviderState(provider.name, ok, models, provider.demo)
 
 
@@ -142,7 +142,7 @@ class Providers:
         self.all: tuple[Provider, ...] = ()
         self._added: tuple[Provider, ...] = ()
         self._by_name: dict[str, Provider] = {}
-        self._known: dict[str, Provider] | None = None
+        self._configured: dict[str, Provider] | None = None
         self.aliases: Mapping[str, str] = {}
         """Names of models by their aliases."""
         self._users: dict[int, int] = {}
@@ -153,7 +153,7 @@ class Providers:
         """Replace the providers. One that is left out is closed when the last run that uses it has ended."""
         before, self.all = self.all, (*providers, *self._added)
         self._by_name = {provider.name: provider for provider in self.all}
-        self._known = self._bare_names()
+        self._configured = self._bare_names()
         for provider in before:
             self._close_unused(provider)
 
@@ -208,8 +208,8 @@ class Providers:
         prefix, slash, rest = model.partition("/")
         if slash and rest and (provider := self._by_name.get(prefix)):
             return await self._checked(provider, rest, asked=model)
-        if self._known is not None and (known := self._known.get(model)):
-            return known, model
+        if self._configured is not None and (configured := self._configured.get(model)):
+            return configured, model
         for tier in (self.real, self._added):
             if offering := await _offering(model, tier):
                 return self._only(model, offering), model
@@ -262,9 +262,9 @@ class Providers:
 
     async def names(self, *, demo: bool = True) -> list[str]:
         """Return every model as `provider/model`; without those of demo providers if `demo` is False."""
-        shown = [provider for provider in self.all if demo or not provider.demo]
-        lists = await asyncio.gather(*(provider.list_models() for provider in shown))
-        return [f"{provider.name}/{model}" for provider, models in zip(shown, lists, strict=True) for model in models]
+        listed = [provider for provider in self.all if demo or not provider.demo]
+        lists = await asyncio.gather(*(provider.list_models() for provider in listed))
+        return [f"{provider.name}/{model}" for provider, models in zip(listed, lists, strict=True) for model in models]
 
     async def states(self) -> list[ProviderState]:
         """Return the state of each provider. They are asked concurrently."""
@@ -279,8 +279,8 @@ class Providers:
 
 async def first_of(providers: Sequence[Provider]) -> str | None:
     """Return the first model of a provider that is not away, or else the first model of any provider."""
-    here = [provider for provider in providers if not is_away(provider)]
-    for provider in (*here, *providers):
+    reachable = [provider for provider in providers if not is_away(provider)]
+    for provider in (*reachable, *providers):
         if models := await provider.list_models():
             return f"{provider.name}/{models[0]}"
     return None
@@ -288,16 +288,16 @@ async def first_of(providers: Sequence[Provider]) -> str | None:
 
 def is_away(provider: Provider) -> bool:
     """Return whether the last request to a provider's upstream had no response."""
-    return isinstance(provider, Telling) and provider.is_away
+    return isinstance(provider, Reporting) and provider.is_away
 
 
 async def _offering(model: str, providers: Sequence[Provider]) -> list[Provider]:
     """Return the providers that list a model. No request is sent if all have configured models."""
-    known = [provider.models for provider in providers if provider.models is not None]
-    if len(known) < len(providers):
+    configured = [provider.models for provider in providers if provider.models is not None]
+    if len(configured) < len(providers):
         lists: Sequence[Sequence[str]] = await asyncio.gather(*(provider.list_models() for provider in providers))
     else:
-        lists = known
+        lists = configured
     return [provider for provider, models in zip(providers, lists, strict=True) if model in models]
 
 

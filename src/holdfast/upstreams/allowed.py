@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from ..errors import ModelNotFound
 from ..events import Outlet
-from . import ChatRequest, Provider, Providers, Telling
+from . import ChatRequest, Provider, Providers, Reporting
 
 Allows = Callable[[str], bool]
 """Returns whether a model may be used, by its full name."""
@@ -49,7 +49,7 @@ def _is_of(provider: str, pattern: str) -> bool:
 
 
 def _limited(provider: Provider, allows: Allows) -> Provider:
-    return _TellingSome(provider, allows) if isinstance(provider, Telling) else _Some(provider, allows)
+    return _ReportingSome(provider, allows) if isinstance(provider, Reporting) else _Some(provider, allows)
 
 
 class _Some:
@@ -75,14 +75,14 @@ class _Some:
         await self._provider.close()
 
 
-class _TellingSome(_Some):
+class _ReportingSome(_Some):
     """A provider of some models that knows whether its upstream answers."""
 
     async def answers(self) -> bool:
-        assert isinstance(self._provider, Telling)
+        assert isinstance(self._provider, Reporting)
         return await self._provider.answers()
 
     @property
     def is_away(self) -> bool:
-        assert isinstance(self._provider, Telling)
+        assert isinstance(self._provider, Reporting)
         return self._provider.is_away

@@ -106,7 +106,7 @@ async def run_provider_check(check: ProviderCheck, open: OpenUpstream) -> None:
             await check(upstream)
 
 
-class _Heard:
+class _Recorder:
     """An outlet that records events. With `is_full`, each `emit` requires a wait for room."""
 
     def __init__(self, *, is_full: bool = False) -> None:
@@ -114,13 +114,13 @@ class _Heard:
         self.batches = 0
         self.waits = 0
         self._is_full = is_full
-        self.has_spoken = asyncio.Event()
+        self.has_text = asyncio.Event()
 
     def emit(self, events: Sequence[Yielded]) -> bool:
         self.batches += 1
         self.events += [Text(event) if isinstance(event, str) else event for event in events]
         if self.text:
-            self.has_spoken.set()
+            self.has_text.set()
         return not self._is_full
 
     async def room(self) -> None:
@@ -154,18 +154,18 @@ def _request() -> ChatRequest:
     return ChatRequest(model="m", messages=[{"role": "user", "content": "Hello"}], patience=0.0)
 
 
-async def _ask(upstream: UpstreamUnderTest, ending: Ending, out: _Heard | None = None) -> _Heard:
+async def _ask(upstream: UpstreamUnderTest, ending: Ending, out: _Recorder | None = None) -> _Recorder:
     """Return the events of an answer that must not raise."""
-    out = out or _Heard()
+    out = out or _Recorder()
     await upstream.play(ending)
     async with asyncio.timeout(SOON):
         await upstream.provider.answer(_request(), out)
     return out
 
 
-async def _fail(upstream: UpstreamUnderTest, ending: Ending) -> tuple[_Heard, ProviderError]:
+async def _fail(upstream: UpstreamUnderTest, ending: Ending) -> tuple[_Recorder, ProviderError]:
     """Return the events of an answer that must fail, and its error."""
-    out = _Heard()
+    out = _Recorder()
     await upstream.play(ending)
     try:
         async with asyncio.timeout(SOON):
@@ -188,7 +188,7 @@ async def a_whole_answer_is_told_exactly(upstream: UpstreamUnderTest) -> None:
 
 async def a_full_outlet_is_waited_for(upstream: UpstreamUnderTest) -> None:
     """An outlet that is full is asked for room, and loses nothing."""
-    out = await _ask(upstream, "complete", _Heard(is_full=True))
+    out = await _ask(upstream, "complete", _Recorder(is_full=True))
     assert out.text == PLAYED.text, f"the text is {out.text!r}"
     assert out.waits, "`emit` returned False, and `room` was never awaited"
 
@@ -199,8 +199,8 @@ async def usage_is_counted_by_the_upstream(upstream: UpstreamUnderTest) -> None:
     assert counted, "there is no usage"
     last = counted[-1]
     assert isinstance(last, Usage)
-    found = (last.input_tokens, last.output_tokens, last.source)
-    assert found == (PLAYED.input_tokens, PLAYED.output_tokens, "provider"), f"the usage is {found}"
+    counts = (last.input_tokens, last.output_tokens, last.source)
+    assert counts == (PLAYED.input_tokens, PLAYED.output_tokens, "provider"), f"the usage is {counts}"
 
 
 async def a_limit_truncates(upstream: UpstreamUnderTest) -> None:
@@ -232,7 +232,7 @@ async def calls_at_once_are_told_apart(upstream: UpstreamUnderTest) -> None:
     _check_calls(await _ask(upstream, "parallel_calls"), 2)
 
 
-def _check_calls(out: _Heard, count: int) -> None:
+def _check_calls(out: _Recorder, count: int) -> None:
     calls = [event for event in out.events if isinstance(event, ToolCall)]
     deltas = [event for event in out.events if isinstance(event, ToolDelta)]
     assert [call.name for call in calls] == [name for name, _ in PLAYED.calls[:count]], f"the calls are {calls}"
@@ -291,11 +291,11 @@ async def what_cannot_be_read_is_raised(upstream: UpstreamUnderTest) -> None:
 async def a_stop_closes_a_silent_upstream(upstream: UpstreamUnderTest) -> None:
     """Before and after the first text, a cancel closes the connection to the upstream, and nothing more is emitted."""
     for ending in _both_silences(upstream):
-        out = _Heard()
+        out = _Recorder()
         await upstream.play(ending)
         asked = upstream.asked
         task = asyncio.create_task(upstream.provider.answer(_request(), out))
-        await _until_asked(upstream, asked, out, ending)
+        await _wait_for_request(upstream, asked, out, ending)
         task.cancel()
         await asyncio.wait({task}, timeout=SOON)
         batches = out.batches
@@ -310,12 +310,12 @@ def _both_silences(upstream: UpstreamUnderTest) -> list[Ending]:
     return [ending for ending in silences if ending not in upstream.cannot]
 
 
-async def _until_asked(upstream: UpstreamUnderTest, before: int, out: _Heard, ending: Ending) -> None:
+async def _wait_for_request(upstream: UpstreamUnderTest, before: int, out: _Recorder, ending: Ending) -> None:
     async with asyncio.timeout(SOON):
         while upstream.asked == before:  # noqa: ASYNC110 - the upstream is behind a socket and sets no event here
             await asyncio.sleep(0.001)
         if ending == "silence_later":
-            await out.has_spoken.wait()
+            await out.has_text.wait()
 
 
 async def models_are_listed(upstream: UpstreamUnderTest) -> None:

@@ -94,15 +94,15 @@ class ProviderKind(msgspec.Struct, frozen=True, kw_only=True):
     limits_itself: bool = False
     """True if the provider enforces `max_runs` itself."""
 
-    def options_from(self, given: Mapping[str, Any]) -> Any:
+    def options_from(self, values: Mapping[str, Any]) -> Any:
         """Return the decoded options. Raises `KindError` if one of them is unknown or has a wrong type."""
         shape = self.options
         known = [field.encode_name for field in msgspec.structs.fields(shape)] if shape is not None else []
-        for name in given:
+        for name in values:
             if name not in known:
                 raise KindError(f"there is no option {name!r}; {_listed(known)}")
         try:
-            return None if shape is None else msgspec.convert(dict(given), shape)
+            return None if shape is None else msgspec.convert(dict(values), shape)
         except msgspec.ValidationError as error:
             raise KindError(f"in options: {error}") from None
 
@@ -136,8 +136,8 @@ def kind_names() -> list[str]:
 
 def _installed() -> dict[str, str]:
     """Return the entry points of installed packages. `importlib.metadata` is slow to load, so it is imported here."""
-    found = import_module("importlib.metadata").entry_points(group=GROUP)
-    return {entry.name: entry.value for entry in found}
+    entries = import_module("importlib.metadata").entry_points(group=GROUP)
+    return {entry.name: entry.value for entry in entries}
 
 
 def _listed(names: list[str]) -> str:

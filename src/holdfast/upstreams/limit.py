@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from ..errors import AnswerLost, Unsupported
 from ..events import Notice, Outlet
-from . import Attaching, ChatRequest, Explaining, Forwarded, Forwarding, Provider, Telling, provider_state
+from . import Attaching, ChatRequest, Explaining, Forwarded, Forwarding, Provider, Reporting, provider_state
 
 PATIENCE = 1.0
 """Seconds of waiting before a run gets a notice about it."""
@@ -16,7 +16,7 @@ REMINDER = 20.0
 """Seconds between further notices, so that the idle timeout does not end a run that waits."""
 
 
-class InTurns:
+class LimitedProvider:
     """A provider with at most `most` concurrent answers. Further requests wait, first come, first served.
 
     Costs one small task for each run that waits or is answered.
@@ -81,7 +81,7 @@ class InTurns:
     @property
     def is_away(self) -> bool:
         """True if the last request to the upstream had no response."""
-        return isinstance(self._provider, Telling) and self._provider.is_away
+        return isinstance(self._provider, Reporting) and self._provider.is_away
 
     def why_not(self) -> str | None:
         """Return why the upstream cannot be used; None if the reason is unknown."""

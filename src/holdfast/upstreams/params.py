@@ -8,7 +8,7 @@ from ..errors import Unsupported
 from ..fields import PASSED_ON, USED, Kinds, Rule, Shape, Table, harmless, refusal, refused, used
 from . import ChatRequest
 
-__all__ = ["ONLY_OPENAIS", "asked_of", "check_request"]
+__all__ = ["ONLY_OPENAIS", "check_request", "message_rules"]
 
 _CHEAPER = harmless("It only makes an answer cheaper.")
 
@@ -47,12 +47,12 @@ def part_rules(who: str, *, detail: Rule = _DETAIL, sound: bool = False, files: 
     if sound:
         shapes["input_audio"] = part(input_audio=used(Shape({"data": USED, "format": USED}, unknown)))
     if files:
-        named = {"file_data": USED, "filename": harmless("The file itself is sent.")}
-        shapes["file"] = part(file=used(Shape({**named, "file_id": refused("Send the file itself.")}, unknown)))
+        file_fields = {"file_data": USED, "filename": harmless("The file itself is sent.")}
+        shapes["file"] = part(file=used(Shape({**file_fields, "file_id": refused("Send the file itself.")}, unknown)))
     return Kinds("type", shapes, unknown)
 
 
-def asked_of(
+def message_rules(
     who: str, parts: Kinds, *, strict: Rule, custom: bool = False, call: Mapping[str, Rule] | None = None
 ) -> Table:
     """Return the rules of messages and tools for a dialect into which they are translated.
@@ -78,12 +78,12 @@ def asked_of(
 
 def _messages(who: str, parts: Kinds, calls: Kinds) -> Kinds:
     unknown = refused(f"{who} does not have it.")
-    named, thought = harmless("The role is enough."), harmless("Earlier reasoning is not sent back.")
-    said: dict[str, Rule] = {"role": USED, "content": used(parts), **_OURS}
-    system = Shape({**said, "name": named}, unknown)
+    name, thought = harmless("The role is enough."), harmless("Earlier reasoning is not sent back.")
+    fields: dict[str, Rule] = {"role": USED, "content": used(parts), **_OURS}
+    system = Shape({**fields, "name": name}, unknown)
     assistant: dict[str, Rule] = {
-        **said,
-        "name": named,
+        **fields,
+        "name": name,
         "refusal": USED,
         "tool_calls": used(calls),
         "audio": refused(f"{who} produces no audio.", {}),
@@ -94,18 +94,18 @@ def _messages(who: str, parts: Kinds, calls: Kinds) -> Kinds:
     roles: dict[str, Shape | Rule] = {
         "system": system,
         "developer": system,
-        "user": Shape({**said, "name": USED}, unknown),
+        "user": Shape({**fields, "name": USED}, unknown),
         "assistant": Shape(assistant, unknown),
-        "tool": Shape({**said, "tool_call_id": USED, "name": harmless("The call contains the name.")}, unknown),
+        "tool": Shape({**fields, "tool_call_id": USED, "name": harmless("The call contains the name.")}, unknown),
         "function": refused(f"{who} takes no role function. Send the role tool."),
     }
     return Kinds("role", roles, unknown)
 
 
-def check_request(request: ChatRequest, params: Table, unknown: Rule, asked: Table) -> None:
+def check_request(request: ChatRequest, params: Table, unknown: Rule, rules: Table) -> None:
     """Raise `Unsupported` if a parameter, or a field of a message or a tool, is refused."""
-    found = refusal(request.params, params, unknown)
-    if found is None:
-        found = refusal({"messages": request.messages, "tools": request.params.get("tools")}, asked, PASSED_ON)
-    if found is not None:
-        raise Unsupported(found.message, found.field)
+    problem = refusal(request.params, params, unknown)
+    if problem is None:
+        problem = refusal({"messages": request.messages, "tools": request.params.get("tools")}, rules, PASSED_ON)
+    if problem is not None:
+        raise Unsupported(problem.message, problem.field)

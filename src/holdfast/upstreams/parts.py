@@ -12,15 +12,15 @@ from ..errors import Unsupported
 __all__ = [
     "InlineData",
     "arguments_object",
+    "assistant_text",
     "called_names",
     "function_of",
     "inline_data",
     "picture_url",
     "plain_text",
-    "said_by_assistant",
     "schema_of",
-    "spoken_by_user",
     "text_in",
+    "user_parts",
 ]
 
 _DATA_URL = re.compile(r"data:(?P<type>[\w.+-]+/[\w.+-]+)(?:;[^,;]+)*;base64,(?P<data>.*)", re.DOTALL | re.IGNORECASE)
@@ -35,8 +35,8 @@ class InlineData(NamedTuple):
 
 def inline_data(url: str) -> InlineData | None:
     """Return the content of a `data:` URL in base64; None for any other URL."""
-    found = _DATA_URL.fullmatch(url.strip())
-    return InlineData(found["type"].lower().replace("image/jpg", "image/jpeg"), found["data"]) if found else None
+    match = _DATA_URL.fullmatch(url.strip())
+    return InlineData(match["type"].lower().replace("image/jpg", "image/jpeg"), match["data"]) if match else None
 
 
 def picture_url(part: Mapping[str, Any]) -> str:
@@ -63,14 +63,14 @@ def text_in(part: Any, who: str) -> str:
     return str(part.get(kind) or "")
 
 
-def said_by_assistant(message: Mapping[str, Any], who: str) -> str:
+def assistant_text(message: Mapping[str, Any], who: str) -> str:
     """Return the text and the refusal of an assistant's message."""
     refusal = message.get("refusal")
     texts = [plain_text(message.get("content"), who), refusal if isinstance(refusal, str) else ""]
     return "\n\n".join(filter(None, texts))
 
 
-def spoken_by_user(message: Mapping[str, Any]) -> list[Any]:
+def user_parts(message: Mapping[str, Any]) -> list[Any]:
     """Return the parts of a user's message. If it has a `name`, a text part with the name comes first."""
     content, name = message.get("content"), message.get("name")
     if not isinstance(content, list | str | None):
@@ -102,8 +102,8 @@ def arguments_object(arguments: Any) -> dict[str, Any]:
 def called_names(messages: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return the name of each call's function by the call's id: a result in OpenAI's shape has only the id."""
     calls = [call for message in messages for call in message.get("tool_calls") or () if isinstance(call, dict)]
-    named = [(call.get("id"), call.get("function")) for call in calls]
-    return {id: str(function.get("name") or "") for id, function in named if id and isinstance(function, dict)}
+    pairs = [(call.get("id"), call.get("function")) for call in calls]
+    return {id: str(function.get("name") or "") for id, function in pairs if id and isinstance(function, dict)}
 
 
 def schema_of(response_format: Any, who: str) -> dict[str, Any] | None:

@@ -30,7 +30,7 @@ class SeenEvents:
         self.room = out.room
         self._who = who
         self._splitter = AnswerSplitter(think)
-        self._left: dict[type, str] = {Text: text, Reasoning: reasoning}
+        self._seen_rest: dict[type, str] = {Text: text, Reasoning: reasoning}
 
     def emit(self, events: Sequence[Yielded]) -> bool:
         """Pass on the new part of the events. Raise `AnswerLost` if the answer is not the one that was seen."""
@@ -47,12 +47,12 @@ class SeenEvents:
     def _unseen(self, events: Sequence[Yielded]) -> list[Yielded]:
         unseen: list[Yielded] = []
         for event in events:
-            if isinstance(event, Text | Reasoning) and (left := self._left[type(event)]):
-                if not left.startswith(event.text) and not event.text.startswith(left):
+            if isinstance(event, Text | Reasoning) and (seen := self._seen_rest[type(event)]):
+                if not seen.startswith(event.text) and not event.text.startswith(seen):
                     raise lost(self._who, "tells another answer than the one that was seen")
-                self._left[type(event)] = left[len(event.text) :]
-                event = replace(event, text=event.text[len(left) :])
-            if isinstance(event, Finish) and any(self._left.values()):
+                self._seen_rest[type(event)] = seen[len(event.text) :]
+                event = replace(event, text=event.text[len(seen) :])
+            if isinstance(event, Finish) and any(self._seen_rest.values()):
                 raise lost(self._who, "tells less than what was seen")
             if not isinstance(event, Text | Reasoning) or event.text:
                 unseen.append(event)

@@ -133,8 +133,8 @@ def _betas(headers: Mapping[str, str]) -> tuple[str, list[str]]:
 
 
 def _with_version(headers: Mapping[str, str]) -> dict[str, str]:
-    given = {name.lower() for name in headers}
-    return dict(headers) if "anthropic-version" in given else {"anthropic-version": VERSION, **headers}
+    names = {name.lower() for name in headers}
+    return dict(headers) if "anthropic-version" in names else {"anthropic-version": VERSION, **headers}
 
 
 class AnthropicOptions(msgspec.Struct, frozen=True):

@@ -22,7 +22,7 @@ from ...errors import Unsupported
 from ...fields import PASSED_ON, Refusal, passed_on, refusal
 from .. import ChatRequest
 from ..parts import arguments_object, function_of, inline_data, picture_url
-from .fields import ASKED, PARAMS
+from .fields import MESSAGE_RULES, PARAMS
 
 __all__ = ["betas_of", "body_of", "end_of_prefill"]
 
@@ -39,12 +39,12 @@ _NOT_IN_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 def body_of(request: ChatRequest, *, max_tokens: int) -> dict[str, Any]:
     """Return the body of a request. `max_tokens` is the default limit, since Anthropic requires one."""
-    if found := _refused(request):
-        raise Unsupported(found.message, found.field)
+    if refused_field := _refused(request):
+        raise Unsupported(refused_field.message, refused_field.field)
     params = {name: value for name, value in request.params.items() if value is not None}
     body = passed_on(params, PARAMS, PASSED_ON)
-    said = _said_to(request, params)
-    messages = said["messages"]
+    conversation = _conversation_fields(request, params)
+    messages = conversation["messages"]
     if _thoughts_are_gone(messages) and (body.get("thinking") or {}).get("type") == "enabled":
         body = _without_thinking(body)
     return (
@@ -53,20 +53,20 @@ def body_of(request: ChatRequest, *, max_tokens: int) -> dict[str, Any]:
         | _service_tier(params)
         | _limits(params, max_tokens)
         | _metadata(params)
-        | said
+        | conversation
         | {"model": request.model, "stream": True}
     )
 
 
 def _refused(request: ChatRequest) -> Refusal | None:
     """Return the first field of the parameters, messages and tools that Anthropic's models do not support."""
-    if found := refusal(request.params, PARAMS, PASSED_ON) or request.as_sent.get("anthropic"):
-        return found if isinstance(found, Refusal) else None
-    asked = {"messages": request.messages, "tools": request.params.get("tools")}
-    return refusal(asked, ASKED, PASSED_ON)
+    if refused_field := refusal(request.params, PARAMS, PASSED_ON) or request.as_sent.get("anthropic"):
+        return refused_field if isinstance(refused_field, Refusal) else None
+    fields = {"messages": request.messages, "tools": request.params.get("tools")}
+    return refusal(fields, MESSAGE_RULES, PASSED_ON)
 
 
-def _said_to(request: ChatRequest, params: Mapping[str, Any]) -> dict[str, Any]:
+def _conversation_fields(request: ChatRequest, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the conversation and its tools, unchanged if the client speaks this dialect."""
     if sent := request.as_sent.get("anthropic"):
         return dict(sent)
@@ -88,15 +88,15 @@ def betas_of(params: Mapping[str, Any]) -> list[str]:
 
 def _without_thinking(body: Mapping[str, Any]) -> Block:
     """Remove thinking from a request, and edits that clear it: Anthropic refuses those edits without thinking."""
-    kept = {name: value for name, value in body.items() if name not in ("thinking", "context_management")}
+    rest = {name: value for name, value in body.items() if name not in ("thinking", "context_management")}
     match body.get("context_management"):
         case {"edits": list(edits), **more}:
             edits = [edit for edit in edits if not _clears_thoughts(edit)]
-            return kept | ({"context_management": {**more, "edits": edits}} if edits or more else {})
+            return rest | ({"context_management": {**more, "edits": edits}} if edits or more else {})
         case None:
-            return kept
+            return rest
         case management:
-            return kept | {"context_management": management}
+            return rest | {"context_management": management}
 
 
 def _clears_thoughts(edit: Any) -> bool:
@@ -106,14 +106,14 @@ def _clears_thoughts(edit: Any) -> bool:
 def _output(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the format of the answer and the reasoning effort."""
     config = params.get("output_config")
-    asked: dict[str, Any] = dict(config) if isinstance(config, dict) else {}
+    output: dict[str, Any] = dict(config) if isinstance(config, dict) else {}
     if form := _format(params.get("response_format")):
-        asked["format"] = form
+        output["format"] = form
     effort = params.get("reasoning_effort")
     if effort not in (None, "none"):
-        asked["effort"] = _EFFORTS.get(effort, effort) if isinstance(effort, str) else effort
-    calm = {"thinking": {"type": "disabled"}} if effort == "none" and "thinking" not in params else {}
-    return calm | ({"output_config": asked} if asked else {})
+        output["effort"] = _EFFORTS.get(effort, effort) if isinstance(effort, str) else effort
+    no_thinking = {"thinking": {"type": "disabled"}} if effort == "none" and "thinking" not in params else {}
+    return no_thinking | ({"output_config": output} if output else {})
 
 
 def _format(form: Any) -> dict[str, Any] | None:
@@ -189,7 +189,7 @@ def _conversation(messages: Sequence[Mapping[str, Any]]) -> tuple[str | list[Blo
     system: list[Block] = []
     turns: list[Block] = []
     for message in messages:
-        role, blocks = _said(message)
+        role, blocks = _role_and_blocks(message)
         if role == "system" and not (turns and message.get("placed")):
             system += blocks
         elif turns and turns[-1]["role"] == role:
@@ -207,7 +207,7 @@ def _comes_later(block: Block) -> bool:
     return bool(block["type"] != "tool_result")
 
 
-def _said(message: Mapping[str, Any]) -> tuple[str, list[Block]]:
+def _role_and_blocks(message: Mapping[str, Any]) -> tuple[str, list[Block]]:
     """Return the role and the blocks of a message."""
     content = message.get("content")
     match message.get("role"):
@@ -298,8 +298,8 @@ def _cache_mark(part: Mapping[str, Any]) -> Block:
 
 def _image_source(part: Mapping[str, Any]) -> Block:
     url = picture_url(part)
-    if found := inline_data(url):
-        return {"type": "base64", "media_type": found.media_type, "data": found.data}
+    if image := inline_data(url):
+        return {"type": "base64", "media_type": image.media_type, "data": image.data}
     if url.lower().startswith(("http://", "https://")):
         return {"type": "url", "url": url}
     raise Unsupported("An image's URL must be http(s), or data: in base64.", "messages")
@@ -308,10 +308,10 @@ def _image_source(part: Mapping[str, Any]) -> Block:
 def _document(file: Any) -> Block:
     """Return a PDF file as a document."""
     data, name = (file.get("file_data"), file.get("filename")) if isinstance(file, dict) else (None, None)
-    found = inline_data(data) if isinstance(data, str) else None
-    if found is None or found.media_type != "application/pdf":
+    pdf = inline_data(data) if isinstance(data, str) else None
+    if pdf is None or pdf.media_type != "application/pdf":
         raise Unsupported("Anthropic's models take a file as a PDF in file_data, a data: URL in base64.", "messages")
-    source = {"type": "base64", "media_type": found.media_type, "data": found.data}
+    source = {"type": "base64", "media_type": pdf.media_type, "data": pdf.data}
     return {"type": "document", "source": source, **({"title": name} if isinstance(name, str) else {})}
 
 

@@ -84,8 +84,8 @@ class ConverseDecoder(DialectDecoder):
     def take(self, kind: bytes, payload: bytes, events: list[Yielded]) -> None:
         """Decode one frame."""
         if kind.startswith(b"exception:"):
-            said = self.failed(payload)
-            self.fail(said if payload != b"{}" else self.failed(kind.partition(b":")[2].decode("latin-1")), events)
+            error = self.failed(payload)
+            self.fail(error if payload != b"{}" else self.failed(kind.partition(b":")[2].decode("latin-1")), events)
             return
         event = decoded(payload, _decode_event, _Event)
         index = event.content_block_index or 0

@@ -68,15 +68,15 @@ def _frame(frame: bytes, size: int) -> ServerSentEvent:
 
 def _headers(data: bytes) -> dict[bytes, bytes]:
     """Return the headers whose values are text."""
-    found: dict[bytes, bytes] = {}
+    headers: dict[bytes, bytes] = {}
     at = 0
     while at + 1 < len(data):
         name, at = data[at + 1 : at + 1 + data[at]], at + 1 + data[at]
         kind, at = data[at] if at < len(data) else 0, at + 1
         if kind in (_BYTES, _TEXT):
             length = int.from_bytes(data[at : at + 2], "big")
-            found[name] = data[at + 2 : at + 2 + length]
+            headers[name] = data[at + 2 : at + 2 + length]
             at += 2 + length
         else:
             at += _SIZES.get(kind, len(data))
-    return found
+    return headers

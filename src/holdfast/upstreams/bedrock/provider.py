@@ -53,8 +53,8 @@ class Bedrock(HTTPProvider):
         )
         self.tools = setup.tools is not False
         options: BedrockOptions = setup.options or BedrockOptions()
-        found = _REGION.search(setup.base_url)
-        self._region = options.region or (found[1] if found else "")
+        match = _REGION.search(setup.base_url)
+        self._region = options.region or (match[1] if match else "")
         self._credentials = None if setup.api_key else _credentials(setup)
         if self._credentials is not None and not self._region:
             raise ValueError("options.region is not set, and the host of base_url does not tell the region")

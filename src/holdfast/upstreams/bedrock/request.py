@@ -12,19 +12,19 @@ from typing import Any
 from ...errors import Unsupported
 from ...fields import PASSED_ON, USED, Rule, Table, harmless, passed_on, refused
 from .. import ChatRequest
-from ..params import ONLY_OPENAIS, asked_of, check_request, part_rules
+from ..params import ONLY_OPENAIS, check_request, message_rules, part_rules
 from ..parts import (
     arguments_object,
+    assistant_text,
     function_of,
     inline_data,
     picture_url,
     plain_text,
-    said_by_assistant,
-    spoken_by_user,
     text_in,
+    user_parts,
 )
 
-__all__ = ["ASKED", "PARAMS", "UNKNOWN", "body_with"]
+__all__ = ["MESSAGE_RULES", "PARAMS", "UNKNOWN", "body_with"]
 
 Block = dict[str, Any]
 
@@ -77,13 +77,13 @@ PARAMS: Table = {
 
 UNKNOWN: Rule = refused("Bedrock does not know it. A model's own settings go into additionalModelRequestFields.")
 
-ASKED: Table = asked_of(_WHO, part_rules(_WHO, files=True), strict=harmless("The schema is sent anyway."))
+MESSAGE_RULES: Table = message_rules(_WHO, part_rules(_WHO, files=True), strict=harmless("The schema is sent anyway."))
 """Rules for the fields of messages and tools."""
 
 
 def body_with(request: ChatRequest) -> dict[str, Any]:
     """Return the body of a request."""
-    check_request(request, PARAMS, UNKNOWN, ASKED)
+    check_request(request, PARAMS, UNKNOWN, MESSAGE_RULES)
     params = {name: value for name, value in request.params.items() if value is not None}
     system = [{"text": text} for message in request.messages if _is_system(message) if (text := _text(message))]
     config = {own: _listed(own, params[name]) for name, own in _CONFIG.items() if name in params}
@@ -146,7 +146,7 @@ def _turns(messages: Sequence[Mapping[str, Any]]) -> list[Block]:
         if _is_system(message):
             continue
         is_answer = message.get("role") == "assistant"
-        role, blocks = ("assistant", _answered(message)) if is_answer else ("user", _asked(message))
+        role, blocks = ("assistant", _assistant_blocks(message)) if is_answer else ("user", _user_blocks(message))
         if turns and turns[-1]["role"] == role:
             turns[-1]["content"] += blocks
         elif blocks:
@@ -154,8 +154,8 @@ def _turns(messages: Sequence[Mapping[str, Any]]) -> list[Block]:
     return turns
 
 
-def _answered(message: Mapping[str, Any]) -> list[Block]:
-    text = said_by_assistant(message, _WHO)
+def _assistant_blocks(message: Mapping[str, Any]) -> list[Block]:
+    text = assistant_text(message, _WHO)
     thoughts = [thought for thought in message.get("thoughts") or () if "reasoningContent" in thought]
     return [*thoughts, *([{"text": text}] if text.strip() else []), *map(_call, message.get("tool_calls") or ())]
 
@@ -166,21 +166,21 @@ def _call(call: Any) -> Block:
     return {"toolUse": {"toolUseId": call.get("id"), "name": function.get("name"), "input": arguments}}
 
 
-def _asked(message: Mapping[str, Any]) -> list[Block]:
+def _user_blocks(message: Mapping[str, Any]) -> list[Block]:
     if message.get("role") == "tool":
-        content = [block for part in spoken_by_user(message) if (block := _block(part)) != {"text": ""}]
+        content = [block for part in user_parts(message) if (block := _block(part)) != {"text": ""}]
         return [{"toolResult": {"toolUseId": message.get("tool_call_id"), "content": content or [{"text": "(empty)"}]}}]
-    blocks = [_block(part) for part in spoken_by_user(message)]
+    blocks = [_block(part) for part in user_parts(message)]
     return [block for block in blocks if block.get("text", "-").strip()]
 
 
 def _block(part: Any) -> Block:
     match part.get("type") if isinstance(part, dict) else None:
         case "image_url":
-            found = inline_data(picture_url(part))
-            if found is None:
+            picture = inline_data(picture_url(part))
+            if picture is None:
                 raise Unsupported("Bedrock fetches no pictures. Send them as data: URLs in base64.", "messages")
-            return {"image": {"format": found.media_type.partition("/")[2], "source": {"bytes": found.data}}}
+            return {"image": {"format": picture.media_type.partition("/")[2], "source": {"bytes": picture.data}}}
         case "file":
             return _document(part.get("file"))
         case _:
@@ -189,7 +189,7 @@ def _block(part: Any) -> Block:
 
 def _document(file: Any) -> Block:
     data = file.get("file_data") if isinstance(file, dict) else None
-    found = inline_data(data) if isinstance(data, str) else None
-    if found is None or found.media_type != "application/pdf":
+    pdf = inline_data(data) if isinstance(data, str) else None
+    if pdf is None or pdf.media_type != "application/pdf":
         raise Unsupported("Bedrock takes a file as a PDF in file_data, a data: URL in base64.", "messages")
-    return {"document": {"format": "pdf", "name": "document", "source": {"bytes": found.data}}}
+    return {"document": {"format": "pdf", "name": "document", "source": {"bytes": pdf.data}}}

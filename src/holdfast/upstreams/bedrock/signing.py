@@ -40,8 +40,8 @@ def signed_headers(
     if credentials.token:
         headers["x-amz-security-token"] = credentials.token
     names = ";".join(sorted(headers))
-    asked = _canonical(method, parts.path, parts.query, headers, names, body)
-    text = "\n".join([_ALGORITHM, moment, scope, hashlib.sha256(asked.encode()).hexdigest()])
+    canonical = _canonical(method, parts.path, parts.query, headers, names, body)
+    text = "\n".join([_ALGORITHM, moment, scope, hashlib.sha256(canonical.encode()).hexdigest()])
     signature = hmac.new(_key(credentials.secret, moment[:8], region, service), text.encode(), hashlib.sha256)
     authorization = (
         f"{_ALGORITHM} Credential={credentials.id}/{scope}, SignedHeaders={names}, Signature={signature.hexdigest()}"

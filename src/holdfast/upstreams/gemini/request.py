@@ -19,22 +19,22 @@ from typing import Any
 from ...errors import Unsupported
 from ...fields import PASSED_ON, USED, Table, harmless, passed_on, refused
 from .. import ChatRequest
-from ..params import ONLY_OPENAIS, asked_of, check_request, part_rules
+from ..params import ONLY_OPENAIS, check_request, message_rules, part_rules
 from ..parts import (
     arguments_object,
+    assistant_text,
     called_names,
     function_of,
     inline_data,
     picture_url,
     plain_text,
-    said_by_assistant,
     schema_of,
-    spoken_by_user,
     text_in,
+    user_parts,
 )
 from .decoder import SIGNATURE
 
-__all__ = ["ASKED", "PARAMS", "body_to"]
+__all__ = ["MESSAGE_RULES", "PARAMS", "body_to"]
 
 Block = dict[str, Any]
 
@@ -82,7 +82,7 @@ PARAMS: Table = {
 """Rules for OpenAI's parameters. An unknown one is passed on: it may be Gemini's."""
 
 _WHO = "Gemini"
-ASKED: Table = asked_of(
+MESSAGE_RULES: Table = message_rules(
     _WHO,
     part_rules(_WHO, sound=True, files=True),
     strict=harmless("The schema is sent anyway."),
@@ -100,7 +100,7 @@ _NO_SIGNATURE = "skip_thought_signature_validator"
 
 def body_to(request: ChatRequest, *, thoughts: bool) -> dict[str, Any]:
     """Return the body of a request. `thoughts` asks thinking models for a summary of their thoughts."""
-    check_request(request, PARAMS, PASSED_ON, ASKED)
+    check_request(request, PARAMS, PASSED_ON, MESSAGE_RULES)
     params = {name: value for name, value in request.params.items() if value is not None}
     version = _version(request.model)
     system = [text for message in request.messages if _is_system(message) for text in _system_texts(message)]
@@ -119,15 +119,15 @@ def body_to(request: ChatRequest, *, thoughts: bool) -> dict[str, Any]:
 
 def _version(model: str) -> tuple[int, int]:
     """Return the version in a model's name; (0, 0) if it is not a chat model of Gemini."""
-    found = _VERSION.search(model)
-    if found is None or any(word in model for word in _NOT_FOR_CHATS):
+    match = _VERSION.search(model)
+    if match is None or any(kind in model for kind in _NOT_FOR_CHATS):
         return (0, 0)
-    return int(found[1]), int(found[2] or 0)
+    return int(match[1]), int(match[2] or 0)
 
 
 def _config(params: Mapping[str, Any], version: tuple[int, int], thoughts: bool) -> Block:
-    given = params.get("generationConfig")
-    config: Block = dict(given) if isinstance(given, dict) else {}
+    own_config = params.get("generationConfig")
+    config: Block = dict(own_config) if isinstance(own_config, dict) else {}
     for name, own in _CONFIG.items():
         if name in params:
             value = params[name]
@@ -136,9 +136,9 @@ def _config(params: Mapping[str, Any], version: tuple[int, int], thoughts: bool)
     if schema is not None:
         config |= {"responseMimeType": "application/json"} | ({"responseJsonSchema": schema} if schema else {})
     thinking = _thinking(params.get("reasoning_effort"), version)
-    shown = {"includeThoughts": True} if thoughts and version >= (2, 5) else {}
-    asked = config.get("thinkingConfig")
-    thinking = shown | thinking | (asked if isinstance(asked, dict) else {})
+    summary = {"includeThoughts": True} if thoughts and version >= (2, 5) else {}
+    own_thinking = config.get("thinkingConfig")
+    thinking = summary | thinking | (own_thinking if isinstance(own_thinking, dict) else {})
     return config | ({"thinkingConfig": thinking} if thinking else {})
 
 
@@ -210,7 +210,7 @@ def _contents(messages: Sequence[Mapping[str, Any]], *, wants_signatures: bool) 
         if _is_system(message):
             continue
         role = "model" if message.get("role") == "assistant" else "user"
-        parts = _spoken(message, names, wants_signatures)
+        parts = _message_parts(message, names, wants_signatures)
         if contents and contents[-1]["role"] == role:
             contents[-1]["parts"] += parts
         elif parts:
@@ -218,16 +218,16 @@ def _contents(messages: Sequence[Mapping[str, Any]], *, wants_signatures: bool) 
     return contents
 
 
-def _spoken(message: Mapping[str, Any], names: Mapping[str, str], wants_signatures: bool) -> list[Block]:
+def _message_parts(message: Mapping[str, Any], names: Mapping[str, str], wants_signatures: bool) -> list[Block]:
     if message.get("role") == "tool":
         return [_result(message, names), *_pictures_of(message.get("content"))]
     if message.get("role") == "assistant":
-        return _parts_of(said_by_assistant(message, _WHO)) + _calls(message, wants_signatures)
-    return _parts_of(spoken_by_user(message))
+        return _parts_of(assistant_text(message, _WHO)) + _calls(message, wants_signatures)
+    return _parts_of(user_parts(message))
 
 
 def _calls(message: Mapping[str, Any], wants_signatures: bool) -> list[Block]:
-    kept = {
+    signatures = {
         thought["call"]: thought["signature"] for thought in message.get("thoughts") or () if _is_signature(thought)
     }
     calls: list[Block] = []
@@ -236,7 +236,7 @@ def _calls(message: Mapping[str, Any], wants_signatures: bool) -> list[Block]:
         called = {"name": function.get("name"), "args": arguments_object(function.get("arguments"))}
         if call.get("id"):
             called["id"] = call["id"]
-        signature = kept.get(call.get("id")) or _signature_of_client(call)
+        signature = signatures.get(call.get("id")) or _signature_of_client(call)
         if not signature and wants_signatures and not calls:  # only the first of parallel calls is signed
             signature = _NO_SIGNATURE
         calls.append({"functionCall": called} | ({"thoughtSignature": signature} if signature else {}))
@@ -304,8 +304,8 @@ def _part(part: Any) -> Block:
 
 
 def _data(url: str) -> Block:
-    if found := inline_data(url):
-        return {"inlineData": {"mimeType": found.media_type, "data": found.data}}
+    if data := inline_data(url):
+        return {"inlineData": {"mimeType": data.media_type, "data": data.data}}
     if url.lower().startswith(("http://", "https://", "gs://")):
         return {"fileData": {"fileUri": url}}
     raise Unsupported("A picture or file must be a data: URL in base64, or an address.", "messages")

@@ -85,12 +85,12 @@ def run_child() -> None:
     try:
         server = _serve(order)
     except (RuntimeError, ImportError) as error:
-        _say(answer, Ready(error=str(error)))
+        _reply(answer, Ready(error=str(error)))
         sys.exit(1)
-    doorstep = _Doorstep(order, server.listening_address) if order.linger else None
-    _say(answer, Ready(address=server.listening_address))
-    if doorstep is not None:
-        doorstep.wait()
+    parent_wait = _ParentWait(order, server.listening_address) if order.linger else None
+    _reply(answer, Ready(address=server.listening_address))
+    if parent_wait is not None:
+        parent_wait.wait()
     else:
         sys.stdin.buffer.read()
     exit_at_once(0)  # an orderly shutdown of the server takes a second, and there is nothing to save
@@ -103,7 +103,7 @@ def _take_over_stdout() -> BinaryIO:
     return answer
 
 
-def _say(answer: BinaryIO, ready: Ready) -> None:
+def _reply(answer: BinaryIO, ready: Ready) -> None:
     answer.write(msgspec.json.encode(ready) + b"\n")
     answer.close()
 
@@ -145,14 +145,14 @@ def _serve(order: Order) -> Any:
     return llama.Server(params)
 
 
-class _Doorstep:
+class _ParentWait:
     """The wait of a process for a new parent: a note, and a socket that listens once the parent has ended."""
 
     def __init__(self, order: Order, address: str) -> None:
         self._order = order
-        self._door = socket.socket()
-        self._door.bind((LOOPBACK, 0))
-        self._note = _leave(Note(pid=os.getpid(), address=address, port=self._door.getsockname()[1], order=order))
+        self._socket = socket.socket()
+        self._socket.bind((LOOPBACK, 0))
+        self._note = _leave(Note(pid=os.getpid(), address=address, port=self._socket.getsockname()[1], order=order))
         _ask_for_signal_at_parents_end(0)
 
     def wait(self) -> None:
@@ -167,29 +167,29 @@ class _Doorstep:
     def _claimed(self) -> BinaryIO | None:
         """Wait for a new parent with the key, and return its connection; None if none came in time."""
         deadline = time.monotonic() + self._order.linger
-        self._door.listen()
+        self._socket.listen()
         while (left := deadline - time.monotonic()) > 0:
-            self._door.settimeout(left)
+            self._socket.settimeout(left)
             try:
-                visitor, _ = self._door.accept()
+                connection, _ = self._socket.accept()
             except TimeoutError:
                 return None
-            if lifeline := self._admitted(visitor):
+            if lifeline := self._admitted(connection):
                 return lifeline
         return None
 
-    def _admitted(self, visitor: socket.socket) -> BinaryIO | None:
-        lifeline = visitor.makefile("rb")
+    def _admitted(self, connection: socket.socket) -> BinaryIO | None:
+        lifeline = connection.makefile("rb")
         try:
-            visitor.settimeout(_KEY_TIMEOUT)
+            connection.settimeout(_KEY_TIMEOUT)
             if lifeline.readline().strip() == self._order.key.encode():
-                visitor.settimeout(None)
-                visitor.sendall(CLAIMED)
+                connection.settimeout(None)
+                connection.sendall(CLAIMED)
                 return lifeline
         except OSError:
             pass  # it has disconnected, or sent nothing in time
         lifeline.close()
-        visitor.close()
+        connection.close()
         return None
 
 

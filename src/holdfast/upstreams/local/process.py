@@ -34,9 +34,9 @@ WHO = "The embedded model"
 
 _ENDING = 2.0  # seconds for the process to end
 _CLAIMING = 1.0  # seconds for it to notice the end of its old parent and to accept this one
-_KNOCK = 0.02
+_CONNECT_PAUSE = 0.02
 _LARGEST = 1024 * 1024  # bytes of an answer that is not a stream
-_LAST_WORDS = 2000  # bytes of its stderr that are stored
+_STDERR_LIMIT = 2000  # bytes of its stderr that are stored
 _VARIABLES = ("CUDA_", "GGML_", "GOMP_", "HIP_", "HSA_", "LLAMA_", "OMP_", "PYTHON", "ROCR_", "VK_")
 """Prefixes of the variables that llama.cpp and Python read."""
 
@@ -81,8 +81,8 @@ async def claim(order: Order) -> ModelProcess | None:
     for note in await asyncio.to_thread(lambda: list(_notes(Path(order.notes)))):
         if (note.order.model, note.order.context) != (order.model, order.context):
             continue
-        if found := await _Found.claim(note):
-            return ModelProcess(found, note.address, note.order.key)
+        if claimed := await _ClaimedProcess.claim(note):
+            return ModelProcess(claimed, note.address, note.order.key)
     return None
 
 
@@ -116,7 +116,7 @@ class Lifeline(Protocol):
         """Wait for the end of the process, and return its cause."""
         ...
 
-    def say(self, line: bytes) -> None:
+    def send_last(self, line: bytes) -> None:
         """Send a last line, and close the lifeline."""
         ...
 
@@ -131,7 +131,7 @@ class _Child:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.pid = process.pid
         self._process = process
-        self._last_words = asyncio.create_task(_tail(process.stderr))
+        self._stderr = asyncio.create_task(_tail(process.stderr))
 
     @classmethod
     async def spawn(cls) -> _Child:
@@ -157,10 +157,10 @@ class _Child:
     async def ended(self) -> str:
         code = await self._process.wait()
         how = f"signal {-code}, {signal.strsignal(-code)}" if code < 0 else f"exit code {code}"
-        lines = (await asyncio.shield(self._last_words)).strip().splitlines()
+        lines = (await asyncio.shield(self._stderr)).strip().splitlines()
         return f"{how}: {redact(lines[-1])}" if lines else how
 
-    def say(self, line: bytes) -> None:
+    def send_last(self, line: bytes) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(line)
         self._process.stdin.close()
@@ -175,16 +175,16 @@ class _Child:
 async def _tail(stream: asyncio.StreamReader | None) -> str:
     """Read to the end, and return the last bytes as text."""
     assert stream is not None
-    kept = b""
+    tail = b""
     try:
-        while data := await stream.read(_LAST_WORDS):
-            kept = (kept + data)[-_LAST_WORDS:]
+        while data := await stream.read(_STDERR_LIMIT):
+            tail = (tail + data)[-_STDERR_LIMIT:]
     except OSError:
         pass  # treated as the end
-    return kept.decode("utf-8", "replace")
+    return tail.decode("utf-8", "replace")
 
 
-class _Found:
+class _ClaimedProcess:
     """The lifeline of a process that another parent has started: the connection on which it was claimed."""
 
     def __init__(self, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -193,12 +193,12 @@ class _Found:
         self._silence = asyncio.create_task(_tail(reader))
 
     @classmethod
-    async def claim(cls, note: Note) -> _Found | None:
+    async def claim(cls, note: Note) -> _ClaimedProcess | None:
         """Claim a process with its key; None if it has a parent, or has ended."""
         writer = None
         try:
             async with asyncio.timeout(_CLAIMING):
-                reader, writer = await _knock(note.port)
+                reader, writer = await _connect(note.port)
                 writer.write(note.order.key.encode() + b"\n")
                 if await reader.readline() == CLAIMED:
                     return cls(note.pid, reader, writer)
@@ -216,7 +216,7 @@ class _Found:
         await asyncio.wait({self._silence})
         return "why is not known"
 
-    def say(self, line: bytes) -> None:
+    def send_last(self, line: bytes) -> None:
         self._writer.write(line)
         self._writer.close()
 
@@ -225,19 +225,19 @@ class _Found:
             os.kill(self.pid, signal.SIGKILL)
 
 
-async def _knock(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _connect(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect as soon as the port listens."""
     while True:
         try:
             return await asyncio.open_connection(LOOPBACK, port)
         except ConnectionRefusedError:
-            await asyncio.sleep(_KNOCK)
+            await asyncio.sleep(_CONNECT_PAUSE)
 
 
 # the process
 
 
-class _Why(msgspec.Struct, frozen=True):
+class _ErrorBody(msgspec.Struct, frozen=True):
     message: str = ""
     type: str = ""
     n_prompt_tokens: int = 0
@@ -245,7 +245,7 @@ class _Why(msgspec.Struct, frozen=True):
 
 
 class _Refusal(msgspec.Struct, frozen=True):
-    error: _Why = _Why()
+    error: _ErrorBody = _ErrorBody()
 
 
 class _Slot(msgspec.Struct, frozen=True):
@@ -335,7 +335,7 @@ class ModelProcess:
 
     async def end(self) -> None:
         """End the process and wait for it."""
-        self._lifeline.say(END)
+        self._lifeline.send_last(END)
         if not await self._ends_within(_ENDING):
             self._lifeline.kill()
         await self._lifeline.ended()

@@ -214,7 +214,7 @@ class Local:
         """Return the task that starts the process; a new one if the last start failed or its process has ended."""
         if self._starting is None or (self._starting.done() and not _is_up(self._starting)):
             self._starting = asyncio.create_task(self._make())
-            # Retrieve the error: if only `warm()` has started the process, no run does.
+            # Retrieve the error, which a cancelled run or `warm()` does not do.
             self._starting.add_done_callback(lambda done: done.cancelled() or done.exception())
         return self._starting
 
@@ -246,8 +246,8 @@ class Local:
             if not await asyncio.to_thread(self._model_path.is_file):
                 raise ProviderError(f"There is no model file {self._model_path}.", code="weights_missing")
             return self._model_path
-        if there := await asyncio.to_thread(weights_in, self.folder):
-            return there
+        if weights := await asyncio.to_thread(weights_in, self.folder):
+            return weights
         if self._offline:
             raise ProviderError(
                 f"The weights of the embedded model are not in {self.folder}, and nothing is fetched offline. Start "
@@ -256,7 +256,7 @@ class Local:
             )
         progress = _Fetching()
         self._stage = progress.notice
-        return await fetch_weights(self.folder, progress.tell)
+        return await fetch_weights(self.folder, progress.update)
 
 
 def _is_up(starting: asyncio.Task[ModelProcess]) -> bool:
@@ -282,15 +282,15 @@ def _cores() -> int:
 # waiting
 
 
-async def _wait(until: asyncio.Task[Any], tell: Callable[[], Notice], out: Outlet) -> None:
+async def _wait(until: asyncio.Task[Any], make_notice: Callable[[], Notice], out: Outlet) -> None:
     """Wait for a task. A notice is emitted after `_PATIENCE`, again if it changes, and again after `_REMINDER`."""
-    told, told_at = None, 0.0
+    last, last_at = None, 0.0
     while not until.done():
         await asyncio.wait({until}, timeout=_PATIENCE)
-        notice, now = tell(), time.monotonic()
-        if not until.done() and (notice != told or now >= told_at + _REMINDER):
+        notice, now = make_notice(), time.monotonic()
+        if not until.done() and (notice != last or now >= last_at + _REMINDER):
             out.emit([notice])
-            told, told_at = notice, now
+            last, last_at = notice, now
 
 
 def _loading(name: str) -> Callable[[], Notice]:
@@ -304,7 +304,7 @@ class _Fetching:
     def __init__(self) -> None:
         self._percent = 0
 
-    def tell(self, done: int, total: int) -> None:
+    def update(self, done: int, total: int) -> None:
         self._percent = 100 * done // total
 
     def notice(self) -> Notice:
@@ -316,21 +316,21 @@ class _Prompt:
     """The progress of the prompt: at most one notice in `_PATIENCE` seconds."""
 
     def __init__(self) -> None:
-        self._told_at = time.monotonic()
+        self._noticed_at = time.monotonic()
         self._is_counted = False
 
     def read(self, data: bytes) -> list[Yielded]:
         """Return the events about the prompt in one read: its tokens the first time, and a notice."""
-        found = _PROGRESS.findall(data)
-        if not found:
+        reports = _PROGRESS.findall(data)
+        if not reports:
             return []
-        total, cached, processed = map(int, found[-1])
+        total, cached, processed = map(int, reports[-1])
         events: list[Yielded] = []
         if not self._is_counted:
             self._is_counted = True
             events.append(Usage(total, 0, "estimated"))
-        if processed < total and time.monotonic() >= self._told_at + _PATIENCE:
-            self._told_at = time.monotonic()
+        if processed < total and time.monotonic() >= self._noticed_at + _PATIENCE:
+            self._noticed_at = time.monotonic()
             percent = 100 * (processed - cached) // (total - cached)
             events.append(Notice("prompt_progress", f"Reading the prompt: {percent}%"))
         return events

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...history import alternating, text_of
 
-Shown = dict[str, Any]
+ChatMessage = dict[str, Any]
 
 _NOT_FOR_UPSTREAMS = frozenset({"thoughts", "reasoned", "placed", "cache_control"})
 """Fields of a message that are ours, or another dialect's."""
@@ -15,21 +15,23 @@ _NOT_FOR_UPSTREAMS = frozenset({"thoughts", "reasoned", "placed", "cache_control
 _SYSTEM = ("system", "developer")
 
 
-def messages_for(messages: Iterable[Shown], *, strict: bool, developer: bool, reasoning: bool) -> list[Shown]:
+def messages_for(
+    messages: Iterable[ChatMessage], *, strict: bool, developer: bool, reasoning: bool
+) -> list[ChatMessage]:
     """Return the messages of a request.
 
     `strict` is for templates that require one system message at the start and alternating turns. `developer` means that
     the upstream knows that role. With `reasoning`, a message with tool calls includes the reasoning before them.
     """
-    shown = pictures_after_results([_own(message, reasoning) for message in messages])
+    chat = pictures_after_results([_own(message, reasoning) for message in messages])
     if strict:
-        return alternating(system_first(shown))
+        return alternating(system_first(chat))
     if developer:
-        return shown
-    return [{**message, "role": "system"} if message.get("role") == "developer" else message for message in shown]
+        return chat
+    return [{**message, "role": "system"} if message.get("role") == "developer" else message for message in chat]
 
 
-def _own(message: Shown, reasoning: bool) -> Shown:
+def _own(message: ChatMessage, reasoning: bool) -> ChatMessage:
     if not reasoning and _NOT_FOR_UPSTREAMS.isdisjoint(message):
         return message
     own = {name: value for name, value in message.items() if name not in _NOT_FOR_UPSTREAMS}
@@ -38,25 +40,25 @@ def _own(message: Shown, reasoning: bool) -> Shown:
     return own
 
 
-def pictures_after_results(messages: Sequence[Shown]) -> list[Shown]:
-    """Move images of tool results into a user's message after them: OpenAI accepts only text in a result."""
+def pictures_after_results(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+    """Move parts of tool results that are not text into a user's message after them: OpenAI accepts only text there."""
     if not [True for message in messages if message.get("role") == "tool"]:
         return [*messages]
-    moved: list[Shown] = []
+    moved: list[ChatMessage] = []
     pictures: list[Any] = []
     for message in messages:
         if message.get("role") != "tool" and pictures:
             moved.append({"role": "user", "content": pictures})
             pictures = []
         if message.get("role") == "tool" and isinstance(message.get("content"), list):
-            message, found = _apart(message)
-            pictures += found
+            message, others = _text_and_others(message)
+            pictures += others
         moved.append(message)
     return [*moved, {"role": "user", "content": pictures}] if pictures else moved
 
 
-def _apart(result: Shown) -> tuple[Shown, list[Any]]:
-    """Return a result as text alone, and its other parts."""
+def _text_and_others(result: ChatMessage) -> tuple[ChatMessage, list[Any]]:
+    """Return a result with its text only, and its other parts."""
     parts = result["content"]
     texts = [text_of(parts)]
     others = [part for part in parts if not (isinstance(part, dict) and part.get("type") == "text")]
@@ -65,11 +67,11 @@ def _apart(result: Shown) -> tuple[Shown, list[Any]]:
     return {**result, "content": "\n\n".join(filter(None, texts))}, others
 
 
-def system_first(messages: Sequence[Shown]) -> list[Shown]:
+def system_first(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
     """Join the system messages at the start into one, and make each later one a user's message in its place."""
     start = next((n for n, message in enumerate(messages) if message.get("role") not in _SYSTEM), len(messages))
-    words = [message.get("content") for message in messages[:start]]
-    first = [{"role": "system", "content": _joined(words)}] if words else []
+    contents = [message.get("content") for message in messages[:start]]
+    first = [{"role": "system", "content": _joined(contents)}] if contents else []
     rest = [{**message, "role": "user"} if message.get("role") in _SYSTEM else message for message in messages[start:]]
     return [*first, *rest]
 

@@ -125,7 +125,9 @@ class ResponsesDecoder(DialectDecoder):
         """The number of the last event that was decoded; -1 before the first."""
         self.has_ended = False
         """True if the upstream has ended the response."""
-        self._spoken: set[tuple[int, int]] = set()  # parts that came as deltas: the whole text at their end repeats it
+        self._streamed: set[tuple[int, int]] = (
+            set()
+        )  # parts that came as deltas: the whole text at their end repeats it
         self._summaries = 0
 
     def take(self, kind: bytes, payload: bytes, events: list[Yielded]) -> None:
@@ -156,14 +158,14 @@ class ResponsesDecoder(DialectDecoder):
         index = event.output_index or 0
         match event.type:
             case "response.output_text.delta" | "response.refusal.delta":
-                self._speak(event, str(event.delta or ""), events)
+                self._add_text(event, str(event.delta or ""), events)
             case "response.output_text.done" | "response.refusal.done":
-                if (index, event.content_index or 0) not in self._spoken:
-                    self._speak(event, event.text or event.refusal or "", events)
+                if (index, event.content_index or 0) not in self._streamed:
+                    self._add_text(event, event.text or event.refusal or "", events)
             case "response.reasoning_text.delta" | "response.reasoning_summary_text.delta":
                 self.think(str(event.delta or ""), events, index)
             case "response.reasoning_summary_part.added":
-                self._part_thoughts(index, events)
+                self._separate_summaries(index, events)
             case "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta":
                 self.add_arguments(index, str(event.delta or ""), events)
             case "response.output_item.added":
@@ -171,12 +173,12 @@ class ResponsesDecoder(DialectDecoder):
             case "response.output_item.done":
                 self._end_item(index, event.item or _Item(), events)
 
-    def _speak(self, event: _Event, text: str, events: list[Yielded]) -> None:
+    def _add_text(self, event: _Event, text: str, events: list[Yielded]) -> None:
         index = event.output_index or 0
-        self._spoken.add((index, event.content_index or 0))
+        self._streamed.add((index, event.content_index or 0))
         self.say(text, events, index, refusal=event.type.startswith("response.refusal"))
 
-    def _part_thoughts(self, index: int, events: list[Yielded]) -> None:
+    def _separate_summaries(self, index: int, events: list[Yielded]) -> None:
         """Emit a blank line between two parts of a summary: each is a paragraph with a heading."""
         self._summaries += 1
         if self._summaries > 1:
@@ -205,8 +207,8 @@ class ResponsesDecoder(DialectDecoder):
         if response.usage is not None:
             events.append(response.usage.counted())
         if status in ("failed", "cancelled"):
-            said = response.error or f"the response was {status}"
-            self.fail(self.failed(said), events)
+            error = response.error or f"the response was {status}"
+            self.fail(self.failed(error), events)
         elif status == "incomplete":
             why = response.incomplete_details
             self.finish((why.reason if why is not None else None) or "length", events)
@@ -229,7 +231,7 @@ class ResponsesDecoder(DialectDecoder):
 
     def _take_item(self, index: int, item: _Item, events: list[Yielded]) -> None:
         for part in item.summary or ():
-            self._part_thoughts(index, events)
+            self._separate_summaries(index, events)
             self.think(part.text or "", events, index)
         for part in item.content or ():
             if part.type == "refusal":

@@ -103,7 +103,7 @@ class Responses(HTTPProvider):
 
     async def _follow(self, request: ChatRequest, ask: _Ask, decoder: ResponsesDecoder, out: Outlet) -> None:
         """Read a response in the background to its end. A broken connection is replaced."""
-        left, last = MOST_RECONNECTS, decoder.sequence
+        tries, last = MOST_RECONNECTS, decoder.sequence
         try:
             while True:
                 try:
@@ -114,8 +114,8 @@ class Responses(HTTPProvider):
                         raise
                     return
                 except ProviderBroke as error:
-                    left = MOST_RECONNECTS if decoder.sequence > last else left - 1
-                    if not (decoder.id and decoder.broke_off and left):
+                    tries = MOST_RECONNECTS if decoder.sequence > last else tries - 1
+                    if not (decoder.id and decoder.broke_off and tries):
                         raise
                     out.emit([Notice("retry", f"Reading on after the last event, because {error}")])
                 last = decoder.sequence
@@ -157,21 +157,21 @@ class Responses(HTTPProvider):
             body = body_in(request, background=background, encrypted=encrypted, summary=self._options.summary)
         except ProviderRefused as refused:
             return refused
-        answered = await self.upstream.ask("/responses", encode_body(body))
-        if encrypted and isinstance(answered, Refused) and answered.is_about("ncrypted content"):
+        reply = await self.upstream.ask("/responses", encode_body(body))
+        if encrypted and isinstance(reply, Refused) and reply.is_about("ncrypted content"):
             self._unencrypted.add(request.model)
             return await self._ask(request, background=background)
-        return answered
+        return reply
 
     async def _ask_for(self, decoder: ResponsesDecoder, request: ChatRequest) -> Asked:
         """Request the events of a response after the last one that was read."""
         after = f"&starting_after={decoder.sequence}" if decoder.sequence >= 0 else ""
-        answered = await self.upstream.ask(self._path(decoder.id), query=f"stream=true{after}", method="GET")
-        if isinstance(answered, Refused):
-            raise lost(self.name, f"has no such response, or no longer tells it ({answered.answered})")
-        if isinstance(answered, ProviderError):
-            raise AnswerLost(str(answered)) from answered
-        return answered
+        reply = await self.upstream.ask(self._path(decoder.id), query=f"stream=true{after}", method="GET")
+        if isinstance(reply, Refused):
+            raise lost(self.name, f"has no such response, or no longer tells it ({reply.answered})")
+        if isinstance(reply, ProviderError):
+            raise AnswerLost(str(reply)) from reply
+        return reply
 
     def _path(self, id: str) -> str:
         return f"/responses/{quote(id, safe='')}"

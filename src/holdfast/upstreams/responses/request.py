@@ -12,10 +12,10 @@ from typing import Any
 from ...errors import Unsupported
 from ...fields import PASSED_ON, USED, Table, harmless, passed_on, refused
 from .. import ChatRequest
-from ..params import asked_of, check_request, part_rules
-from ..parts import picture_url, spoken_by_user
+from ..params import check_request, message_rules, part_rules
+from ..parts import picture_url, user_parts
 
-__all__ = ["ASKED", "ENCRYPTED", "PARAMS", "body_in"]
+__all__ = ["ENCRYPTED", "MESSAGE_RULES", "PARAMS", "body_in"]
 
 Item = dict[str, Any]
 
@@ -68,7 +68,7 @@ PARAMS: Table = {
 }
 """Rules for the parameters of chat completions. An unknown one is passed on."""
 
-ASKED: Table = asked_of(
+MESSAGE_RULES: Table = message_rules(
     "Responses",
     part_rules("Responses", detail=USED, sound=True, files=True),
     custom=True,
@@ -83,7 +83,7 @@ def body_in(request: ChatRequest, *, background: bool, encrypted: bool, summary:
     With `background`, OpenAI finishes the answer without a reader, and has to store it. Otherwise it stores the answer
     only if the caller asks for that. `encrypted` asks for reasoning that can be sent back.
     """
-    check_request(request, PARAMS, PASSED_ON, ASKED)
+    check_request(request, PARAMS, PASSED_ON, MESSAGE_RULES)
     params = {name: value for name, value in request.params.items() if value is not None}
     limit = params.get("max_completion_tokens", params.get("max_tokens"))
     include = [*_list(params.get("include")), *([ENCRYPTED] if encrypted else [])]
@@ -107,26 +107,26 @@ def _list(value: Any) -> list[Any]:
 
 
 def _reasoning(params: Mapping[str, Any], summary: str | None) -> dict[str, Any]:
-    given = params.get("reasoning")
+    own = params.get("reasoning")
     usual = {"effort": params.get("reasoning_effort"), "summary": summary}
-    asked = {name: value for name, value in usual.items() if value} | (given if isinstance(given, dict) else {})
-    return {"reasoning": asked} if asked else {}
+    fields = {name: value for name, value in usual.items() if value} | (own if isinstance(own, dict) else {})
+    return {"reasoning": fields} if fields else {}
 
 
 def _text(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the format of the answer, which is one level less nested here, and its verbosity."""
-    given = params.get("text")
-    asked: dict[str, Any] = dict(given) if isinstance(given, dict) else {}
+    own = params.get("text")
+    fields: dict[str, Any] = dict(own) if isinstance(own, dict) else {}
     match params.get("response_format"):
         case None:
             pass
         case {"type": "json_schema", "json_schema": dict(described)}:
-            asked["format"] = {"type": "json_schema", **described}
+            fields["format"] = {"type": "json_schema", **described}
         case form:
-            asked["format"] = form
+            fields["format"] = form
     if params.get("verbosity"):
-        asked["verbosity"] = params["verbosity"]
-    return {"text": asked} if asked else {}
+        fields["verbosity"] = params["verbosity"]
+    return {"text": fields} if fields else {}
 
 
 def _tools(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -179,16 +179,16 @@ def _items(message: Mapping[str, Any], customs: set[Any]) -> list[Item]:
     match message.get("role"):
         case "assistant":
             thoughts = [thought for thought in message.get("thoughts") or () if thought.get("type") == "reasoning"]
-            said = _message("assistant", content, "output_text")
-            declined = _message("assistant", _refusal(message), "output_text")
-            return [*thoughts, *said, *declined, *map(_call, message.get("tool_calls") or ())]
+            answer = _message("assistant", content, "output_text")
+            refusal = _message("assistant", _refusal(message), "output_text")
+            return [*thoughts, *answer, *refusal, *map(_call, message.get("tool_calls") or ())]
         case "tool":
             id = message.get("tool_call_id")
             kind = "custom_tool_call_output" if id in customs else "function_call_output"
             output = content if isinstance(content, str) else _parts(content, "input_text")
             return [{"type": kind, "call_id": id, "output": output}]
         case "user" if message.get("name"):
-            return _message("user", spoken_by_user(message), "input_text")
+            return _message("user", user_parts(message), "input_text")
         case role:
             return _message(str(role), content, "input_text")
 
@@ -214,10 +214,10 @@ def _parts(content: Any, text: str) -> list[Item]:
 
 def _part(part: Any, text: str) -> Item:
     match part:
-        case {"type": "text", "text": str(said)}:
-            return {"type": text, "text": said}
-        case {"type": "refusal", "refusal": str(said)}:
-            return {"type": "refusal", "refusal": said}
+        case {"type": "text", "text": str(value)}:
+            return {"type": text, "text": value}
+        case {"type": "refusal", "refusal": str(value)}:
+            return {"type": "refusal", "refusal": value}
         case {"type": "image_url", "image_url": image}:
             detail = image.get("detail") if isinstance(image, dict) else None
             return {"type": "input_image", "image_url": picture_url(part)} | ({"detail": detail} if detail else {})
@@ -232,9 +232,9 @@ def _part(part: Any, text: str) -> Item:
 def _call(call: Any) -> Item:
     match call:
         case {"custom": dict(custom)}:
-            named = {"name": custom.get("name"), "input": custom.get("input") or ""}
-            return {"type": "custom_tool_call", "call_id": call.get("id"), **named}
+            fields = {"name": custom.get("name"), "input": custom.get("input") or ""}
+            return {"type": "custom_tool_call", "call_id": call.get("id"), **fields}
         case {"function": dict(function)}:
-            named = {"name": function.get("name"), "arguments": function.get("arguments") or "{}"}
-            return {"type": "function_call", "call_id": call.get("id"), **named}
+            fields = {"name": function.get("name"), "arguments": function.get("arguments") or "{}"}
+            return {"type": "function_call", "call_id": call.get("id"), **fields}
     raise Unsupported("A tool call must be a call of a function or a custom tool.", "messages")
