@@ -53,7 +53,7 @@ def scoreboard(comparisons: Iterable[Comparison]) -> dict[str, Any]:
 
 
 def _count(comparison: Comparison, decided: Sequence[Game], rows: dict[str, _Row]) -> None:
-    """Count one vote: for each model that was in it once as a vote, and for each pair as won, lost or tied."""
+    """Count one vote: once for each of its models, and for each pair as won, lost or tied."""
     for game in decided:
         rows[game.a].pairs["wins" if game.score == 1 else "ties"] += 1
         rows[game.b].pairs["losses" if game.score == 1 else "ties"] += 1

@@ -117,7 +117,7 @@ def _earlier(answer: Earlier) -> EarlierAnswerJson:
 
 
 def _settlement(answer: PaneAnswer, said: PaneText, is_revealed: bool) -> SettlementJson | None:
-    """Return the settlement of a pane's run; after the reveal with what was withheld."""
+    """Return the settlement of a pane's run; after the reveal with the hidden fields."""
     if answer.status != "settled" or said.settlement is None:
         return None
     shown = native.settlement(said.settlement)

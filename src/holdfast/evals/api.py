@@ -130,7 +130,7 @@ async def _check_prompts(parts: Parts, new: NewBatch) -> None:
 
 
 def _check_expected(each: BatchPrompt, match: Match, param: str) -> None:
-    """Refuse an expectation that every answer, or none, would meet."""
+    """Refuse an expected answer that would match every answer, or none."""
     if each.expected is None:
         return
     if match == "number" and last_number(str(each.expected)) is None:
@@ -242,7 +242,7 @@ def _told(id: str, cell: Cell, asked: BatchPrompt, models: tuple[str, ...]) -> d
 
 
 async def batch_events(parts: Parts, request: Request) -> ASGIApp:
-    """Send the progress of a batch as it changes, and end when the batch has."""
+    """Send the progress of a batch as it changes, until the batch ends."""
     stored = await own_batch(parts, request)
     return EventStream(
         _Progress(parts, stored),
@@ -295,7 +295,7 @@ class _Progress:
         return self._frame(b"batch.settled", {"batch": await batch_json(self._parts, stored)})
 
     def _found(self) -> BatchWork | None:
-        """Return the work of the batch, and watch it from now on."""
+        """Return the current work on the batch, and watch it."""
         work = self._parts.batches.work(self._id)
         if work is not self._work:
             self._unwatch()
@@ -308,7 +308,7 @@ class _Progress:
         return self._news(work.progress)
 
     def _news(self, progress: dict[str, int]) -> bytes:
-        """Return a frame, if the progress is known and has changed, and the last frame was some time ago."""
+        """Return a frame if the progress is known and has changed, at most every `OFTEN` seconds."""
         loop = asyncio.get_running_loop()
         if not progress or progress == self._told:
             return b""

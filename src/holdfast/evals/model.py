@@ -63,7 +63,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """The counts of a stopped or finished batch; None if the cells have to be counted."""
     payer: Payer = Payer()
     progress: dict[str, int] = {}
-    """The counts of a running batch for other nodes than the one that works on it, as it noted them last."""
+    """The last stored counts of a running batch, for other nodes than the one that works on it."""
 
     @property
     def total(self) -> int:

@@ -28,7 +28,7 @@ class BatchWork:
         self.running = 0
         self.is_stopping = False
         self.is_lost = False
-        """Another node has the batch."""
+        """True if another node holds the batch."""
         self.look = asyncio.Event()
         """Set when another node may have stopped the batch."""
         self.task: asyncio.Task[None] | None = None
@@ -74,12 +74,12 @@ class BatchWork:
 
     @property
     def progress(self) -> dict[str, int]:
-        """The counts of its cells. Those before the start are in it once the work is `ready`."""
+        """The counts of its cells. Those from before the start are included once the work is `ready`."""
         return {"total": self.batch.total, "done": self.done, "failed": self.failed, "running": self.running}
 
     @property
     def is_finished(self) -> bool:
-        """Whether every cell is answered."""
+        """True if every cell is answered."""
         return self.done == self.batch.total
 
     def asking(self, run: Run) -> _Asking:
