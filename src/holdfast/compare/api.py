@@ -116,13 +116,13 @@ async def create_comparison(parts: Parts, request: Request) -> ASGIApp:
         return await _begin(parts, request, wanted)
     key_id = IdempotencyKeys.id_of(key)
     async with parts.rounds.lock(key_id):  # concurrent requests with one key make one comparison
-        if (known := await parts.rounds.made_with(key)) is None:
+        if (comparison := await parts.rounds.made_with(key)) is None:
             with contextlib.suppress(ComparisonHalfMade):
                 return await _begin(parts, request, wanted, key_id, key)
-            known = await parts.rounds.made_with(key)
-        if known is None:
+            comparison = await parts.rounds.made_with(key)
+        if comparison is None:
             raise ComparisonHalfMade
-        return await _answering(parts, request, Audience(parts.rounds, known))
+        return await _answering(parts, request, Audience(parts.rounds, comparison))
 
 
 async def _begin(
@@ -354,8 +354,8 @@ async def continue_pane(parts: Parts, request: Request) -> ASGIApp:
     session = await parts.store.get_session(pane.session_id)
     messages = await parts.store.messages(pane.session_id)
     path = branch(messages, session.head_id if session else None)
-    shown = await with_pictures(parts.store, pane.session_id, path)
-    copies = copied([_named(said, pane.model) for said in shown])
+    with_images = await with_pictures(parts.store, pane.session_id, path)
+    copies = copied([_with_model(message, pane.model) for message in with_images])
     now = parts.engine.now()
     new = Session(
         id=new_id("ses"),
@@ -372,9 +372,9 @@ async def continue_pane(parts: Parts, request: Request) -> ASGIApp:
     return Json(native.session(new), status_code=201, headers={"location": f"/api/sessions/{new.id}"})
 
 
-def _named(said: Message, model: str) -> Message:
+def _with_model(message: Message, model: str) -> Message:
     """Return a message with the name of its model, which a blind pane does not store."""
-    return msgspec.structs.replace(said, model=model) if said.role == "assistant" else said
+    return msgspec.structs.replace(message, model=model) if message.role == "assistant" else message
 
 
 _THERE = {404: "no such comparison or pane"}

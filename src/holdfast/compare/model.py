@@ -257,9 +257,9 @@ def swapped(comparison: Comparison, pane: int, model: str) -> Comparison:
     if not comparison.is_revealed:
         raise StillBlind
     after = asked_again(comparison, pane)
-    there = after.panes[pane]
-    left = (*there.left, there.session_id)
-    return _with_pane(after, replace(there, model=model, session_id=new_id("ses"), left=left))
+    before = after.panes[pane]
+    left = (*before.left, before.session_id)
+    return _with_pane(after, replace(before, model=model, session_id=new_id("ses"), left=left))
 
 
 def _begun(comparison: Comparison, panes: Sequence[int]) -> Comparison:

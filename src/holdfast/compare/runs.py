@@ -69,7 +69,7 @@ COMPARISON = "comparison"  # the key of the comparison's id in the request of a 
 Change = Callable[[Comparison], Comparison]
 
 
-class Told(NamedTuple):
+class PaneRunInfo(NamedTuple):
     """The public data of a pane's run: its model, masked while blind, and its cost."""
 
     model: str
@@ -238,10 +238,10 @@ class Round:
             )
         )
         path = branch(await rounds.store.messages(session.id), session.head_id)
-        heard = [said for said in path if said.role == "user"]
-        if len(heard) < kept.turns:
-            return [_asked(prompt) for prompt in kept.prompts[len(heard) :]], HEAD
-        return [], heard[-1].id
+        prompts = [message for message in path if message.role == "user"]
+        if len(prompts) < kept.turns:
+            return [_user_message(prompt) for prompt in kept.prompts[len(prompts) :]], HEAD
+        return [], prompts[-1].id
 
     async def _note(self, change: Change) -> None:
         """Change the comparison: at once in this process, and in the store as soon as it is available."""
@@ -262,7 +262,7 @@ async def _all_of(work: Iterable[Awaitable[None]]) -> None:
             raise error
 
 
-def _asked(prompt: Content) -> Message:
+def _user_message(prompt: Content) -> Message:
     return Message(id=new_id("msg"), role="user", content=prompt)
 
 
@@ -412,15 +412,15 @@ class Rounds:
         if await self._keys.claim(key, comparison.id) != comparison.id:
             raise ComparisonHalfMade
 
-    async def told_of(self, record: RunRecord) -> Told:
+    async def pane_run_info(self, record: RunRecord) -> PaneRunInfo:
         """Return the public data of a pane's run. After the reveal it has more than the run's record."""
         id = record.request.get(COMPARISON)
         stored = await self.documents.get(id, owner=record.owner) if record.kind == "pane" and id else None
         kept = None if stored is None else stored.body
         if kept is None or not kept.is_revealed or record.id not in kept.blind_runs:
-            return Told(record.model, is_blind=kept is not None and record.id in kept.blind_runs)
+            return PaneRunInfo(record.model, is_blind=kept is not None and record.id in kept.blind_runs)
         answers = [each for pane in kept.panes for each in (pane, pane.later) if each and each.run_id == record.id]
-        return Told(kept.blind_runs[record.id], is_blind=True, cost=answers[0].cost if answers else None)
+        return PaneRunInfo(kept.blind_runs[record.id], is_blind=True, cost=answers[0].cost if answers else None)
 
     async def read(self, comparison_id: str, owner: str) -> Comparison:
         """Return the current comparison. That of another owner is not found."""
@@ -454,15 +454,15 @@ class Rounds:
         is_elsewhere = await self.engine.holds.is_elsewhere(DOCUMENT, kept.id)
         for pane in kept.panes:
             if pane.latest.status != "settled":
-                found = await self._found(pane)
-                if not is_elsewhere or found.run_id is not None:
-                    kept = answered(kept, pane.pane, found)
+                answer = await self._current_answer(pane)
+                if not is_elsewhere or answer.run_id is not None:
+                    kept = answered(kept, pane.pane, answer)
         if is_elsewhere:
             return kept
         is_running = any(pane.latest.status == "running" for pane in kept.panes)
         return kept if is_running else settled(kept, self.engine.now())
 
-    async def _found(self, pane: Pane) -> PaneAnswer:
+    async def _current_answer(self, pane: Pane) -> PaneAnswer:
         """Return the answer of a pane without a round in progress."""
         run_id = pane.latest.run_id
         try:
@@ -525,11 +525,11 @@ class Rounds:
 
     async def shown(self, comparison: Comparison) -> ComparisonJson:
         """Return a comparison as JSON, with the texts of its panes."""
-        said = await asyncio.gather(*map(self._said, comparison.panes))
+        texts = await asyncio.gather(*map(self._pane_text, comparison.panes))
         if comparison.turns > 1:
             earlier = await asyncio.gather(*(self._earlier(pane, comparison.turns - 1) for pane in comparison.panes))
-            said = [replace(now, earlier=before) for now, before in zip(said, earlier, strict=True)]
-        return wire.comparison(comparison, dict(enumerate(said)))
+            texts = [replace(now, earlier=before) for now, before in zip(texts, earlier, strict=True)]
+        return wire.comparison(comparison, dict(enumerate(texts)))
 
     async def _earlier(self, pane: Pane, turns: int) -> tuple[wire.Earlier | None, ...]:
         """Return the answers of a pane to its first prompts."""
@@ -538,34 +538,36 @@ class Rounds:
             return (None,) * turns
         path = branch(await self.store.messages(session.id), session.head_id)
         answers: list[wire.Earlier | None] = []
-        for said in path:
-            if said.role == "user":
+        for message in path:
+            if message.role == "user":
                 answers.append(None)
-            elif said.role == "assistant" and answers:
-                answers[-1] = wire.Earlier(text_of(said.content), said.outcome)
+            elif message.role == "assistant" and answers:
+                answers[-1] = wire.Earlier(text_of(message.content), message.outcome)
         return tuple((answers + [None] * turns)[:turns])
 
-    async def _said(self, pane: Pane) -> wire.PaneText:
+    async def _pane_text(self, pane: Pane) -> wire.PaneText:
         answer = pane.latest
         if answer.status == "waiting":
             return wire.PaneText()
         try:
             run = await self.engine.open(answer.run_id or "")
         except RunNotFound:
-            return await self._left_by(pane)
+            return await self._imported_text(pane)
         if run.settlement is None:
             _, snapshot = run.log.snapshot()
             return wire.PaneText(snapshot.text, snapshot.reasoning)
         messages = await self.store.messages(pane.session_id)
-        reasoning = next((said.reasoning for said in messages if said.run_id == run.id), None)
+        reasoning = next((message.reasoning for message in messages if message.run_id == run.id), None)
         return wire.PaneText(run.settlement.text, reasoning or "", run.settlement)
 
-    async def _left_by(self, pane: Pane) -> wire.PaneText:
+    async def _imported_text(self, pane: Pane) -> wire.PaneText:
         """Return the answer of a pane without a run, from its message: the comparison was imported."""
         answer = pane.latest
         messages = await self.store.messages(pane.session_id)
-        said = next((said for said in messages if said.run_id is not None and said.run_id == answer.run_id), None)
-        if said is None:
+        message = next(
+            (message for message in messages if message.run_id is not None and message.run_id == answer.run_id), None
+        )
+        if message is None:
             return wire.PaneText(settlement=settlement_of(answer))
-        text = text_of(said.content)
-        return wire.PaneText(text, said.reasoning or "", replace(settlement_of(answer), text=text))
+        text = text_of(message.content)
+        return wire.PaneText(text, message.reasoning or "", replace(settlement_of(answer), text=text))

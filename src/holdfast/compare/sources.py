@@ -157,8 +157,8 @@ class _Neutral:
         self.room = out.room
 
     def emit(self, events: Sequence[Yielded]) -> bool:
-        shown = [shown for event in events if (shown := self._event(event)) is not None]
-        return self._out.emit(shown) if shown else True
+        neutral = [neutral for event in events if (neutral := self._event(event)) is not None]
+        return self._out.emit(neutral) if neutral else True
 
     def _event(self, item: Yielded) -> Yielded | None:
         match item:
@@ -178,11 +178,11 @@ class _Neutral:
     def _call(self, id: str) -> str:
         return self._calls.setdefault(id, f"call_{len(self._calls) + 1}") if id else ""
 
-    def _finish(self, said: Finish) -> Finish:
-        if said.error is not None or said.reason in FAILED:
+    def _finish(self, finish: Finish) -> Finish:
+        if finish.error is not None or finish.reason in FAILED:
             raise PaneFailed
-        reason = openai_reason(said.reason)  # in OpenAI's terms, since those of another dialect identify it
-        return Finish("tool_calls" if reason == "function_call" else reason, said.choice)
+        reason = openai_reason(finish.reason)  # in OpenAI's terms, since those of another dialect identify it
+        return Finish("tool_calls" if reason == "function_call" else reason, finish.choice)
 
 
 def _info(error: Exception) -> ErrorInfo:

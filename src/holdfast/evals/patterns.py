@@ -100,14 +100,14 @@ class PatternCheck:
             child = await _start(_COMPILES)
             try:
                 async with asyncio.timeout(_LONGEST_WAIT):
-                    said, _ = await child.communicate(msgspec.json.encode(patterns))
+                    output, _ = await child.communicate(msgspec.json.encode(patterns))
             except (TimeoutError, ConnectionError):
-                said = b""
+                output = b""
             finally:
                 await _kill(child)
-        if not said:
+        if not output:
             return PatternFault("Compiling the patterns takes too much time or memory. Simplify them.")
-        return msgspec.json.decode(said, type=_Compiled).fault
+        return msgspec.json.decode(output, type=_Compiled).fault
 
 
 class Patterns:

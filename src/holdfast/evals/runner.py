@@ -393,7 +393,7 @@ class BatchRunner:
             work.tell()
 
     async def _heed_requests(self, work: BatchWork) -> None:
-        """Stop the work if the batch was stopped or deleted through another node. Store the progress for other nodes."""
+        """Stop the work if the batch was stopped or deleted through another node. Store the progress for others."""
         while not work.is_stopping:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_EVERY if self._engine.is_alone else TELL_EVERY):
@@ -511,8 +511,8 @@ def _in_state(batch: Batch, state: State, **changes: Any) -> Batch:
 
 
 def _messages(work: BatchWork, prompt: int) -> list[dict[str, Any]]:
-    said: list[dict[str, Any]] = [{"role": "user", "content": work.prompts[prompt].prompt}]
-    return [{"role": "system", "content": work.batch.system}, *said] if work.batch.system else said
+    messages: list[dict[str, Any]] = [{"role": "user", "content": work.prompts[prompt].prompt}]
+    return [{"role": "system", "content": work.batch.system}, *messages] if work.batch.system else messages
 
 
 def _cell(prompt: int, model: int, run: Run, settled: Settlement, now: float) -> Cell:
