@@ -390,7 +390,7 @@ class BatchRunner:
         finally:
             heeding.cancel()
             work.ready.set()
-            work.tell()
+            work.notify()
 
     async def _heed_requests(self, work: BatchWork) -> None:
         """Stop the work if the batch was stopped or deleted through another node. Store the progress for others."""

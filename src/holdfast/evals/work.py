@@ -52,7 +52,7 @@ class BatchWork:
                     self._mark(cell)
         self.ready.set()
         self.look.set()
-        self.tell()
+        self.notify()
 
     def next_open(self) -> tuple[int, int] | None:
         """Return the next open cell: prompt by prompt, so that all models advance evenly."""
@@ -65,7 +65,7 @@ class BatchWork:
     def count(self, cell: Cell) -> None:
         """Count a stored answer."""
         self._mark(cell)
-        self.tell()
+        self.notify()
 
     def _mark(self, cell: Cell) -> None:
         self._answered[cell.prompt * len(self.batch.models) + cell.model] = 1
@@ -106,7 +106,7 @@ class BatchWork:
         """Call `wake` whenever the progress changes, until the returned function is called."""
         return self._watchers.watch(wake)
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Notify the watchers of a change."""
         self._watchers.notify()
 
@@ -118,7 +118,7 @@ class _Asking:
     def __enter__(self) -> None:
         self._runs[self._run.id] = self._run
         self._work.running = len(self._runs)
-        self._work.tell()
+        self._work.notify()
 
     def __exit__(self, *exc: object) -> None:
         self._runs.pop(self._run.id, None)
