@@ -26,7 +26,7 @@ MOST_OUTPUT = 16_000
 """Maximum length of a tool's output for a model, in characters. A longer output keeps its head and its tail."""
 
 
-class Answered(msgspec.Struct, frozen=True, omit_defaults=True):
+class CallResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """The result of a tool call, as the model gets it."""
 
     id: str
@@ -45,7 +45,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
-    results: tuple[Answered, ...] = ()
+    results: tuple[CallResult, ...] = ()
     inputs: tuple[str, ...] = ()
 
     @property
@@ -63,9 +63,9 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
         certainly did not run. `outputs` has what other calls had printed so far.
         """
         missing = [
-            Answered(call.id, f"{why} It was waiting for an approval and did not run.", True, is_unfinished=True)
+            CallResult(call.id, f"{why} It was waiting for an approval and did not run.", True, is_unfinished=True)
             if call.id in unapproved
-            else Answered(call.id, _unfinished(outputs.get(call.id, ""), why), True, is_unfinished=True)
+            else CallResult(call.id, _unfinished(outputs.get(call.id, ""), why), True, is_unfinished=True)
             for call in self.unanswered
         ]
         return msgspec.structs.replace(self, results=(*self.results, *missing))
@@ -111,7 +111,7 @@ class Steps:
             self._outputs.pop(event.id, None)
             self.waiting = {id: request for id, request in self.waiting.items() if request.call != event.id}
             decision = self._decisions.pop(event.id, None)
-            result = Answered(event.id, cut(event.output), event.is_error, event.seconds, decision)
+            result = CallResult(event.id, cut(event.output), event.is_error, event.seconds, decision)
             self._change(results=(*self._current.results, result))
         elif isinstance(event, Steered):
             self._change(inputs=(*self._current.inputs, event.text))
