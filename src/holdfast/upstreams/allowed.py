@@ -1,4 +1,4 @@
-"""The providers as a caller sees them who may use some of their models. The others do not exist for that caller."""
+"""The providers and models that one caller may use. All others are unknown to that caller."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..events import Outlet
 from . import ChatRequest, Provider, Providers, Reporting
 
 Allows = Callable[[str], bool]
-"""Returns whether a model may be used, by its full name."""
+"""Returns whether a model may be used. Its argument is the full name."""
 Limits = tuple[tuple[str, ...], ...]
 """Sets of patterns. The name of a model must match one of each."""
 
@@ -38,7 +38,7 @@ class AllowedProviders(Providers):
 
 
 def _may_offer(provider: Provider, allows: Allows, limits: Limits) -> bool:
-    """Return whether any model of a provider may be allowed: otherwise no error may name the provider."""
+    """Return whether a model of a provider may be allowed. If not, no error may name the provider."""
     if provider.models is not None:
         return any(allows(f"{provider.name}/{model}") for model in provider.models)
     return all(any(_is_of(provider.name, pattern) for pattern in limit) for limit in limits)
@@ -53,7 +53,7 @@ def _limited(provider: Provider, allows: Allows) -> Provider:
 
 
 class _Some:
-    """A provider that offers some of its models."""
+    """A provider with the allowed models only."""
 
     def __init__(self, provider: Provider, allows: Allows) -> None:
         self._provider = provider
@@ -76,7 +76,7 @@ class _Some:
 
 
 class _ReportingSome(_Some):
-    """A provider of some models that knows whether its upstream answers."""
+    """The same for a provider that knows whether its upstream can be reached."""
 
     async def answers(self) -> bool:
         assert isinstance(self._provider, Reporting)

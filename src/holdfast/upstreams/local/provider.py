@@ -1,7 +1,7 @@
 """The embedded model: answers without a key or a service, from llama.cpp in a child process.
 
 The process (see `child`) starts when it is first needed, serves all runs, and is restarted after it has ended; it ends
-with its parent, or a few seconds later with `linger`. Before the first token, notices say what a run waits for: the
+with its parent, or a few seconds later with `linger`. Before the first token, notices report what a run waits for: the
 download of the weights, the loading of the model, its turn, the prompt.
 
 llama.cpp notices a disconnect between two batches of a prompt only if it reports progress, and between two tokens only
@@ -50,7 +50,7 @@ SLOTS = 2
 
 _BATCH = 64  # as fast as 128 on a CPU, and stops twice as fast
 _PATIENCE = 0.5  # seconds of waiting without a notice
-_REMINDER = 20.0  # seconds between two notices of a wait: the idle limit counts silence
+_REMINDER = 20.0  # seconds between two notices of a wait: without them the idle timeout would end the run
 
 _PROGRESS = re.compile(rb'"prompt_progress":\{"total":(\d+),"cache":(\d+),"processed":(\d+)')
 
@@ -70,7 +70,7 @@ class Local:
     prefills = True
     think = True
     attaches = True
-    tools = False  # too small to choose one
+    tools = False  # the model is too small to choose tools
 
     def __init__(
         self,
@@ -101,13 +101,13 @@ class Local:
         self._is_installed = importlib.util.find_spec("xllamacpp") is not None
 
     def why_not(self) -> str | None:
-        """Return how to get the embedded model, in one line, if it is missing; None if it is not."""
+        """Return how to install the embedded model, in one line; None if it is installed."""
         if self._is_installed:
             return None
         return "The embedded model is not installed. Install it with: pip install 'holdfast[local]'"
 
     def lacks_weights(self) -> bool:
-        """Return whether the weights have to be fetched, and may be. Blocks on the disk."""
+        """Return whether the weights are missing and may be downloaded. Blocks on the disk."""
         return self._model_path is None and not self._offline and weights_in(self.folder) is None
 
     async def list_models(self) -> list[str]:
@@ -115,13 +115,13 @@ class Local:
         return list(self.models or ()) if self._is_installed else []
 
     async def warm(self) -> None:
-        """Fetch and load the model now, so that the first run need not wait."""
+        """Download and load the model now, so that the first run need not wait."""
         await asyncio.wait({starting := self._start()})
         _result(starting)
 
     @property
     def pid(self) -> int | None:
-        """The model's process, if it runs."""
+        """The process id of the model; None if it does not run."""
         return None if self._starting is None or not _is_up(self._starting) else self._starting.result().pid
 
     async def working(self) -> int:
