@@ -10,7 +10,7 @@ from holdfast.server.app import create_app
 from holdfast.server.config.settings import ProviderSettings, Settings
 from holdfast.store.memory import MemoryStore
 from holdfast.upstreams import ChatRequest
-from holdfast.upstreams.limit import InTurns
+from holdfast.upstreams.limit import LimitedProvider
 from tests.support import outlets
 from tests.support.native import Native
 from tests.support.served import NO_HOME, Served
@@ -140,7 +140,7 @@ async def answer_of(provider, model: str) -> list[Text]:
 async def test_no_more_than_so_many_are_answered_at_once_and_in_the_order_in_which_they_came():
     """Whoever comes late must not be served first, nor all of them together when a turn is given back."""
     counting = Counting()
-    provider = InTurns(counting, 3)
+    provider = LimitedProvider(counting, 3)
 
     async def ask(number: int) -> list[str]:
         return [said.text for said in await answer_of(provider, str(number))]
@@ -155,7 +155,7 @@ async def test_no_more_than_so_many_are_answered_at_once_and_in_the_order_in_whi
 async def test_turns_are_given_back_by_all_who_leave_while_they_wait():
     """A wait that is cancelled in the very moment in which its turn comes must not take the turn along."""
     counting = Counting()
-    provider = InTurns(counting, 1)
+    provider = LimitedProvider(counting, 1)
 
     async def ask(model: str) -> list[str]:
         return [said.text for said in await answer_of(provider, model)]

@@ -76,11 +76,11 @@ def test_a_field_that_is_left_out_or_refused_has_a_reason(table):
 
 HEADERS = {"betas", "user_profile_id", "workspace_id"}
 """Parameters of Anthropic's SDK that it sends as headers."""
-CHAT_TO_ANTHROPIC = {**openai_fields.CHAT_FIELDS, **anthropic_upstream.PARAMS, **anthropic_upstream.ASKED}
+CHAT_TO_ANTHROPIC = {**openai_fields.CHAT_FIELDS, **anthropic_upstream.PARAMS, **anthropic_upstream.MESSAGE_RULES}
 
 
 def chat_to(dialect: Any) -> Table:
-    return {**openai_fields.CHAT_FIELDS, **dialect.PARAMS, **dialect.ASKED}
+    return {**openai_fields.CHAT_FIELDS, **dialect.PARAMS, **dialect.MESSAGE_RULES}
 
 
 def objects(kind: Any) -> Iterator[Any]:

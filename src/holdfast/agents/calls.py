@@ -14,7 +14,7 @@ import msgspec
 from ..concurrency.tasks import OwnedTasks
 from ..errors import RunSettled
 from ..events import ApprovalRequested, Outlet, ToolCall, ToolProgress, ToolResult, put
-from ..log.steps import Answered, cut
+from ..log.steps import CallResult, cut
 from ..log.storable import storable
 from ..tracing import TRACER
 from .approvals import Desk, Grants, Place
@@ -72,7 +72,7 @@ class Calls:
 
     async def all(
         self, calls: Sequence[ToolCall], asked: Mapping[str, ApprovalRequested] | None = None
-    ) -> list[Answered]:
+    ) -> list[CallResult]:
         """Make the calls concurrently, and return the results in their order. A stop ends all of them."""
         tasks = [asyncio.create_task(self._one(call, (asked or {}).get(call.id))) for call in calls]
         try:
@@ -86,7 +86,7 @@ class Calls:
             raise errors[0]
         return [task.result() for task in tasks]
 
-    async def _one(self, call: ToolCall, asked: ApprovalRequested | None) -> Answered:
+    async def _one(self, call: ToolCall, asked: ApprovalRequested | None) -> CallResult:
         self._desk.begin()
         watch = _Watch()
         try:
@@ -96,7 +96,7 @@ class Calls:
         result = _result(call, given, watch)
         if not is_internal(call.name):
             await put(self._out, [result])
-        return Answered(call.id, cut(result.output), given.is_error)
+        return CallResult(call.id, cut(result.output), given.is_error)
 
     async def _permitted(self, call: ToolCall, asked: ApprovalRequested | None, watch: _Watch) -> ToolOutput:
         """Call a tool if the settings, or a person, allow it. An approval from before a restart is waited for again.

@@ -33,7 +33,7 @@ from ..events import (
 )
 from ..history import estimate_tokens, told
 from ..log.reasoning import AnswerSplitter
-from ..log.steps import Answered, Step, Steps
+from ..log.steps import CallResult, Step, Steps
 from ..log.storable import storable
 from .approvals import Desk, Grants, NoGrants, Nowhere, Place
 from .calls import Calls, as_object, is_internal
@@ -350,7 +350,7 @@ class Work:
         elif heard.reasoning:
             self._messages[place]["reasoned"] = "".join(heard.reasoning)
 
-    async def _all(self, calls: Sequence[ToolCall], **asked: Any) -> list[Answered]:
+    async def _all(self, calls: Sequence[ToolCall], **asked: Any) -> list[CallResult]:
         """Make the calls concurrently, with the idle limit suspended."""
         self._is_calling = True
         try:
@@ -396,7 +396,7 @@ class Work:
         self._ids |= {call.id for call in hidden}
         lost = [call for call in step.unanswered if call.id not in asked]
         await put(self.out, [ToolResult(call.id, LOST, True) for call in lost])
-        results = [*step.results, *(Answered(call.id, LOST, True) for call in lost)]
+        results = [*step.results, *(CallResult(call.id, LOST, True) for call in lost)]
         if waiting := [call for call in step.unanswered if call.id in asked]:
             results += await self._all(waiting, asked=asked)
         self._remember(msgspec.structs.replace(step, results=tuple(results)))

@@ -115,14 +115,14 @@ async def create_comparison(parts: Parts, request: Request) -> ASGIApp:
     if key is None:
         return await _begin(parts, request, wanted)
     key_id = IdempotencyKeys.id_of(key)
-    async with parts.rounds.lock(key_id):  # two at once are one
-        if (known := await parts.rounds.made_with(key)) is None:
+    async with parts.rounds.lock(key_id):  # concurrent requests with one key make one comparison
+        if (comparison := await parts.rounds.made_with(key)) is None:
             with contextlib.suppress(ComparisonHalfMade):
                 return await _begin(parts, request, wanted, key_id, key)
-            known = await parts.rounds.made_with(key)
-        if known is None:
+            comparison = await parts.rounds.made_with(key)
+        if comparison is None:
             raise ComparisonHalfMade
-        return await _answering(parts, request, Audience(parts.rounds, known))
+        return await _answering(parts, request, Audience(parts.rounds, comparison))
 
 
 async def _begin(
@@ -222,11 +222,11 @@ async def rerun(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def swap(parts: Parts, request: Request) -> ASGIApp:
-    """Replace the model of a pane; the new one gets the prompts alone."""
+    """Replace the model of a pane. The new one gets the prompts only."""
     kept = await _own(parts, request)
     number = kept.pane(request.path_params["n"]).pane
     wanted = decode(await read_body(parts, request), Swap)
-    swapped(kept, number, "")  # a refusal comes before any message about models
+    swapped(kept, number, "")  # raises its refusal before the model is looked up
     model = await _model(parts, request, wanted.model)
     return await _next_round(parts, request, kept, [number], lambda now: swapped(now, number, model))
 
@@ -235,7 +235,7 @@ async def _next_round(
     parts: Parts, request: Request, kept: Comparison, panes: range | list[int], change: Change
 ) -> ASGIApp:
     async with parts.rounds.lock(kept.id):
-        then = change(await parts.rounds.read(kept.id, kept.owner))  # refused before it counts as a start
+        then = change(await parts.rounds.read(kept.id, kept.owner))  # raises a refusal before the start is counted
         await parts.budgets.require(parts.budgets.payer(request))
         _require_models(request, [then.panes[number] for number in panes])
         with await _take_starts(parts, kept, len(panes)) as places:
@@ -302,7 +302,7 @@ async def watch_comparison(parts: Parts, request: Request) -> ASGIApp:
     """Send the events of the running panes, from the first one. A disconnect stops nothing."""
     kept = await _own(parts, request)
     if kept.status == "settled" and request.headers.get("last-event-id"):
-        return NoContent()  # at which an EventSource stops asking
+        return NoContent()  # on 204 an EventSource stops reconnecting
     return _events(parts, Audience(parts.rounds, kept))
 
 
@@ -337,7 +337,7 @@ async def reveal(parts: Parts, request: Request) -> ASGIApp:
 
 async def _changed(parts: Parts, kept: Comparison, change: Change) -> ASGIApp:
     async with parts.rounds.lock(kept.id):
-        change(await parts.rounds.read(kept.id, kept.owner))  # a running round is newer than its document
+        change(await parts.rounds.read(kept.id, kept.owner))  # a refusal: a running round is newer than its document
         after = await parts.rounds.change(kept.id, kept.owner, change)
         if (going_on := parts.rounds.of(kept.id)) is not None:
             after = going_on.comparison = change(going_on.comparison)
@@ -354,8 +354,8 @@ async def continue_pane(parts: Parts, request: Request) -> ASGIApp:
     session = await parts.store.get_session(pane.session_id)
     messages = await parts.store.messages(pane.session_id)
     path = branch(messages, session.head_id if session else None)
-    shown = await with_pictures(parts.store, pane.session_id, path)
-    copies = copied([_named(said, pane.model) for said in shown])
+    with_images = await with_pictures(parts.store, pane.session_id, path)
+    copies = copied([_with_model(message, pane.model) for message in with_images])
     now = parts.engine.now()
     new = Session(
         id=new_id("ses"),
@@ -372,9 +372,9 @@ async def continue_pane(parts: Parts, request: Request) -> ASGIApp:
     return Json(native.session(new), status_code=201, headers={"location": f"/api/sessions/{new.id}"})
 
 
-def _named(said: Message, model: str) -> Message:
+def _with_model(message: Message, model: str) -> Message:
     """Return a message with the name of its model, which a blind pane does not store."""
-    return msgspec.structs.replace(said, model=model) if said.role == "assistant" else said
+    return msgspec.structs.replace(message, model=model) if message.role == "assistant" else message
 
 
 _THERE = {404: "no such comparison or pane"}

@@ -1,4 +1,4 @@
-"""Readers of a round: of one that another request began too, on this node or on another."""
+"""Readers of a round, which may have been begun by another request or on another node."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .model import Comparison, ComparisonNotFound
 from .runs import Round, Rounds
 
 LOOK_AGAIN = 0.25
-"""Seconds between two looks at a round of another node."""
+"""Seconds between two reads of a round on another node."""
 
 
 class Audience:
@@ -48,7 +48,7 @@ class Audience:
 
     @property
     def is_over(self) -> bool:
-        """Whether the round is over."""
+        """True if the round is over."""
         return self._comparison.status == "settled" if self._round is None else self._round.is_over
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
@@ -81,7 +81,7 @@ class Audience:
                 unwatch()
 
     async def _look(self) -> list[Callable[[], None]]:
-        """Read the comparison, and open the runs that have begun. Return how to stop watching these."""
+        """Read the comparison, and watch the runs that have begun. Return the functions that stop that."""
         kept = self._comparison
         try:
             self._comparison = kept = await self._rounds.read(kept.id, kept.owner)

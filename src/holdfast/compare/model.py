@@ -186,7 +186,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Attached panes stop when the client leaves that began them. Detached ones continue."""
     status: Literal["running", "settled"] = "running"
     is_stopping: bool = False
-    """A node without the round has stopped it: the node that has it looks at this."""
+    """True if another node has requested a stop. The node with the round reads this."""
     created_at: float = 0.0
     settled_at: float | None = None
     revealed_at: float | None = None
@@ -199,7 +199,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_revealed(self) -> bool:
-        """Whether the models are shown."""
+        """True if the models are shown."""
         return not self.blind or self.revealed_at is not None
 
     @property
@@ -257,9 +257,9 @@ def swapped(comparison: Comparison, pane: int, model: str) -> Comparison:
     if not comparison.is_revealed:
         raise StillBlind
     after = asked_again(comparison, pane)
-    there = after.panes[pane]
-    left = (*there.left, there.session_id)
-    return _with_pane(after, replace(there, model=model, session_id=new_id("ses"), left=left))
+    before = after.panes[pane]
+    left = (*before.left, before.session_id)
+    return _with_pane(after, replace(before, model=model, session_id=new_id("ses"), left=left))
 
 
 def _begun(comparison: Comparison, panes: Sequence[int]) -> Comparison:
@@ -297,7 +297,7 @@ def settled(comparison: Comparison, now: float) -> Comparison:
 
 
 def stopping(comparison: Comparison) -> Comparison:
-    """Ask the node that has the round to stop it."""
+    """Request a stop from the node that has the round."""
     return replace(comparison, is_stopping=True) if comparison.status == "running" else comparison
 
 

@@ -114,26 +114,26 @@ def _table(votes: Sequence[Sequence[Game]], index: Mapping[str, int]) -> Table:
 def _fit(table: Table, size: int, prior: float) -> Vector:
     """Return the maximum of the likelihood, which is concave."""
     strengths = [0.0] * size
-    here = _likelihood(table, strengths, prior)
+    likelihood = _likelihood(table, strengths, prior)
     for _ in range(100):
         step = _solve(_information(table, strengths, prior), [_gradient(table, strengths, prior)])[0]
-        strengths, there = _climb(table, strengths, step, here, prior)
-        if max(map(abs, step)) < 1e-9 or there <= here:
+        strengths, new_likelihood = _climb(table, strengths, step, likelihood, prior)
+        if max(map(abs, step)) < 1e-9 or new_likelihood <= likelihood:
             return strengths
-        here = there
+        likelihood = new_likelihood
     raise ValueError("the votes have no finite ratings: some models only won against the others, or never met them")
 
 
-def _climb(table: Table, start: Vector, step: Vector, here: float, prior: float) -> tuple[Vector, float]:
+def _climb(table: Table, start: Vector, step: Vector, likelihood: float, prior: float) -> tuple[Vector, float]:
     """Take a Newton step, shortened until the likelihood does not fall."""
     reach = min(1.0, 4.0 / max(max(map(abs, step)), 1e-300))
     for _ in range(60):
         tried = [at + reach * by for at, by in zip(start, step, strict=True)]
-        there = _likelihood(table, tried, prior)
-        if there >= here:
-            return tried, there
+        new_likelihood = _likelihood(table, tried, prior)
+        if new_likelihood >= likelihood:
+            return tried, new_likelihood
         reach /= 2
-    return start, here
+    return start, likelihood
 
 
 def _likelihood(table: Table, strengths: Vector, prior: float) -> float:
@@ -161,11 +161,11 @@ def _information(table: Table, strengths: Vector, prior: float) -> Matrix:
     for i, strength in enumerate(strengths):
         matrix[i][i] += prior * _variance(strength)
     for (i, j), pair in table.items():
-        known = pair.games * _variance(strengths[i] - strengths[j])
-        matrix[i][i] += known
-        matrix[j][j] += known
-        matrix[i][j] -= known
-        matrix[j][i] -= known
+        curvature = pair.games * _variance(strengths[i] - strengths[j])
+        matrix[i][i] += curvature
+        matrix[j][j] += curvature
+        matrix[i][j] -= curvature
+        matrix[j][i] -= curvature
     return matrix
 
 

@@ -56,9 +56,9 @@ logger = logging.getLogger(__name__)
 
 ROOM_PAUSE = 0.2  # seconds between two tries to start a pane while there is no room
 LOOK_EVERY = 1.0
-"""Seconds between two looks at a comparison that another node may have changed. A hint comes sooner."""
+"""Seconds between two reads of a comparison that another node may have changed. A hint causes one sooner."""
 PATIENCE, ASK_AGAIN = 8.0, 0.1
-"""Seconds that a request waits for another node, and between two looks."""
+"""Seconds that a request waits for another node, and between two checks."""
 
 LAST_WORDS = 1.0
 """Seconds for storing the last answers when the server ends."""
@@ -69,12 +69,12 @@ COMPARISON = "comparison"  # the key of the comparison's id in the request of a 
 Change = Callable[[Comparison], Comparison]
 
 
-class Told(NamedTuple):
+class PaneRunInfo(NamedTuple):
     """The public data of a pane's run: its model, masked while blind, and its cost."""
 
     model: str
     is_blind: bool = False
-    """Whether the run has a blind name: then its own usage is an estimate."""
+    """True if the run has a blind name. Then its own usage is an estimate."""
     cost: float | None = None
 
 
@@ -107,7 +107,7 @@ class Round:
         await self._over.wait()
 
     async def left(self, by: StoppedBy) -> None:
-        """The client that started the panes has disconnected. Detached panes continue."""
+        """Stop the panes, because their client has disconnected. Detached panes continue."""
         if self.comparison.lifetime == "attached":
             await self._take_changes()
         if self.comparison.lifetime == "attached":
@@ -118,7 +118,7 @@ class Round:
         self._is_lost, self._stopped = True, self._stopped or "shutdown"
 
     async def _heed_requests(self) -> None:
-        """Take what other nodes have changed in the comparison: it was stopped, detached or revealed."""
+        """Apply the changes that other nodes make in the comparison's document: stop, detach, reveal."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_EVERY):
@@ -223,7 +223,7 @@ class Round:
         return run
 
     async def _question(self, pane: Pane) -> tuple[list[Message], str | None]:
-        """Return the input of a pane and its parent message: the prompts that it has not had, or the last again."""
+        """Return the input of a pane and its parent message: the prompts that it has not got yet, or the last again."""
         rounds, kept = self._rounds, self.comparison
         now = rounds.engine.now()
         session = await rounds.store.create_session(
@@ -238,13 +238,13 @@ class Round:
             )
         )
         path = branch(await rounds.store.messages(session.id), session.head_id)
-        heard = [said for said in path if said.role == "user"]
-        if len(heard) < kept.turns:
-            return [_asked(prompt) for prompt in kept.prompts[len(heard) :]], HEAD
-        return [], heard[-1].id
+        prompts = [message for message in path if message.role == "user"]
+        if len(prompts) < kept.turns:
+            return [_user_message(prompt) for prompt in kept.prompts[len(prompts) :]], HEAD
+        return [], prompts[-1].id
 
     async def _note(self, change: Change) -> None:
-        """Change the comparison: here at once, and in the store as soon as it answers."""
+        """Change the comparison: at once in this process, and in the store as soon as it is available."""
         self.comparison = change(self.comparison)
         id, owner = self.comparison.id, self.comparison.owner
         try:
@@ -262,7 +262,7 @@ async def _all_of(work: Iterable[Awaitable[None]]) -> None:
             raise error
 
 
-def _asked(prompt: Content) -> Message:
+def _user_message(prompt: Content) -> Message:
     return Message(id=new_id("msg"), role="user", content=prompt)
 
 
@@ -295,7 +295,7 @@ class Rounds:
         self.sources = sources
         self.prices = prices
         self.retry = Retry()
-        """Closed when the server ends: what could not be stored by then is completed at the next start."""
+        """Closed when the server ends. Changes that are not stored by then are made at the next start."""
         self.documents = Documents(store, DOCUMENT, Comparison, now=engine.now)
         self._keys = IdempotencyKeys(store, KEYS, now=engine.now)
         self._going_on: dict[str, Round] = {}
@@ -308,7 +308,7 @@ class Rounds:
 
     @contextlib.asynccontextmanager
     async def held(self, comparison_id: str) -> AsyncGenerator[None]:
-        """Take a comparison for a round that begins within the block."""
+        """Take the hold of a comparison, for a round that begins within the block."""
         if not await self.engine.holds.take(DOCUMENT, comparison_id):
             raise ShuttingDown if self.engine.closing else ComparisonRunning
         self._beginning.add(comparison_id)
@@ -320,12 +320,12 @@ class Rounds:
                 await self.let_go(comparison_id)
 
     async def let_go(self, comparison_id: str) -> None:
-        """Let go of a comparison whose round is over. If the store is away when the server ends, that does it."""
+        """Release the hold of a comparison whose round is over. The end of a node releases its holds too."""
         with contextlib.suppress(StoreUnavailable):
             await self.retry(lambda: self.engine.holds.let_go(DOCUMENT, comparison_id))
 
     async def take_up(self, id: str) -> None:
-        """Store the end of a round that a dead node has left."""
+        """Store the end of a round of a node that is gone."""
         stored = await self.retry(lambda: self.documents.get(id))
         if stored is not None and stored.body.status == "running" and not self._is_ours(id):
             await self._settle_left_behind(stored.body)
@@ -337,7 +337,7 @@ class Rounds:
         return id in self._going_on or id in self._beginning
 
     def heed(self, id: str) -> None:
-        """Look at a comparison that another node has changed."""
+        """Read a comparison again that another node has changed."""
         if (going_on := self._going_on.get(id)) is not None:
             going_on.look.set()
 
@@ -348,7 +348,7 @@ class Rounds:
             going_on.lose()
 
     async def close(self) -> None:
-        """Wait a moment for the rounds to be stored. What is not stored then is completed by another node."""
+        """Wait a moment for the rounds to be stored. Other nodes store the end of the rest."""
         tasks = {going_on.task for going_on in self._going_on.values()}
         if tasks:
             await asyncio.wait(tasks, timeout=LAST_WORDS)
@@ -377,7 +377,7 @@ class Rounds:
             await asyncio.sleep(ASK_AGAIN)
 
     def as_over(self, comparison: Comparison) -> Comparison:
-        """Return a comparison that was deleted while it was read."""
+        """Return a comparison as settled, because it was deleted while it was read."""
         return settled(comparison, self.engine.now())
 
     # stored comparisons
@@ -408,19 +408,19 @@ class Rounds:
             return None
 
     async def keep_key(self, key: Idempotency, comparison: Comparison) -> None:
-        """Store what a key stands for, before the comparison is made."""
+        """Store the comparison's id for a key, before the comparison is stored."""
         if await self._keys.claim(key, comparison.id) != comparison.id:
             raise ComparisonHalfMade
 
-    async def told_of(self, record: RunRecord) -> Told:
-        """Return the public data of a pane's run, which after the reveal is more than its record has."""
+    async def pane_run_info(self, record: RunRecord) -> PaneRunInfo:
+        """Return the public data of a pane's run. After the reveal it has more than the run's record."""
         id = record.request.get(COMPARISON)
         stored = await self.documents.get(id, owner=record.owner) if record.kind == "pane" and id else None
         kept = None if stored is None else stored.body
         if kept is None or not kept.is_revealed or record.id not in kept.blind_runs:
-            return Told(record.model, is_blind=kept is not None and record.id in kept.blind_runs)
+            return PaneRunInfo(record.model, is_blind=kept is not None and record.id in kept.blind_runs)
         answers = [each for pane in kept.panes for each in (pane, pane.later) if each and each.run_id == record.id]
-        return Told(kept.blind_runs[record.id], is_blind=True, cost=answers[0].cost if answers else None)
+        return PaneRunInfo(kept.blind_runs[record.id], is_blind=True, cost=answers[0].cost if answers else None)
 
     async def read(self, comparison_id: str, owner: str) -> Comparison:
         """Return the current comparison. That of another owner is not found."""
@@ -454,16 +454,16 @@ class Rounds:
         is_elsewhere = await self.engine.holds.is_elsewhere(DOCUMENT, kept.id)
         for pane in kept.panes:
             if pane.latest.status != "settled":
-                found = await self._found(pane)
-                if not is_elsewhere or found.run_id is not None:
-                    kept = answered(kept, pane.pane, found)
+                answer = await self._current_answer(pane)
+                if not is_elsewhere or answer.run_id is not None:
+                    kept = answered(kept, pane.pane, answer)
         if is_elsewhere:
             return kept
         is_running = any(pane.latest.status == "running" for pane in kept.panes)
         return kept if is_running else settled(kept, self.engine.now())
 
-    async def _found(self, pane: Pane) -> PaneAnswer:
-        """Return the answer of a pane whose round is gone."""
+    async def _current_answer(self, pane: Pane) -> PaneAnswer:
+        """Return the answer of a pane without a round in progress."""
         run_id = pane.latest.run_id
         try:
             run = await self.engine.open(run_id or "")
@@ -474,7 +474,7 @@ class Rounds:
         return PaneReport(pane.model, blind=False).answer(run, run.settlement, self.prices.get(pane.model))
 
     async def catch_up(self) -> None:
-        """Store the ends of panes that a killed server did not store, so that no pane stays running."""
+        """Store the ends of panes that a killed server did not store, so that no pane stays `running`."""
         async for stored in self.documents.all():
             is_left = stored.body.status == "running" and not self._is_ours(stored.id)
             if is_left and await self.engine.holds.take(DOCUMENT, stored.id):
@@ -499,7 +499,7 @@ class Rounds:
         return self._locks.setdefault(comparison_id, asyncio.Lock())
 
     def begin(self, comparison: Comparison, panes: Sequence[int], places: Places) -> Round:
-        """Begin a round. The comparison has its panes as running already."""
+        """Begin a round. The comparison's status is `running` already."""
         going_on = self._going_on[comparison.id] = Round(self, comparison, panes, places)
         return going_on
 
@@ -513,7 +513,7 @@ class Rounds:
             del self._going_on[over.comparison.id]
 
     async def delete(self, comparison: Comparison) -> None:
-        """Stop a comparison's panes and delete it with their sessions, the document last: so it can be repeated."""
+        """Stop a comparison's panes and delete it with their sessions. The document goes last: a retry needs it."""
         comparison = await self.stop(comparison)  # a pane may have another session by now
         for session_id in (each for pane in comparison.panes for each in (*pane.left, pane.session_id)):
             await self.engine.delete_session(session_id)
@@ -525,11 +525,11 @@ class Rounds:
 
     async def shown(self, comparison: Comparison) -> ComparisonJson:
         """Return a comparison as JSON, with the texts of its panes."""
-        said = await asyncio.gather(*map(self._said, comparison.panes))
+        texts = await asyncio.gather(*map(self._pane_text, comparison.panes))
         if comparison.turns > 1:
             earlier = await asyncio.gather(*(self._earlier(pane, comparison.turns - 1) for pane in comparison.panes))
-            said = [replace(now, earlier=before) for now, before in zip(said, earlier, strict=True)]
-        return wire.comparison(comparison, dict(enumerate(said)))
+            texts = [replace(now, earlier=before) for now, before in zip(texts, earlier, strict=True)]
+        return wire.comparison(comparison, dict(enumerate(texts)))
 
     async def _earlier(self, pane: Pane, turns: int) -> tuple[wire.Earlier | None, ...]:
         """Return the answers of a pane to its first prompts."""
@@ -538,34 +538,36 @@ class Rounds:
             return (None,) * turns
         path = branch(await self.store.messages(session.id), session.head_id)
         answers: list[wire.Earlier | None] = []
-        for said in path:
-            if said.role == "user":
+        for message in path:
+            if message.role == "user":
                 answers.append(None)
-            elif said.role == "assistant" and answers:
-                answers[-1] = wire.Earlier(text_of(said.content), said.outcome)
+            elif message.role == "assistant" and answers:
+                answers[-1] = wire.Earlier(text_of(message.content), message.outcome)
         return tuple((answers + [None] * turns)[:turns])
 
-    async def _said(self, pane: Pane) -> wire.PaneText:
+    async def _pane_text(self, pane: Pane) -> wire.PaneText:
         answer = pane.latest
         if answer.status == "waiting":
             return wire.PaneText()
         try:
             run = await self.engine.open(answer.run_id or "")
         except RunNotFound:
-            return await self._left_by(pane)
+            return await self._imported_text(pane)
         if run.settlement is None:
             _, snapshot = run.log.snapshot()
             return wire.PaneText(snapshot.text, snapshot.reasoning)
         messages = await self.store.messages(pane.session_id)
-        reasoning = next((said.reasoning for said in messages if said.run_id == run.id), None)
+        reasoning = next((message.reasoning for message in messages if message.run_id == run.id), None)
         return wire.PaneText(run.settlement.text, reasoning or "", run.settlement)
 
-    async def _left_by(self, pane: Pane) -> wire.PaneText:
-        """Return the answer of a pane whose run is not here, from its message: the comparison was brought in."""
+    async def _imported_text(self, pane: Pane) -> wire.PaneText:
+        """Return the answer of a pane without a run, from its message: the comparison was imported."""
         answer = pane.latest
         messages = await self.store.messages(pane.session_id)
-        said = next((said for said in messages if said.run_id is not None and said.run_id == answer.run_id), None)
-        if said is None:
+        message = next(
+            (message for message in messages if message.run_id is not None and message.run_id == answer.run_id), None
+        )
+        if message is None:
             return wire.PaneText(settlement=settlement_of(answer))
-        text = text_of(said.content)
-        return wire.PaneText(text, said.reasoning or "", replace(settlement_of(answer), text=text))
+        text = text_of(message.content)
+        return wire.PaneText(text, message.reasoning or "", replace(settlement_of(answer), text=text))

@@ -53,7 +53,7 @@ def scoreboard(comparisons: Iterable[Comparison]) -> dict[str, Any]:
 
 
 def _count(comparison: Comparison, decided: Sequence[Game], rows: dict[str, _Row]) -> None:
-    """Count one vote: for each model that was in it once as a vote, and for each pair as won, lost or tied."""
+    """Count one vote: once for each of its models, and for each pair as won, lost or tied."""
     for game in decided:
         rows[game.a].pairs["wins" if game.score == 1 else "ties"] += 1
         rows[game.b].pairs["losses" if game.score == 1 else "ties"] += 1
@@ -68,12 +68,12 @@ def _count(comparison: Comparison, decided: Sequence[Game], rows: dict[str, _Row
 
 def _ranked(rows: Iterable[_Row], decided: Sequence[Sequence[Game]]) -> list[dict[str, Any]]:
     ratings = rate(decided)
-    told = []
+    ranked = []
     for row in rows:
         rating = ratings.get(row.model)
         numbers = (rating.rating, rating.low, rating.high) if rating else (None, None, None)
-        told.append(row.told(*(None if number is None else round(number, 1) for number in numbers)))
-    return sorted(told, key=lambda row: (row["rating"] is None, -(row["rating"] or 0), row["model"]))
+        ranked.append(row.as_json(*(None if number is None else round(number, 1) for number in numbers)))
+    return sorted(ranked, key=lambda row: (row["rating"] is None, -(row["rating"] or 0), row["model"]))
 
 
 class _Row:
@@ -100,7 +100,7 @@ class _Row:
             self._ttft += [] if pane.ttft_ms is None else [pane.ttft_ms]
             self._speed += [] if pane.tokens_per_second is None else [pane.tokens_per_second]
 
-    def told(self, rating: float | None, low: float | None, high: float | None) -> dict[str, Any]:
+    def as_json(self, rating: float | None, low: float | None, high: float | None) -> dict[str, Any]:
         """Return the row as JSON."""
         wins, losses, ties = (self.pairs[name] for name in ("wins", "losses", "ties"))
         met = wins + losses + ties
@@ -160,10 +160,10 @@ def _pane(pane: Pane) -> dict[str, Any]:
     }
 
 
-def vote_rows(told: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def vote_rows(votes_json: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return votes as table rows, one for each pane."""
     return [
         {**{name: vote[name] for name in ("comparison", "at", "blind", "kind", "winner")}, **pane}
-        for vote in told
+        for vote in votes_json
         for pane in vote["panes"]
     ]

@@ -22,16 +22,16 @@ from .scores import scoreboard, vote_rows, votes
 async def comparison_scores(parts: Parts, request: Request) -> ASGIApp:
     """Return the scores of the models: ratings from blind votes, counts, and speed of completed panes."""
     as_table, chosen = wants_csv(request), await _chosen(parts, request)
-    told = await parts.offload.run(lambda: scoreboard(chosen))  # many votes take a second
-    return csv_answer(told["models"], "scores.csv") if as_table else Json(told)
+    scores = await parts.offload.run(lambda: scoreboard(chosen))  # many votes take a second
+    return csv_answer(scores["models"], "scores.csv") if as_table else Json(scores)
 
 
 async def export_votes(parts: Parts, request: Request) -> ASGIApp:
     """Return every vote with its panes."""
-    as_table, told = wants_csv(request), votes(await _chosen(parts, request))
-    for vote in told:
+    as_table, votes_json = wants_csv(request), votes(await _chosen(parts, request))
+    for vote in votes_json:
         vote["at"] = native.moment(vote["at"])
-    return csv_answer(vote_rows(told), "votes.csv") if as_table else Json({"data": told})
+    return csv_answer(vote_rows(votes_json), "votes.csv") if as_table else Json({"data": votes_json})
 
 
 async def _chosen(parts: Parts, request: Request) -> list[Comparison]:

@@ -1,7 +1,7 @@
-"""The sources of panes: each asks its model, measures it, and in a blind comparison hides what could identify it.
+"""The sources of panes: each calls its model, measures it, and in a blind comparison hides what could identify it.
 
-The source itself hides it: what is not in a run's log, no endpoint can show. What is withheld is stored in the
-comparison's document, which shows it after the reveal.
+The source itself hides it, because an endpoint can show only what is in a run's log. The hidden data is stored in the
+comparison's document, and shown after the reveal.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class PaneFailed(SourceFailed):
 
 
 class PaneReport:
-    """What was observed of a pane's run, including what its log withholds."""
+    """The usage, finish reason and error of a pane's run, including what its log does not have."""
 
     def __init__(self, model: str, *, blind: bool) -> None:
         self.model = model
@@ -98,7 +98,7 @@ def _ended_badly(reason: str) -> ErrorInfo | None:
 
 
 class PaneSources:
-    """Asks the model of a pane, without fallbacks: a comparison is of the models that it names."""
+    """Calls the model of a pane, without fallbacks: a comparison is of the models that it names."""
 
     def __init__(
         self,
@@ -108,14 +108,14 @@ class PaneSources:
     ) -> None:
         """`begin` is called in the task of each run, with its record.
 
-        `metered` returns the source of a run that is measured if it counts for a budget.
+        `metered` wraps the source of a run, so that its usage counts for the budgets.
         """
         self._chats = chats
         self._begin = begin
         self._metered = metered or (lambda record, model, source: source)
 
     def of(self, record: RunRecord, report: PaneReport) -> Source:
-        """Return the source of a pane's run, which records in the report."""
+        """Return the source of a pane's run. It fills the report."""
         return self._metered(record, report.model, partial(self._ask, record, report))
 
     async def _ask(self, record: RunRecord, report: PaneReport, out: Outlet) -> None:
@@ -157,8 +157,8 @@ class _Neutral:
         self.room = out.room
 
     def emit(self, events: Sequence[Yielded]) -> bool:
-        shown = [shown for event in events if (shown := self._event(event)) is not None]
-        return self._out.emit(shown) if shown else True
+        neutral = [neutral for event in events if (neutral := self._event(event)) is not None]
+        return self._out.emit(neutral) if neutral else True
 
     def _event(self, item: Yielded) -> Yielded | None:
         match item:
@@ -172,17 +172,17 @@ class _Neutral:
                 return self._finish(item)
             case Notice(code="retry"):
                 return Notice("retry", "Retrying this model.")
-            case _:  # estimates too: providers make them in different ways, and ours was emitted before
+            case _:  # usage too: estimates differ between providers, and ours was emitted before
                 return None
 
     def _call(self, id: str) -> str:
         return self._calls.setdefault(id, f"call_{len(self._calls) + 1}") if id else ""
 
-    def _finish(self, said: Finish) -> Finish:
-        if said.error is not None or said.reason in FAILED:
+    def _finish(self, finish: Finish) -> Finish:
+        if finish.error is not None or finish.reason in FAILED:
             raise PaneFailed
-        reason = openai_reason(said.reason)  # in one dialect, since the words of others identify them
-        return Finish("tool_calls" if reason == "function_call" else reason, said.choice)
+        reason = openai_reason(finish.reason)  # in OpenAI's terms, since those of another dialect identify it
+        return Finish("tool_calls" if reason == "function_call" else reason, finish.choice)
 
 
 def _info(error: Exception) -> ErrorInfo:

@@ -51,7 +51,7 @@ class PaneText(msgspec.Struct, frozen=True):
     """The pane's answers to each prompt before the last one; None if there was none."""
 
 
-def comparison(kept: Comparison, said: Mapping[int, PaneText]) -> ComparisonJson:
+def comparison(kept: Comparison, texts: Mapping[int, PaneText]) -> ComparisonJson:
     """Return a comparison with the texts of its panes."""
     prompts = cast(list[ContentJson], [*kept.prompts])
     return {
@@ -60,7 +60,7 @@ def comparison(kept: Comparison, said: Mapping[int, PaneText]) -> ComparisonJson
         "prompts": prompts,
         "system": kept.system,
         "params": kept.params,
-        "panes": [_pane(kept, pane, said.get(pane.pane, PaneText())) for pane in kept.panes],
+        "panes": [_pane(kept, pane, texts.get(pane.pane, PaneText())) for pane in kept.panes],
     }
 
 
@@ -102,13 +102,13 @@ def _pane_head(kept: Comparison, pane: Pane) -> PaneHeadJson:
     }
 
 
-def _pane(kept: Comparison, pane: Pane, said: PaneText) -> PaneJson:
+def _pane(kept: Comparison, pane: Pane, text: PaneText) -> PaneJson:
     return {
         **_pane_head(kept, pane),
-        "text": said.text,
-        "reasoning": said.reasoning or None,
-        "earlier": [None if each is None else _earlier(each) for each in said.earlier],
-        "settlement": _settlement(pane.latest, said, kept.is_revealed),
+        "text": text.text,
+        "reasoning": text.reasoning or None,
+        "earlier": [None if each is None else _earlier(each) for each in text.earlier],
+        "settlement": _settlement(pane.latest, text, kept.is_revealed),
     }
 
 
@@ -116,18 +116,18 @@ def _earlier(answer: Earlier) -> EarlierAnswerJson:
     return {"text": answer.text, "outcome": cast(OutcomeJson | None, answer.outcome)}
 
 
-def _settlement(answer: PaneAnswer, said: PaneText, is_revealed: bool) -> SettlementJson | None:
-    """Return the settlement of a pane's run; after the reveal with what was withheld."""
-    if answer.status != "settled" or said.settlement is None:
+def _settlement(answer: PaneAnswer, text: PaneText, is_revealed: bool) -> SettlementJson | None:
+    """Return the settlement of a pane's run; after the reveal with the hidden fields."""
+    if answer.status != "settled" or text.settlement is None:
         return None
-    shown = native.settlement(said.settlement)
+    settlement = native.settlement(text.settlement)
     if is_revealed:
-        shown["finish_reason"] = answer.finish_reason or shown["finish_reason"]
+        settlement["finish_reason"] = answer.finish_reason or settlement["finish_reason"]
         if answer.error is not None:
-            shown["error"] = native.error(answer.error)
+            settlement["error"] = native.error(answer.error)
         if answer.output_tokens is not None:
-            shown["usage"] = _usage(answer)
-    return shown
+            settlement["usage"] = _usage(answer)
+    return settlement
 
 
 def _ending(answer: PaneAnswer, is_revealed: bool) -> PaneEndingJson | None:

@@ -130,7 +130,7 @@ async def _check_prompts(parts: Parts, new: NewBatch) -> None:
 
 
 def _check_expected(each: BatchPrompt, match: Match, param: str) -> None:
-    """Refuse an expectation that every answer, or none, would meet."""
+    """Refuse an expected answer that would match every answer, or none."""
     if each.expected is None:
         return
     if match == "number" and last_number(str(each.expected)) is None:
@@ -222,27 +222,27 @@ async def list_cells(parts: Parts, request: Request) -> ASGIApp:
     prompts = await parts.batches.prompts_named(stored.id, (cell.prompt for cell in cells.values()))
     if not all(cell.prompt in prompts for cell in cells.values()):
         raise BatchNotFound(stored.id)  # it was deleted while we read
-    data = [_told(id, cell, prompts[cell.prompt], stored.body.models) for id, cell in cells.items()]
+    data = [_cell_json(id, cell, prompts[cell.prompt], stored.body.models) for id, cell in cells.items()]
     more = page and await kept.page(before=page[-1].id, limit=1)
     return json_of({"data": data, "has_more": bool(more)})
 
 
-def _told(id: str, cell: Cell, asked: BatchPrompt, models: tuple[str, ...]) -> dict[str, Any]:
+def _cell_json(id: str, cell: Cell, prompt: BatchPrompt, models: tuple[str, ...]) -> dict[str, Any]:
     return {
         **msgspec.structs.asdict(cell),
         "id": id,
         "number": cell.prompt + 1,
-        "prompt": asked.prompt,
-        "prompt_id": asked.id or str(cell.prompt + 1),
-        "expected": asked.expected,
-        "kind": asked.kind,
+        "prompt": prompt.prompt,
+        "prompt_id": prompt.id or str(cell.prompt + 1),
+        "expected": prompt.expected,
+        "kind": prompt.kind,
         "model": models[cell.model],
         "settled_at": native.moment(cell.settled_at),
     }
 
 
 async def batch_events(parts: Parts, request: Request) -> ASGIApp:
-    """Send the progress of a batch as it changes, and end when the batch has."""
+    """Send the progress of a batch as it changes, until the batch ends."""
     stored = await own_batch(parts, request)
     return EventStream(
         _Progress(parts, stored),
@@ -261,7 +261,7 @@ class _Progress:
         self._id = stored.id
         self._work: BatchWork | None = None
         self._sent = 0
-        self._told: dict[str, int] | None = None
+        self._last_progress: dict[str, int] | None = None
         self._free_at = 0.0
         self._wake: Callable[[], None] = lambda: None
         self._unwatch: Callable[[], None] = lambda: None
@@ -283,19 +283,19 @@ class _Progress:
         """Return the progress if it has changed, at most every `OFTEN` seconds; then the end."""
         if self.is_over:
             return b""
-        if (work := self._found()) is not None:
+        if (work := self._current_work()) is not None:
             return await self._progress(work)
         stored = await self._parts.batches.documents.get(self._id)
         if stored is not None and stored.body.state == "running":
-            self._look_at(asyncio.get_running_loop().time() + OFTEN)  # another node has it, or it is about to start
-            return self._news(stored.body.progress)
+            self._wake_at(asyncio.get_running_loop().time() + OFTEN)  # another node has it, or it is about to start
+            return self._frame_if_new(stored.body.progress)
         self.is_over = True
         if stored is None:
             return b""
         return self._frame(b"batch.settled", {"batch": await batch_json(self._parts, stored)})
 
-    def _found(self) -> BatchWork | None:
-        """Return the work of the batch, and watch it from now on."""
+    def _current_work(self) -> BatchWork | None:
+        """Return the current work on the batch, and watch it."""
         work = self._parts.batches.work(self._id)
         if work is not self._work:
             self._unwatch()
@@ -305,29 +305,29 @@ class _Progress:
 
     async def _progress(self, work: BatchWork) -> bytes:
         await work.ready.wait()
-        return self._news(work.progress)
+        return self._frame_if_new(work.progress)
 
-    def _news(self, progress: dict[str, int]) -> bytes:
-        """Return a frame, if the progress is known and has changed, and the last frame was some time ago."""
+    def _frame_if_new(self, progress: dict[str, int]) -> bytes:
+        """Return a frame if the progress is known and has changed, at most every `OFTEN` seconds."""
         loop = asyncio.get_running_loop()
-        if not progress or progress == self._told:
+        if not progress or progress == self._last_progress:
             return b""
         if loop.time() < self._free_at:
-            self._look_at(self._free_at)
+            self._wake_at(self._free_at)
             return b""
-        self._told, self._free_at = progress, loop.time() + OFTEN
+        self._last_progress, self._free_at = progress, loop.time() + OFTEN
         return self._frame(b"batch.progress", {"batch": self._id, "progress": progress})
 
-    def _look_at(self, moment: float) -> None:
-        self._timer = self._timer or asyncio.get_running_loop().call_at(moment, self._look_again)
+    def _wake_at(self, moment: float) -> None:
+        self._timer = self._timer or asyncio.get_running_loop().call_at(moment, self._wake_now)
 
-    def _look_again(self) -> None:
+    def _wake_now(self) -> None:
         self._timer = None
         self._wake()
 
-    def _frame(self, event: bytes, told: dict[str, Any]) -> bytes:
+    def _frame(self, event: bytes, data: dict[str, Any]) -> bytes:
         self._sent += 1
-        return sse.frame(str(self._sent).encode(), event, msgspec.json.encode(told))
+        return sse.frame(str(self._sent).encode(), event, msgspec.json.encode(data))
 
 
 _GONE = {404: "no such batch"}

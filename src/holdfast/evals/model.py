@@ -63,7 +63,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """The counts of a stopped or finished batch; None if the cells have to be counted."""
     payer: Payer = Payer()
     progress: dict[str, int] = {}
-    """The counts of a running batch for other nodes than the one that works on it, as it noted them last."""
+    """The last stored counts of a running batch, for other nodes than the one that works on it."""
 
     @property
     def total(self) -> int:
@@ -154,7 +154,7 @@ class BatchReport:
 
     def models(self) -> list[dict[str, Any]]:
         """Return the figures of each model."""
-        return [column.told() for column in self._columns]
+        return [column.as_json() for column in self._columns]
 
 
 class _Column:
@@ -187,7 +187,7 @@ class _Column:
             self._ttft += [] if cell.ttft_ms is None else [cell.ttft_ms]
             self._speed += [] if cell.tokens_per_second is None else [cell.tokens_per_second]
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         return {
             "model": self._model,
             "answered": self._outcomes.total(),
@@ -205,11 +205,11 @@ class _Column:
 
     def _agreement(self) -> dict[str, Any]:
         """Return the share of right answers among all that could be judged; a missing answer is not right."""
-        asked = self._verdicts.total()
+        total = self._verdicts.total()
         right, wrong, silent = (self._verdicts[verdict] for verdict in (True, False, None))
-        low, high = wilson(right, asked)
-        rates = {"rate": right / asked, "low": low, "high": high} if asked else dict.fromkeys(("rate", "low", "high"))
-        counts = {"asked": asked, "right": right, "wrong": wrong, "no_answer": silent, "not_judged": self._not_judged}
+        low, high = wilson(right, total)
+        rates = {"rate": right / total, "low": low, "high": high} if total else dict.fromkeys(("rate", "low", "high"))
+        counts = {"asked": total, "right": right, "wrong": wrong, "no_answer": silent, "not_judged": self._not_judged}
         return counts | rates
 
 

@@ -78,7 +78,7 @@ async def _kill(child: asyncio.subprocess.Process) -> None:
 
 
 class PatternFault(msgspec.Struct, frozen=True):
-    """Why patterns cannot be used, and which of them; None if it is all of them together."""
+    """The reason why patterns cannot be used. `number` is the index of the pattern; None if it is all of them."""
 
     message: str
     number: int | None = None
@@ -95,19 +95,19 @@ class PatternCheck:
         self._turn = asyncio.Lock()
 
     async def fault(self, patterns: Sequence[str]) -> PatternFault | None:
-        """Return the first pattern that cannot be compiled, or that all of them take too long."""
+        """Return the fault of the first pattern that cannot be compiled, or of all if they take too long."""
         async with self._turn:
             child = await _start(_COMPILES)
             try:
                 async with asyncio.timeout(_LONGEST_WAIT):
-                    said, _ = await child.communicate(msgspec.json.encode(patterns))
+                    output, _ = await child.communicate(msgspec.json.encode(patterns))
             except (TimeoutError, ConnectionError):
-                said = b""
+                output = b""
             finally:
                 await _kill(child)
-        if not said:
+        if not output:
             return PatternFault("Compiling the patterns takes too much time or memory. Simplify them.")
-        return msgspec.json.decode(said, type=_Compiled).fault
+        return msgspec.json.decode(output, type=_Compiled).fault
 
 
 class Patterns:
@@ -128,17 +128,17 @@ class Patterns:
         return answer == b"1\n" if answer else None
 
     async def _ask(self, question: bytes) -> bytes | None:
-        """Return the child's answer: None after the time limit, and nothing if the child ended."""
+        """Return the child's answer: None after the time limit, and empty if the child ended."""
         child, answer = await self._running(), None
         try:
             async with asyncio.timeout(self._time_limit):
                 answer = await _answer(child, question)
         except TimeoutError:
-            pass  # told apart by its None
+            pass  # the answer stays None
         except ConnectionError:
             answer = b""
         finally:
-            if not answer:  # a late result would be taken for that of the next search
+            if not answer:  # a late answer would be taken for that of the next search
                 await self.close()
         return answer
 

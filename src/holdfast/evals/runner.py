@@ -1,8 +1,9 @@
 """Runs batches: sends every prompt to every model, a few at a time, and stores each answer.
 
 Each answer is a document, so that the cost of storing one does not grow with the batch. A cell with a document is never
-repeated. A cell in progress when the server ends has none, and is repeated at the next start. Of several nodes on a
-store one holds each batch. A request to stop it comes through the batch's document, which its holder looks at.
+repeated. A cell in progress when the server ends has none, and is repeated at the next start. If several
+nodes share a store, one of them holds each batch. A stop is requested through the batch's document, which the holder
+reads.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ PROMPTS_TOGETHER = 100
 AGAIN = 0.5
 """Seconds between two tries to start a run while there is no room for it."""
 LOOK_EVERY = 1.0
-"""Seconds between two looks at a batch that another node may have changed. A hint comes sooner."""
+"""Seconds between two reads of a batch that another node may have changed. A hint causes one sooner."""
 TELL_EVERY = 0.25
-"""Seconds between two looks if there are other nodes, which show its progress."""
+"""The same if there are other nodes. Each time, the progress is stored for them."""
 PATIENCE, ASK_AGAIN = 8.0, 0.1
-"""Seconds that a request waits for another node, and between two looks."""
+"""Seconds that a request waits for another node, and between two checks."""
 LAST_WORDS = 1.0
 """Seconds for storing the last answers when the server ends."""
 
@@ -62,7 +63,7 @@ class BatchNotFound(NotFound):
 
 
 class BatchHalfMade(HoldfastError):
-    """Another node has been making the batch of the same key for a while."""
+    """Another node is still storing the batch with the same key."""
 
     code = "batch_half_made"
     status = 503
@@ -114,7 +115,7 @@ class BatchRunner:
     # start and end
 
     async def take_up_all(self) -> None:
-        """Resume the batches that no node has. Repeating it changes nothing."""
+        """Resume the batches that no node holds. Repeating it changes nothing."""
         async for stored in self.documents.all(retry=self._retry):
             is_open = stored.body.state == "running" or is_hidden(stored.body)
             if is_open and await self._engine.holds.take(KIND, stored.id):
@@ -135,7 +136,7 @@ class BatchRunner:
             self._tasks.start(self._erase(stored.id, stored.body.key))
 
     def heed(self, id: str) -> None:
-        """Look at a batch that another node has changed."""
+        """Read a batch again that another node has changed."""
         if (work := self._works.get(id)) is not None:
             work.look.set()
 
@@ -164,7 +165,7 @@ class BatchRunner:
         if key is None:
             return await self._create(new_id("bat"), owner, batch, prompts)
         key_id = self._keys.id_of(key)
-        async with self._lock(key_id):  # two at once are one
+        async with self._lock(key_id):  # concurrent requests with one key make one batch
             batch_id = await self._keys.claim(key, new_id("bat"))
             known = await self.documents.get(batch_id)
             if known is not None and known.body.state == "deleting":
@@ -247,7 +248,7 @@ class BatchRunner:
             return stored
 
     async def _work_when_free(self, stored: Stored[Batch]) -> None:
-        """Work on a batch as soon as no other node has it: one that is just ending its work on it may go on with it."""
+        """Work on a batch as soon as no other node holds it. The other node may continue it instead."""
         now: Stored[Batch] | None = stored
         while now is not None and now.body.state == "running" and not self._engine.closing:
             if await self._retry(lambda: self._engine.holds.take(KIND, stored.id)):
@@ -261,11 +262,11 @@ class BatchRunner:
         async with self._lock(stored.id):
             stored = await self._change(stored.id, lambda batch: _in_state(batch, "deleting"))
             if (work := self._works.get(stored.id)) is not None:
-                await work.stop()  # and its end erases it
+                await work.stop()  # the end of the work erases it
             elif await self._engine.holds.take(KIND, stored.id):
                 self._tasks.start(self._erase(stored.id, stored.body.key))
             else:
-                await self._engine.holds.tell(KIND, stored.id)  # the node that has it erases it
+                await self._engine.holds.tell(KIND, stored.id)  # the node that holds it erases it
 
     async def _erase(self, batch_id: str, key_id: str) -> None:
         """Erase a batch that is being deleted or was partly stored, unless its key has begun it again."""
@@ -389,10 +390,10 @@ class BatchRunner:
         finally:
             heeding.cancel()
             work.ready.set()
-            work.tell()
+            work.notify()
 
     async def _heed_requests(self, work: BatchWork) -> None:
-        """Stop the work on a batch that was stopped or deleted through another node, and tell the others of it."""
+        """Stop the work if the batch was stopped or deleted through another node. Store the progress for others."""
         while not work.is_stopping:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_EVERY if self._engine.is_alone else TELL_EVERY):
@@ -411,7 +412,7 @@ class BatchRunner:
         await self.documents.change(work.id, noted)
 
     async def _leave(self, work: BatchWork) -> None:
-        """Let go of a batch that has ended. One that is still running is left to the next process."""
+        """Release the hold of a batch that has ended. One that is still `running` is left to the next process."""
         stored = await self._retry(lambda: self.documents.get(work.id))
         if stored is not None and is_hidden(stored.body):
             self._tasks.start(self._erase(work.id, stored.body.key))
@@ -419,7 +420,7 @@ class BatchRunner:
             await self._retry(lambda: self._engine.holds.let_go(KIND, work.id))
 
     async def _finish(self, work: BatchWork) -> None:
-        """Store the counts of a batch that has ended, and its state `finished` unless a stop was faster."""
+        """Store the counts of a batch that has ended, and the state `finished` unless it was stopped before."""
 
         async def ended(batch: Batch) -> Batch:
             counts = {"done": work.done, "failed": work.failed}
@@ -510,8 +511,8 @@ def _in_state(batch: Batch, state: State, **changes: Any) -> Batch:
 
 
 def _messages(work: BatchWork, prompt: int) -> list[dict[str, Any]]:
-    said: list[dict[str, Any]] = [{"role": "user", "content": work.prompts[prompt].prompt}]
-    return [{"role": "system", "content": work.batch.system}, *said] if work.batch.system else said
+    messages: list[dict[str, Any]] = [{"role": "user", "content": work.prompts[prompt].prompt}]
+    return [{"role": "system", "content": work.batch.system}, *messages] if work.batch.system else messages
 
 
 def _cell(prompt: int, model: int, run: Run, settled: Settlement, now: float) -> Cell:

@@ -28,7 +28,7 @@ class BatchWork:
         self.running = 0
         self.is_stopping = False
         self.is_lost = False
-        """Another node has the batch."""
+        """True if another node holds the batch."""
         self.look = asyncio.Event()
         """Set when another node may have stopped the batch."""
         self.task: asyncio.Task[None] | None = None
@@ -52,7 +52,7 @@ class BatchWork:
                     self._mark(cell)
         self.ready.set()
         self.look.set()
-        self.tell()
+        self.notify()
 
     def next_open(self) -> tuple[int, int] | None:
         """Return the next open cell: prompt by prompt, so that all models advance evenly."""
@@ -65,7 +65,7 @@ class BatchWork:
     def count(self, cell: Cell) -> None:
         """Count a stored answer."""
         self._mark(cell)
-        self.tell()
+        self.notify()
 
     def _mark(self, cell: Cell) -> None:
         self._answered[cell.prompt * len(self.batch.models) + cell.model] = 1
@@ -74,12 +74,12 @@ class BatchWork:
 
     @property
     def progress(self) -> dict[str, int]:
-        """The counts of its cells. Those before the start are in it once the work is `ready`."""
+        """The counts of its cells. Those from before the start are included once the work is `ready`."""
         return {"total": self.batch.total, "done": self.done, "failed": self.failed, "running": self.running}
 
     @property
     def is_finished(self) -> bool:
-        """Whether every cell is answered."""
+        """True if every cell is answered."""
         return self.done == self.batch.total
 
     def asking(self, run: Run) -> _Asking:
@@ -106,7 +106,7 @@ class BatchWork:
         """Call `wake` whenever the progress changes, until the returned function is called."""
         return self._watchers.watch(wake)
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Notify the watchers of a change."""
         self._watchers.notify()
 
@@ -118,7 +118,7 @@ class _Asking:
     def __enter__(self) -> None:
         self._runs[self._run.id] = self._run
         self._work.running = len(self._runs)
-        self._work.tell()
+        self._work.notify()
 
     def __exit__(self, *exc: object) -> None:
         self._runs.pop(self._run.id, None)

@@ -1,27 +1,27 @@
-"""Tell a model's reasoning from its answer while the text is still arriving.
+"""Separate a model's reasoning from its answer while the text is still arriving.
 
-Many models write `<think>...</think>` in front of what they say. The two become different events here, once, so that
-nothing later has to strip reasoning from an answer.
+Many models write `<think>...</think>` before the answer. The two become different events here, once, so that nothing
+later has to strip reasoning from an answer.
 
 The rules, for any way the text is cut into deltas:
 
 - Only a leading `<think>` or `<thinking>`, in any case, opens reasoning; several in a row are all reasoning. After the
-  first visible character every tag is text for ever, so code and prose about tags stay whole.
-- The first close tag ends reasoning, whichever of the two names it bears: a model that confuses them would otherwise
-  lose its answer. An open tag inside reasoning is reasoning.
-- Whitespace around the tags is layout and dropped; inside reasoning, and where no tag follows it, it is kept.
+  first visible character every tag is text, so code and prose about tags stay whole.
+- The first close tag ends reasoning, with either of the two names: the answer of a model that confuses them would
+  otherwise be lost. An open tag inside reasoning is reasoning.
+- Whitespace around the tags is layout and dropped; inside reasoning, and if no tag follows it, it is kept.
 - Inside reasoning a close tag is only *quoted* if a backtick span or fence is open and a quotation mark (one of `"'`
   or a backtick) follows the tag at once: that is how models write it when they think about tags. Any other close tag
   counts, in an unclosed fence too: a wrong "quoted" hides the answer, a wrong "close" only shows some reasoning.
-- Should the text end properly although its only close tags were judged quoted, what followed the first of them is
-  given again as text: shown twice, as reasoning and as answer, and not lost.
+- If the text ends properly and all its close tags were judged quoted, the text after the first of them is emitted
+  again as the answer: it is better shown twice than lost.
 - Reasoning that is never closed is reasoning to the end.
 
-Cost: linear in the text. Held back are at most an unfinished tag (12 characters) and, before anything was said,
-`MAX_LEADING_SPACE` whitespace characters. Once an answer has begun, a delta costs one test.
+Cost: linear in the text. At most an unfinished tag (12 characters) is held back, and `MAX_LEADING_SPACE` whitespace
+characters at the start. Once an answer has begun, a delta costs one test.
 
-`ThinkSplitter` cuts strings. `AnswerSplitter` does it for what a source yields, and is the only one who uses it: every
-reader of a source (the engine, an agent that asks a model) reads through one.
+`ThinkSplitter` splits strings. `AnswerSplitter`, its only user, splits the items of a source. Every reader of a source
+(the engine, an agent that calls a model) has one.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ Piece = tuple[bool, str]
 """Some text, and whether it is reasoning."""
 
 MAX_LEADING_SPACE = 256
-"""More leading whitespace than this is an answer: it could not be held back for ever in case a tag follows."""
+"""Maximum number of leading whitespace characters held back for a tag. More of it begins the answer."""
 
-# ASCII, because without it a dotless i matches an i here but not in `str.lower`, which judges unfinished tags.
+# ASCII: without it, a dotless i matches an i here but not in `str.lower`, which finds unfinished tags.
 _TAG_FLAGS = re.IGNORECASE | re.ASCII
 _SPACE = re.compile(r"[ \t\r\n]*")
 _OPEN_TAG = re.compile(r"<think(?:ing)?>", _TAG_FLAGS)
@@ -78,7 +78,7 @@ class ThinkSplitter:
     __slots__ = ("_backticks", "_code", "_doubtful", "_held", "_open", "_plain", "_reasoning", "_thought")
 
     def __init__(self, open: bool = False) -> None:
-        self._plain = False  # visible text has begun: nothing is looked at any more
+        self._plain = False  # visible text has begun: all that follows is text
         self._reasoning = False  # between an open tag and its close tag
         self._thought = False  # a block of reasoning was closed: whitespace is layout now
         self._open = open  # without a tag, the text is reasoning
@@ -88,7 +88,7 @@ class ThinkSplitter:
         self._doubtful: list[str] | None = None  # the reasoning since the first close tag judged quoted
 
     def feed(self, delta: str) -> list[Piece]:
-        """Split one more delta; what cannot be judged yet is held back for the next."""
+        """Split one more delta; a part that may belong to a tag is held back for the next."""
         if self._plain:
             return [(False, delta)] if delta else []
         if self._reasoning and self._is_uneventful(delta):
@@ -96,10 +96,10 @@ class ThinkSplitter:
         return self._split(self._held + delta, last=False)
 
     def finish(self, *, complete: bool = True) -> list[Piece]:
-        """Give what was held back.
+        """Return what was held back.
 
-        `complete` says that the model ended of its own accord. If it was cut off, by a length limit or a broken
-        connection, then reasoning that is still open is no surprise, and no answer is looked for in it.
+        `complete` means that the model ended of its own accord. If it was cut off, by a length limit or a broken
+        connection, open reasoning is expected, and no answer is looked for in it.
         """
         pieces = self._split(self._held, last=True)
         if complete and self._reasoning and self._doubtful is not None:
@@ -117,12 +117,12 @@ class ThinkSplitter:
         return [piece for piece in pieces if piece[1]]
 
     def _is_uneventful(self, delta: str) -> bool:
-        """Whether nothing in this delta can change how we read: most deltas of reasoning are a few plain words."""
+        """Return whether a delta is reasoning as it is: most deltas of reasoning are a few plain words."""
         pending = self._held or self._code or self._backticks or self._doubtful is not None
         return not pending and "<" not in delta and "`" not in delta
 
     def _read_start(self, data: str, at: int, last: bool) -> int:
-        """Read up to the end of an open tag, or find that none comes; return where to go on."""
+        """Read up to the end of an open tag, or find that there is none. Return the position to continue from."""
         tag_at = _skip_space(data, at)
         kept_from = tag_at if self._thought else at
         if tag_at - kept_from <= MAX_LEADING_SPACE:
@@ -137,7 +137,7 @@ class ThinkSplitter:
         return kept_from
 
     def _read_reasoning(self, data: str, at: int, last: bool, thoughts: list[str]) -> int:
-        """Read up to the end of the close tag, or of the data; return where to go on."""
+        """Read up to the end of the close tag, or of the data. Return the position to continue from."""
         begin = at
         if self._backticks and data[at] != "`":
             self._end_backticks()
@@ -175,7 +175,7 @@ class ThinkSplitter:
         self._doubtful = None
 
     def _follow_code(self, data: str, start: int, end: int) -> None:
-        """Keep track of code over a run of backticks or a line end, which ends any code but a fence."""
+        """Update the code state after a run of backticks or a line end. A line end ends any code but a fence."""
         if data[start] == "`":
             self._backticks += end - start
             if end < len(data):
@@ -184,7 +184,7 @@ class ThinkSplitter:
             self._code = 0
 
     def _end_backticks(self) -> None:
-        """Open code, or close it with as many backticks as opened it; a fence may close with more (CommonMark)."""
+        """Open code, or close it: with as many backticks as opened it, or more for a fence (CommonMark)."""
         run, self._backticks = self._backticks, 0
         if not self._code:
             self._code = run
@@ -193,17 +193,17 @@ class ThinkSplitter:
 
 
 _NEXT_ANSWER = (StepStarted, StepFinished, ToolResult, Steered)
-"""Events that stand between two answers of a model."""
+"""Events between two answers of a model."""
 
 _PLAIN = frozenset({Reasoning, Usage, Notice, ToolDelta})
-"""Events that leave an answer as it is, and come with every one."""
+"""Frequent events that neither end an answer nor have text to split."""
 
 
 class AnswerSplitter:
-    """Tells reasoning from text in what a source yields, for each choice and each answer of a model.
+    """Separates reasoning from text in the items of a source, for each choice and each answer of a model.
 
-    An answer begins with the source, and again with `AnswerBegins`, a step, or after a tool's result. What is held back
-    of one is given before the event that ends it. Costs one test for each event once an answer is visible text.
+    An answer begins with the source, and again at `AnswerBegins`, a step, or after a tool's result. Text that was held
+    back is returned before the event that ends its answer. Costs one test for each event once visible text has begun.
     """
 
     __slots__ = ("_splitters", "_think")
@@ -211,86 +211,86 @@ class AnswerSplitter:
     def __init__(self, think: bool = True) -> None:
         self._think = think
         self._splitters: dict[int, ThinkSplitter | None] = {}
-        """By choice, from its first text on; None once visible text has begun."""
+        """The splitter of each choice, from its first text on; None once visible text has begun."""
 
     @property
     def is_plain(self) -> bool:
-        """Whether text of the first choice is visible text from here on."""
+        """True if all further text of the first choice is visible text."""
         return not self._think or self._splitters.get(0, self) is None
 
     def feed(self, items: Sequence[Yielded]) -> list[Any]:
-        """Return what was yielded, with reasoning apart from text; what cannot be judged yet is held back."""
-        told: list[Any] = []
+        """Return the items with reasoning separate from text; text that may belong to a tag is held back."""
+        out: list[Any] = []
         for item in items:
             kind = type(item)
             if kind is Text:
-                self._take_text(item, told)  # type: ignore[arg-type]
+                self._take_text(item, out)  # type: ignore[arg-type]
             elif kind in _PLAIN:
-                told.append(item)
+                out.append(item)
             elif isinstance(item, str):
-                self._take_text(Text(item), told)
+                self._take_text(Text(item), out)
             else:
-                self._take_mark(item, told)
-        return told
+                self._take_mark(item, out)
+        return out
 
     def ended(self, finish: Finish) -> list[Any]:
         """Return what was held back of the choice that a `Finish` ends."""
-        told: list[Any] = []
+        out: list[Any] = []
         if self._splitters.get(finish.choice) is not None:
-            self._give_held(finish.choice, told, complete=_is_whole(finish))
-        return told
+            self._give_held(finish.choice, out, complete=_is_whole(finish))
+        return out
 
     def end(self, *, complete: bool = True) -> list[Any]:
-        """Return what was held back of every choice. `complete` says that the source ended of its own accord."""
-        told: list[Any] = []
+        """Return what was held back of every choice. `complete` means that the source ended of its own accord."""
+        out: list[Any] = []
         for choice in [choice for choice, splitter in self._splitters.items() if splitter is not None]:
-            self._give_held(choice, told, complete=complete)
-        return told
+            self._give_held(choice, out, complete=complete)
+        return out
 
-    def _take_text(self, said: Text, told: list[Any]) -> None:
-        if said.refusal:  # why the model does not answer: no thought, whatever it begins with
-            self._give_held(said.choice, told, complete=False)
-        if not self._think or said.refusal:
-            told.append(said)
+    def _take_text(self, event: Text, out: list[Any]) -> None:
+        if event.refusal:  # a refusal is never reasoning, even if it begins with a tag
+            self._give_held(event.choice, out, complete=False)
+        if not self._think or event.refusal:
+            out.append(event)
             return
-        if said.choice not in self._splitters:
-            is_visible = said.text.lstrip(" \t\r\n")[:1] not in ("", "<")
-            self._splitters[said.choice] = None if is_visible else ThinkSplitter()
-        splitter = self._splitters[said.choice]
+        if event.choice not in self._splitters:
+            is_visible = event.text.lstrip(" \t\r\n")[:1] not in ("", "<")
+            self._splitters[event.choice] = None if is_visible else ThinkSplitter()
+        splitter = self._splitters[event.choice]
         if splitter is None:
-            told.append(said)
+            out.append(event)
         else:
-            self._give(splitter.feed(said.text), told, said.choice, said.logprobs)
+            self._give(splitter.feed(event.text), out, event.choice, event.logprobs)
 
-    def _take_mark(self, item: Yielded, told: list[Any]) -> None:
-        """Take what is no text, and may end an answer or stand between two."""
+    def _take_mark(self, item: Yielded, out: list[Any]) -> None:
+        """Take an item that is not text, and may end an answer or stand between two."""
         if isinstance(item, AnswerBegins):
-            self._next_answer(item.think, told)
+            self._next_answer(item.think, out)
             return
         if isinstance(item, Finish):
-            told += self.ended(item)
+            out += self.ended(item)
         elif isinstance(item, ToolCall):
-            self._give_held(item.choice, told, complete=False)
+            self._give_held(item.choice, out, complete=False)
         elif isinstance(item, _NEXT_ANSWER):
-            self._next_answer(self._think, told)
-        told.append(item)
+            self._next_answer(self._think, out)
+        out.append(item)
 
-    def _next_answer(self, think: bool, told: list[Any]) -> None:
-        told += self.end()
+    def _next_answer(self, think: bool, out: list[Any]) -> None:
+        out += self.end()
         self._splitters.clear()
         self._think = think
 
-    def _give_held(self, choice: int, told: list[Any], *, complete: bool) -> None:
+    def _give_held(self, choice: int, out: list[Any], *, complete: bool) -> None:
         if (splitter := self._splitters.get(choice)) is not None:
-            self._give(splitter.finish(complete=complete), told, choice)
+            self._give(splitter.finish(complete=complete), out, choice)
 
-    def _give(self, pieces: Sequence[Piece], told: list[Any], choice: int, logprobs: Any = None) -> None:
+    def _give(self, pieces: Sequence[Piece], out: list[Any], choice: int, logprobs: Any = None) -> None:
         for is_reasoning, text in pieces:
             if is_reasoning:
-                told.append(Reasoning(text, choice))
+                out.append(Reasoning(text, choice))
                 continue
-            self._splitters[choice] = None  # visible text has begun: whatever follows is text
-            told.append(Text(text, choice, logprobs))
+            self._splitters[choice] = None  # visible text has begun: all that follows is text
+            out.append(Text(text, choice, logprobs))
             logprobs = None
 
 
@@ -304,6 +304,6 @@ def _skip_space(data: str, at: int) -> int:
 
 
 def _unfinished_close_tag(data: str, at: int) -> int:
-    """Where a close tag begins that the end of the data cuts off; the end of the data if there is none."""
+    """Return the start of a close tag that the end of the data cuts off; the end of the data if there is none."""
     start = data.rfind("<", max(at, len(data) - len(_LONGEST_CLOSE) + 1))
     return start if start >= 0 and _LONGEST_CLOSE.startswith(data[start:].lower()) else len(data)

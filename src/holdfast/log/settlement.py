@@ -1,4 +1,4 @@
-"""What the end of a run amounts to. Pure: nothing here waits or writes."""
+"""The settlement of a run, derived from its log and its end. Pure: nothing here waits or writes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .storable import storable
 
 
 class StopIntent(msgspec.Struct, frozen=True):
-    """Someone wants the run to end."""
+    """A request to stop a run: who or what made it, and when."""
 
     by: StoppedBy
     at: float
@@ -43,65 +43,65 @@ def judge(
     now: float,
     refused: Sequence[str] = (),
 ) -> AnySettlement:
-    """Decide how a run ended: by what its source raised, else by what the source said of its end, else by who ended it.
+    """Return the settlement of a run.
 
-    It can be stored. The text is the log's own, which always can: to look through it again would take its time, and
-    it may be long.
+    It follows from the error that the source raised, else from its `Finish`, else from `cause`. It can always be
+    stored. The log's text is not checked again: it can be stored already, and may be long.
     """
-    said: dict[str, Any] = {"usage": usage_so_far(log, intake.input_tokens), "answered_by": log.answered_by}
-    broke = intake.error or (cause if not isinstance(cause, StopIntent) else None)
+    fields: dict[str, Any] = {"usage": usage_so_far(log, intake.input_tokens), "answered_by": log.answered_by}
+    error = intake.error or (cause if not isinstance(cause, StopIntent) else None)
     ending: AnySettlement
-    if intake.error is None and (last_word := intake.last_word) is not None:
-        ending = _as_said(last_word, said)
+    if intake.error is None and (finish := intake.last_word) is not None:
+        ending = _by_finish(finish, fields)
     elif intake.error is None and isinstance(cause, StopIntent):
-        ending = Stopped(**said, by=cause.by, receipt=Receipt(cause.at, closed_at, now, tuple(refused)))
-    elif isinstance(broke, BudgetSpent):
-        ending = Stopped(**said, by="budget", receipt=Receipt(closed_at or now, closed_at, now, tuple(refused)))
-    elif isinstance(broke, AnswerLost):
-        ending = Interrupted(**said)
-    elif broke is not None:
-        ending = Failed(**said, error=_explain(broke))
+        ending = Stopped(**fields, by=cause.by, receipt=Receipt(cause.at, closed_at, now, tuple(refused)))
+    elif isinstance(error, BudgetSpent):
+        ending = Stopped(**fields, by="budget", receipt=Receipt(closed_at or now, closed_at, now, tuple(refused)))
+    elif isinstance(error, AnswerLost):
+        ending = Interrupted(**fields)
+    elif error is not None:
+        ending = Failed(**fields, error=_explain(error))
     else:
-        ending = Failed(**said, error=SourceCancelled().info())
+        ending = Failed(**fields, error=SourceCancelled().info())
     settled: AnySettlement = storable(ending)
     return msgspec.structs.replace(settled, text=log.text)
 
 
 def usage_so_far(log: Log, input_tokens: int = 0) -> Usage:
-    """Return what the provider counted, or an estimate of four characters to a token.
+    """Return the provider's usage, or an estimate of four characters to a token.
 
-    An agent asks more than once: where it ended in the middle of an answer, what nobody has counted is estimated and
-    added to what was.
+    An agent makes several requests. If it ended in the middle of an answer, an estimate of that answer is added to the
+    usage of those before.
     """
     counted = log.usage
     if counted is None:
         return Usage(input_tokens, -(-(len(log.text) + len(log.reasoning)) // 4), "estimated")
     if log.steps is None or log.steps.is_counted:
         return counted
-    said = -(-log.steps.uncounted // 4)
+    uncounted = -(-log.steps.uncounted // 4)
     return msgspec.structs.replace(
         counted,
         input_tokens=counted.input_tokens + input_tokens,
-        output_tokens=counted.output_tokens + said,
+        output_tokens=counted.output_tokens + uncounted,
         source="estimated",
     )
 
 
-def _as_said(finish: Mapping[int, Finish], said: dict[str, Any]) -> AnySettlement:
-    """Return the settlement that the source's own words amount to. One failed choice is a failed run."""
+def _by_finish(finish: Mapping[int, Finish], fields: dict[str, Any]) -> AnySettlement:
+    """Return the settlement for the source's own `Finish` of each choice. One failed choice is a failed run."""
     failure = next(filter(is_failure, finish.values()), None)
     decisive = failure or finish[0]
-    said["finish_reason"], said["stop_sequence"] = decisive.reason, decisive.stop_sequence
+    fields["finish_reason"], fields["stop_sequence"] = decisive.reason, decisive.stop_sequence
     if len(finish) > 1:
-        said["finish_reasons"] = tuple(finish[choice].reason for choice in sorted(finish))
+        fields["finish_reasons"] = tuple(finish[choice].reason for choice in sorted(finish))
     if failure is not None:
         error = decisive.error or ErrorInfo("source_failed", f"The source ended with {decisive.reason!r}.", status=502)
-        return Failed(**said, error=error)
-    return Truncated(**said) if decisive.reason in TRUNCATED else Completed(**said)
+        return Failed(**fields, error=error)
+    return Truncated(**fields) if decisive.reason in TRUNCATED else Completed(**fields)
 
 
 def _explain(error: BaseException) -> ErrorInfo:
-    """Return what a reader may know of an error: our own words, or nothing of a stranger's."""
+    """Return an error for clients. The message of an error that is not ours may hold secrets, and is left out."""
     if isinstance(error, HoldfastError):
         return error.info()
     return ErrorInfo("source_failed", f"The source failed with {type(error).__name__}. The server's log has more.")

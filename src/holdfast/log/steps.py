@@ -1,4 +1,4 @@
-"""What an agent did in one answer, step by step, as its log tells it."""
+"""The steps of an agent in one answer, built from the events of its log."""
 
 from __future__ import annotations
 
@@ -23,76 +23,76 @@ from ..events import (
 )
 
 MOST_OUTPUT = 16_000
-"""Characters of a tool's output that a model is shown: the head and the tail of what is longer."""
+"""Maximum length of a tool's output for a model, in characters. A longer output keeps its head and its tail."""
 
 
-class Answered(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a model is told of a tool call."""
+class CallResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The result of a tool call, as the model gets it."""
 
     id: str
     output: str
     is_error: bool = False
     seconds: float | None = None
-    """How long the call took; None where nobody knows."""
+    """Duration of the call; None if unknown."""
     decision: str | None = None
-    """What a person said who was asked for it: `allow` or `deny`."""
+    """The decision of the user, if the call needed an approval: `allow` or `deny`."""
     is_unfinished: bool = False
-    """Whether the run ended before the call returned: the output is what it had printed by then."""
+    """True if the run ended before the call returned. The output is then what the tool had printed so far."""
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One question to the model: what it said, what it called, what came of that, and what was put in afterwards."""
+    """One request to the model: its text, its tool calls, their results, and the user's input after them."""
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
-    results: tuple[Answered, ...] = ()
+    results: tuple[CallResult, ...] = ()
     inputs: tuple[str, ...] = ()
 
     @property
     def unanswered(self) -> tuple[ToolCall, ...]:
-        """The calls of which nobody knows what came of them."""
+        """The calls without a result."""
         answered = {result.id for result in self.results}
         return tuple(call for call in self.calls if call.id not in answered)
 
     def settled(
-        self, why: str, unasked: frozenset[str] = frozenset(), outputs: Mapping[str, str] = MappingProxyType({})
+        self, why: str, unapproved: frozenset[str] = frozenset(), outputs: Mapping[str, str] = MappingProxyType({})
     ) -> Step:
-        """Return the step with an answer to every call, so that every provider accepts it: `why` there is no other.
+        """Return the step with a result for every call, which providers require.
 
-        The calls in `unasked` waited for an approval, so that it is certain that they did not run. `outputs` is what
-        calls had printed so far.
+        A call without one gets an error with the reason `why`. Calls in `unapproved` waited for an approval, so they
+        certainly did not run. `outputs` has what other calls had printed so far.
         """
-        told = [
-            Answered(call.id, f"{why} It was waiting for an approval and did not run.", True, is_unfinished=True)
-            if call.id in unasked
-            else Answered(call.id, _unfinished(outputs.get(call.id, ""), why), True, is_unfinished=True)
+        missing = [
+            CallResult(call.id, f"{why} It was waiting for an approval and did not run.", True, is_unfinished=True)
+            if call.id in unapproved
+            else CallResult(call.id, _unfinished(outputs.get(call.id, ""), why), True, is_unfinished=True)
             for call in self.unanswered
         ]
-        return msgspec.structs.replace(self, results=(*self.results, *told))
+        return msgspec.structs.replace(self, results=(*self.results, *missing))
 
 
 class Steps:
-    """Takes in an agent's events, and knows at any time what it has done so far."""
+    """The steps of an agent so far, updated with each event."""
 
     def __init__(self) -> None:
         self.done: list[Step] = []
         self.number = 0
-        """The last step that has begun."""
+        """Number of the last step that has begun; 0 before the first."""
         self.is_open = False
-        """Whether that step has not finished."""
+        """True while that step has not finished."""
         self.waiting: dict[str, ApprovalRequested] = {}
-        """The approvals that nobody has decided, by their ids."""
+        """The approvals that are not decided, by their ids."""
         self.uncounted = 0
-        """Characters that were said since usage was told last."""
+        """Characters of text and reasoning since the last usage event."""
         self.is_counted = True
-        """Whether usage was told since the model was asked last: usage is that of the whole run up to there."""
+        """True if a usage event has come since the last request to the model. It counts the whole run up to there."""
         self._decisions: dict[str, str] = {}
         self._outputs: dict[str, str] = {}
         self._current = Step()
         self._parts: list[str] = []
 
     def take_in(self, event: Event) -> None:
-        """Note what an event tells of the steps."""
+        """Update the steps with an event."""
         if isinstance(event, (Text, Reasoning)):
             self.uncounted += len(event.text)
             if isinstance(event, Text):
@@ -109,10 +109,10 @@ class Steps:
             self._outputs[event.id] = self._outputs.get(event.id, "") + event.output
         elif isinstance(event, ToolResult):
             self._outputs.pop(event.id, None)
-            self.waiting = {id: asked for id, asked in self.waiting.items() if asked.call != event.id}
+            self.waiting = {id: request for id, request in self.waiting.items() if request.call != event.id}
             decision = self._decisions.pop(event.id, None)
-            answer = Answered(event.id, cut(event.output), event.is_error, event.seconds, decision)
-            self._change(results=(*self._current.results, answer))
+            result = CallResult(event.id, cut(event.output), event.is_error, event.seconds, decision)
+            self._change(results=(*self._current.results, result))
         elif isinstance(event, Steered):
             self._change(inputs=(*self._current.inputs, event.text))
         elif isinstance(event, ApprovalRequested):
@@ -121,9 +121,9 @@ class Steps:
             self._decide(event)
 
     def _decide(self, event: ApprovalDecided) -> None:
-        asked = self.waiting.pop(event.id, None)
-        if asked is not None:
-            self._decisions[asked.call] = event.decision
+        request = self.waiting.pop(event.id, None)
+        if request is not None:
+            self._decisions[request.call] = event.decision
 
     def _begin(self, number: int) -> None:
         self.done = self.all()
@@ -135,36 +135,36 @@ class Steps:
 
     @property
     def current(self) -> Step:
-        """The step that has begun last, as far as it has come."""
+        """The last step that has begun, as far as it has come."""
         return msgspec.structs.replace(self._current, text="".join(self._parts))
 
     @property
     def is_answered(self) -> bool:
-        """Whether nothing was left to do: the model has ended well and called nothing, and nobody put anything in."""
+        """True if the agent is done: the last step has finished, without tool calls or new input of the user."""
         last = self._current
         return bool(self.number) and not self.is_open and not last.calls and not last.inputs
 
     @property
     def undecided(self) -> frozenset[str]:
-        """The calls that wait for an approval: they have not run."""
-        return frozenset(asked.call for asked in self.waiting.values())
+        """The ids of the calls that wait for an approval: they have not run."""
+        return frozenset(request.call for request in self.waiting.values())
 
     def all(self) -> list[Step]:
-        """Return every step, the one that has not finished too, and what was put in before the first."""
+        """Return every step, including an unfinished one, and input that came before the first step."""
         return [*self.done, self.current] if self.number or self._current.inputs else self.done
 
     def settled(self, why: str) -> tuple[Step, ...]:
-        """Return every step with an answer to each of its calls."""
+        """Return every step with a result for each of its calls; `why` explains those that have none."""
         return tuple(step.settled(why, self.undecided, self._outputs) for step in self.all())
 
 
 def _unfinished(output: str, why: str) -> str:
-    told = f"{why} It may have run."
-    return f"{cut(output.rstrip())}\n[{told}]" if output.strip() else told
+    note = f"{why} It may have run."
+    return f"{cut(output.rstrip())}\n[{note}]" if output.strip() else note
 
 
 def cut(output: str, most: int = MOST_OUTPUT) -> str:
-    """Return an output that a model can be shown: the middle of a long one is left out, and it says so."""
+    """Return an output for a model: a note replaces the middle of a long one."""
     if len(output) <= most:
         return output
     half = most // 2

@@ -1,4 +1,4 @@
-"""Values that can be sent and stored, and the memory that they take."""
+"""Values that can be encoded and stored, and the memory that they take."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from ..events import encode_event
 
-_OF_AN_ITEM = 64  # as many characters take the memory of one item of a list or an object
+_PER_ITEM = 64  # characters that take as much memory as one item of a list or an object
 
 
 def encodable(text: str) -> str:
@@ -23,34 +23,36 @@ def encodable(text: str) -> str:
 
 
 def characters(value: Any) -> int:
-    """Return how many characters take the memory of a value: those of its JSON, and some for each item in it."""
+    """Return the memory that a value takes, in characters: the length of its JSON, and some for each item in it."""
     try:
         text = encode_event(value)
-    except Exception:  # noqa: BLE001 - half an emoji, or what a source of one's own has put there: no run ends by that
+    except Exception:  # noqa: BLE001 - a lone surrogate, or a value of a custom source: an estimate must not end the run
         text = ascii(value).encode()
-    return len(text) + _OF_AN_ITEM * (text.count(b",") + text.count(b"[") + text.count(b"{"))
+    return len(text) + _PER_ITEM * (text.count(b",") + text.count(b"[") + text.count(b"{"))
 
 
-def storable(said: Any) -> Any:
+def storable(value: Any) -> Any:
     """Return an event or a settlement without lone surrogates: half an emoji can be neither sent nor stored.
 
-    What cannot be stored for another reason raises.
+    Raise if it cannot be encoded for another reason.
     """
     try:
-        encode_event(said)
+        encode_event(value)
     except UnicodeEncodeError:
-        said = _mended(said)
-        encode_event(said)
-    return said
+        value = _without_surrogates(value)
+        encode_event(value)
+    return value
 
 
-def _mended(value: Any) -> Any:
+def _without_surrogates(value: Any) -> Any:
     if isinstance(value, str):
         return encodable(value)
     if isinstance(value, (tuple, list)):
-        return type(value)(map(_mended, value))
+        return type(value)(map(_without_surrogates, value))
     if isinstance(value, dict):
-        return {_mended(name): _mended(field) for name, field in value.items()}
+        return {_without_surrogates(name): _without_surrogates(field) for name, field in value.items()}
     if isinstance(value, msgspec.Struct):
-        return type(value)(**{name: _mended(field) for name, field in msgspec.structs.asdict(value).items()})
+        return type(value)(
+            **{name: _without_surrogates(field) for name, field in msgspec.structs.asdict(value).items()}
+        )
     return value

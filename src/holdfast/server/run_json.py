@@ -25,7 +25,7 @@ def run_json(parts: Parts, run: Run) -> RunJson:
 async def revealed_run_json(parts: Parts, run: Run) -> RunJson:
     """Return a run as JSON; a pane of a blind comparison has its model after the reveal."""
     await look(run)
-    about = await parts.rounds.told_of(run.record)
+    about = await parts.rounds.pane_run_info(run.record)
     seen = run_json(parts, run)
     return {**seen, "model": about.model, "cost": about.cost if about.is_blind else seen["cost"]}
 

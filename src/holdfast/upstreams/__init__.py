@@ -30,7 +30,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     as_sent: dict[str, Any] = {}
     """The conversation as the client sent it, by the name of its dialect: for a provider that speaks that dialect."""
     goes_on: bool = False
-    """Whether the last message is the assistant's, and the answer continues it."""
+    """True if the last message is the assistant's, and the answer continues it."""
     patience: float = 1.0
     """Seconds for retries before the first event."""
 
@@ -42,11 +42,11 @@ class Provider(Protocol):
     models: tuple[str, ...] | None
     """The models it offers by configuration; None if the upstream has to be asked."""
     prefills: bool
-    """Whether it continues a last message of the assistant."""
+    """True if it continues a last message of the assistant."""
     think: bool
-    """Whether a leading `<think>…</think>` of an answer is reasoning. The reader of the answer splits it."""
+    """True if a leading `<think>…</think>` of an answer is reasoning. The reader of the answer splits it."""
     demo: bool
-    """Whether it is a demo: with a real provider, bare names and lists leave it out."""
+    """True for a demo. If there is a real provider, bare names and lists leave demos out."""
 
     async def answer(self, request: ChatRequest, out: Outlet) -> None:
         """Emit the answer's events, with a `Finish` at the end. Raise a `ProviderError` if the answer is incomplete."""
@@ -62,16 +62,16 @@ class Provider(Protocol):
 
 
 @runtime_checkable
-class Telling(Protocol):
-    """A provider that knows whether its upstream answers."""
+class Reporting(Protocol):
+    """A provider that knows whether its upstream can be reached."""
 
     async def answers(self) -> bool:
-        """Return whether the upstream answered when it was last asked, which may be now."""
+        """Return whether the upstream responded to the last request. This may send one now."""
         ...
 
     @property
     def is_away(self) -> bool:
-        """Whether the last request had no response. An upstream that was never asked is not away."""
+        """True if the last request had no response; False if there was no request yet."""
         ...
 
 
@@ -89,7 +89,7 @@ class Attaching(Protocol):
     """A provider whose upstream finishes a named answer without a reader, and can send it again."""
 
     attaches: bool
-    """Whether this upstream does so."""
+    """True if this upstream can do that."""
 
     async def attach(self, name: str, out: Outlet, *, text: str = "", reasoning: str = "") -> None:
         """Emit the rest of a named answer after what was seen. Raise `AnswerLost` if it is gone."""
@@ -113,7 +113,7 @@ class Forwarding(Protocol):
 
 
 class ProviderState(msgspec.Struct, frozen=True):
-    """Whether a provider's upstream answers, and the models that it offers."""
+    """Whether a provider's upstream can be reached, and the models that it offers."""
 
     name: str
     ok: bool
@@ -122,9 +122,9 @@ class ProviderState(msgspec.Struct, frozen=True):
 
 
 async def provider_state(provider: Provider) -> ProviderState:
-    """Return the state of a provider. One without a state is available if it offers a model."""
+    """Return the state of a provider. One that is not `Reporting` is available if it offers a model."""
     models = await provider.list_models()
-    ok = await provider.answers() if isinstance(provider, Telling) else bool(models)
+    ok = await provider.answers() if isinstance(provider, Reporting) else bool(models)
     return ProviderState(provider.name, ok, models, provider.demo)
 
 
@@ -136,13 +136,13 @@ class Providers:
     """
 
     is_whole = True
-    """Whether every model can be found: not only those that a caller may use."""
+    """True if every model can be found; False if only those that a caller may use."""
 
     def __init__(self, providers: Sequence[Provider]) -> None:
         self.all: tuple[Provider, ...] = ()
         self._added: tuple[Provider, ...] = ()
         self._by_name: dict[str, Provider] = {}
-        self._known: dict[str, Provider] | None = None
+        self._configured: dict[str, Provider] | None = None
         self.aliases: Mapping[str, str] = {}
         """Names of models by their aliases."""
         self._users: dict[int, int] = {}
@@ -153,7 +153,7 @@ class Providers:
         """Replace the providers. One that is left out is closed when the last run that uses it has ended."""
         before, self.all = self.all, (*providers, *self._added)
         self._by_name = {provider.name: provider for provider in self.all}
-        self._known = self._bare_names()
+        self._configured = self._bare_names()
         for provider in before:
             self._close_unused(provider)
 
@@ -208,8 +208,8 @@ class Providers:
         prefix, slash, rest = model.partition("/")
         if slash and rest and (provider := self._by_name.get(prefix)):
             return await self._checked(provider, rest, asked=model)
-        if self._known is not None and (known := self._known.get(model)):
-            return known, model
+        if self._configured is not None and (configured := self._configured.get(model)):
+            return configured, model
         for tier in (self.real, self._added):
             if offering := await _offering(model, tier):
                 return self._only(model, offering), model
@@ -227,7 +227,7 @@ class Providers:
         return offering[0]
 
     def _bare_names(self) -> dict[str, Provider] | None:
-        """Return the provider of each bare name; None if an upstream has to be asked first."""
+        """Return the provider of each bare name; None if the models of an upstream are not configured."""
         if not self.real or any(provider.models is None for provider in self.real):
             return None
         names: dict[str, Provider] = {}
@@ -262,9 +262,9 @@ class Providers:
 
     async def names(self, *, demo: bool = True) -> list[str]:
         """Return every model as `provider/model`; without those of demo providers if `demo` is False."""
-        shown = [provider for provider in self.all if demo or not provider.demo]
-        lists = await asyncio.gather(*(provider.list_models() for provider in shown))
-        return [f"{provider.name}/{model}" for provider, models in zip(shown, lists, strict=True) for model in models]
+        listed = [provider for provider in self.all if demo or not provider.demo]
+        lists = await asyncio.gather(*(provider.list_models() for provider in listed))
+        return [f"{provider.name}/{model}" for provider, models in zip(listed, lists, strict=True) for model in models]
 
     async def states(self) -> list[ProviderState]:
         """Return the state of each provider. They are asked concurrently."""
@@ -278,9 +278,9 @@ class Providers:
 
 
 async def first_of(providers: Sequence[Provider]) -> str | None:
-    """Return the first model of a provider that is not known to be away, or else the first of all."""
-    here = [provider for provider in providers if not is_away(provider)]
-    for provider in (*here, *providers):
+    """Return the first model of a provider that is not away, or else the first model of any provider."""
+    reachable = [provider for provider in providers if not is_away(provider)]
+    for provider in (*reachable, *providers):
         if models := await provider.list_models():
             return f"{provider.name}/{models[0]}"
     return None
@@ -288,16 +288,16 @@ async def first_of(providers: Sequence[Provider]) -> str | None:
 
 def is_away(provider: Provider) -> bool:
     """Return whether the last request to a provider's upstream had no response."""
-    return isinstance(provider, Telling) and provider.is_away
+    return isinstance(provider, Reporting) and provider.is_away
 
 
 async def _offering(model: str, providers: Sequence[Provider]) -> list[Provider]:
-    """Return the providers that list a model. No upstream is asked if all have configured models."""
-    known = [provider.models for provider in providers if provider.models is not None]
-    if len(known) < len(providers):
+    """Return the providers that list a model. No request is sent if all have configured models."""
+    configured = [provider.models for provider in providers if provider.models is not None]
+    if len(configured) < len(providers):
         lists: Sequence[Sequence[str]] = await asyncio.gather(*(provider.list_models() for provider in providers))
     else:
-        lists = known
+        lists = configured
     return [provider for provider, models in zip(providers, lists, strict=True) if model in models]
 
 

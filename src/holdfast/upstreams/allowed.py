@@ -1,4 +1,4 @@
-"""The providers as a caller sees them who may use some of their models. The others do not exist for that caller."""
+"""The providers and models that one caller may use. All others are unknown to that caller."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from fnmatch import fnmatchcase
 
 from ..errors import ModelNotFound
 from ..events import Outlet
-from . import ChatRequest, Provider, Providers, Telling
+from . import ChatRequest, Provider, Providers, Reporting
 
 Allows = Callable[[str], bool]
-"""Returns whether a model may be used, by its full name."""
+"""Returns whether a model may be used. Its argument is the full name."""
 Limits = tuple[tuple[str, ...], ...]
 """Sets of patterns. The name of a model must match one of each."""
 
@@ -38,7 +38,7 @@ class AllowedProviders(Providers):
 
 
 def _may_offer(provider: Provider, allows: Allows, limits: Limits) -> bool:
-    """Return whether any model of a provider may be allowed: otherwise no error may name the provider."""
+    """Return whether a model of a provider may be allowed. If not, no error may name the provider."""
     if provider.models is not None:
         return any(allows(f"{provider.name}/{model}") for model in provider.models)
     return all(any(_is_of(provider.name, pattern) for pattern in limit) for limit in limits)
@@ -49,11 +49,11 @@ def _is_of(provider: str, pattern: str) -> bool:
 
 
 def _limited(provider: Provider, allows: Allows) -> Provider:
-    return _TellingSome(provider, allows) if isinstance(provider, Telling) else _Some(provider, allows)
+    return _ReportingSome(provider, allows) if isinstance(provider, Reporting) else _Some(provider, allows)
 
 
 class _Some:
-    """A provider that offers some of its models."""
+    """A provider with the allowed models only."""
 
     def __init__(self, provider: Provider, allows: Allows) -> None:
         self._provider = provider
@@ -75,14 +75,14 @@ class _Some:
         await self._provider.close()
 
 
-class _TellingSome(_Some):
-    """A provider of some models that knows whether its upstream answers."""
+class _ReportingSome(_Some):
+    """The same for a provider that knows whether its upstream can be reached."""
 
     async def answers(self) -> bool:
-        assert isinstance(self._provider, Telling)
+        assert isinstance(self._provider, Reporting)
         return await self._provider.answers()
 
     @property
     def is_away(self) -> bool:
-        assert isinstance(self._provider, Telling)
+        assert isinstance(self._provider, Reporting)
         return self._provider.is_away

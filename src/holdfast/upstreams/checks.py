@@ -1,7 +1,7 @@
-"""What every provider promises, as checks: one suite for all dialects.
+"""The contract of every provider, as checks: one suite for all dialects.
 
-The author of a provider brings an upstream that speaks the dialect, and plays each `Ending` when it is told to. Each
-check is a sentence that must be true. `holdfast.testing` is the public name of what is here.
+The author of a provider supplies a test upstream that speaks the dialect, and can play each `Ending`. The name of a
+check is the sentence that it checks. `holdfast.testing` is the public name of this module's API.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ Ending = Literal[
 
 
 class PlayedAnswer:
-    """What the upstream says in each ending."""
+    """The content of the upstream's answers."""
 
     text = "Héllo wörld 🌊"
-    """The answer, in at least two pieces, and with a character that is cut where the dialect cuts."""
+    """The text, sent in at least two pieces. If the dialect can cut a character in two, the emoji is cut."""
     reasoning = "I wonder."
     calls = (("add", '{"a":1}'), ("now", "{}"))
     """The name and arguments of each call: the first in `tool_call`, both in `parallel_calls`."""
@@ -63,27 +63,27 @@ class PlayedAnswer:
 PLAYED = PlayedAnswer()
 
 SOON = 10.0
-"""Seconds in which anything must have happened that needs no time of its own."""
+"""Timeout of each step of a check, in seconds."""
 
 
 class UpstreamUnderTest(Protocol):
-    """An upstream of the author's, and the provider that speaks to it."""
+    """A test upstream, and the provider that speaks to it."""
 
     provider: Provider
     cannot: frozenset[Ending]
-    """Endings that the dialect does not have, such as a refusal that is told from the answer."""
+    """Endings that the dialect does not have, such as a refusal that is marked as one."""
 
     async def play(self, ending: Ending) -> None:
-        """Let the next answer end so."""
+        """Set the ending of the next answer."""
         ...
 
     async def left(self) -> None:
-        """Wait until the upstream has no client any more that waits for an answer."""
+        """Wait until no client of the upstream waits for an answer."""
         ...
 
     @property
     def asked(self) -> int:
-        """How many answers were asked for."""
+        """The number of requests for an answer so far."""
         ...
 
 
@@ -94,33 +94,33 @@ ProviderCheck: TypeAlias = Callable[[UpstreamUnderTest], Awaitable[None]]
 
 
 async def check_provider(open: OpenUpstream) -> None:
-    """Check every promise of a provider; an AssertionError tells the first that is broken."""
+    """Run every check of a provider; the first that fails raises an AssertionError."""
     for check in PROVIDER_CHECKS:
         await run_provider_check(check, open)
 
 
 async def run_provider_check(check: ProviderCheck, open: OpenUpstream) -> None:
-    """Check one promise, unless it is about something that the dialect does not have."""
+    """Run one check, unless it needs an ending that the dialect does not have."""
     async with open() as upstream:
         if _NEEDS.get(check) not in upstream.cannot:
             await check(upstream)
 
 
-class _Heard:
-    """An outlet that keeps what is emitted. With `is_full` it never has room before it is waited for."""
+class _Recorder:
+    """An outlet that records events. With `is_full`, each `emit` requires a wait for room."""
 
     def __init__(self, *, is_full: bool = False) -> None:
         self.events: list[Yielded] = []
         self.batches = 0
         self.waits = 0
         self._is_full = is_full
-        self.has_spoken = asyncio.Event()
+        self.has_text = asyncio.Event()
 
     def emit(self, events: Sequence[Yielded]) -> bool:
         self.batches += 1
         self.events += [Text(event) if isinstance(event, str) else event for event in events]
         if self.text:
-            self.has_spoken.set()
+            self.has_text.set()
         return not self._is_full
 
     async def room(self) -> None:
@@ -140,7 +140,7 @@ class _Heard:
 
     @property
     def reason(self) -> str:
-        """How the answer ended. There must be one ending, and nothing of the answer after it."""
+        """The finish reason. There must be one `Finish`, and nothing of the answer after it."""
         endings = self.all(Finish)
         assert len(endings) == 1, f"the answer has {len(endings)} endings"
         finish = endings[0]
@@ -154,18 +154,18 @@ def _request() -> ChatRequest:
     return ChatRequest(model="m", messages=[{"role": "user", "content": "Hello"}], patience=0.0)
 
 
-async def _ask(upstream: UpstreamUnderTest, ending: Ending, out: _Heard | None = None) -> _Heard:
-    """Return what is heard of an answer that ends well, or is cut off by a limit."""
-    out = out or _Heard()
+async def _ask(upstream: UpstreamUnderTest, ending: Ending, out: _Recorder | None = None) -> _Recorder:
+    """Return the events of an answer that must not raise."""
+    out = out or _Recorder()
     await upstream.play(ending)
     async with asyncio.timeout(SOON):
         await upstream.provider.answer(_request(), out)
     return out
 
 
-async def _fail(upstream: UpstreamUnderTest, ending: Ending) -> tuple[_Heard, ProviderError]:
-    """Return what is heard of an answer that fails, and the error."""
-    out = _Heard()
+async def _fail(upstream: UpstreamUnderTest, ending: Ending) -> tuple[_Recorder, ProviderError]:
+    """Return the events of an answer that must fail, and its error."""
+    out = _Recorder()
     await upstream.play(ending)
     try:
         async with asyncio.timeout(SOON):
@@ -188,19 +188,19 @@ async def a_whole_answer_is_told_exactly(upstream: UpstreamUnderTest) -> None:
 
 async def a_full_outlet_is_waited_for(upstream: UpstreamUnderTest) -> None:
     """An outlet that is full is asked for room, and loses nothing."""
-    out = await _ask(upstream, "complete", _Heard(is_full=True))
+    out = await _ask(upstream, "complete", _Recorder(is_full=True))
     assert out.text == PLAYED.text, f"the text is {out.text!r}"
     assert out.waits, "`emit` returned False, and `room` was never awaited"
 
 
 async def usage_is_counted_by_the_upstream(upstream: UpstreamUnderTest) -> None:
-    """The last usage has the upstream's own counts."""
+    """The last usage has the upstream's counts."""
     counted = (await _ask(upstream, "complete")).all(Usage)
     assert counted, "there is no usage"
     last = counted[-1]
     assert isinstance(last, Usage)
-    found = (last.input_tokens, last.output_tokens, last.source)
-    assert found == (PLAYED.input_tokens, PLAYED.output_tokens, "provider"), f"the usage is {found}"
+    counts = (last.input_tokens, last.output_tokens, last.source)
+    assert counts == (PLAYED.input_tokens, PLAYED.output_tokens, "provider"), f"the usage is {counts}"
 
 
 async def a_limit_truncates(upstream: UpstreamUnderTest) -> None:
@@ -216,7 +216,7 @@ async def a_filter_truncates(upstream: UpstreamUnderTest) -> None:
 
 
 async def reasoning_is_apart_from_the_answer(upstream: UpstreamUnderTest) -> None:
-    """What the model thought is no part of its text."""
+    """Reasoning is not part of the text."""
     out = await _ask(upstream, "reasoning")
     assert out.reasoning == PLAYED.reasoning, f"the reasoning is {out.reasoning!r}"
     assert (out.text, out.reason) == (PLAYED.text, "stop"), f"{out.text!r} ended with {out.reason!r}"
@@ -228,11 +228,11 @@ async def a_call_is_whole(upstream: UpstreamUnderTest) -> None:
 
 
 async def calls_at_once_are_told_apart(upstream: UpstreamUnderTest) -> None:
-    """Each has an id and a place of its own."""
+    """Each call has its own id and index."""
     _check_calls(await _ask(upstream, "parallel_calls"), 2)
 
 
-def _check_calls(out: _Heard, count: int) -> None:
+def _check_calls(out: _Recorder, count: int) -> None:
     calls = [event for event in out.events if isinstance(event, ToolCall)]
     deltas = [event for event in out.events if isinstance(event, ToolDelta)]
     assert [call.name for call in calls] == [name for name, _ in PLAYED.calls[:count]], f"the calls are {calls}"
@@ -245,7 +245,7 @@ def _check_calls(out: _Heard, count: int) -> None:
 
 
 async def a_refusal_is_marked(upstream: UpstreamUnderTest) -> None:
-    """A refusal that the upstream keeps apart is marked, or its answer is filtered."""
+    """A refusal that the upstream marks is marked here, or the answer is filtered."""
     out = await _ask(upstream, "refusal")
     marked = [event.refusal for event in out.events if isinstance(event, Text)]
     assert out.text == PLAYED.text, f"the text is {out.text!r}"
@@ -253,7 +253,7 @@ async def a_refusal_is_marked(upstream: UpstreamUnderTest) -> None:
 
 
 async def an_error_before_the_answer_is_raised(upstream: UpstreamUnderTest) -> None:
-    """It says what the upstream says, without the key, and the request is not sent again."""
+    """The error has the upstream's message without the API key, and there is no retry."""
     out, error = await _fail(upstream, "error_first")
     assert out.text == "", f"the text is {out.text!r}"
     assert PLAYED.secret not in str(error), "the error holds the API key"
@@ -262,7 +262,7 @@ async def an_error_before_the_answer_is_raised(upstream: UpstreamUnderTest) -> N
 
 
 async def an_error_in_the_answer_is_raised(upstream: UpstreamUnderTest) -> None:
-    """What came before it is kept."""
+    """The text before the error is emitted."""
     out, error = await _fail(upstream, "error_later")
     assert out.text == PLAYED.text, f"the text is {out.text!r}"
     assert PLAYED.secret not in str(error), "the error holds the API key"
@@ -270,32 +270,32 @@ async def an_error_in_the_answer_is_raised(upstream: UpstreamUnderTest) -> None:
 
 
 async def a_cut_connection_is_raised(upstream: UpstreamUnderTest) -> None:
-    """The model may have worked on it, so nothing is sent again."""
+    """The model may have begun the answer, so there is no retry."""
     out, _ = await _fail(upstream, "cut")
     assert out.text == PLAYED.text, f"the text is {out.text!r}"
     assert upstream.asked == 1, f"it was asked {upstream.asked} times"
 
 
 async def an_answer_without_an_end_is_raised(upstream: UpstreamUnderTest) -> None:
-    """A connection that is closed politely says nothing of the answer."""
+    """A connection that closes normally does not mean that the answer is complete."""
     out, _ = await _fail(upstream, "no_end")
     assert out.text == PLAYED.text, f"the text is {out.text!r}"
 
 
 async def what_cannot_be_read_is_raised(upstream: UpstreamUnderTest) -> None:
-    """To skip it would lose text in silence."""
+    """Skipping an invalid event would silently lose text."""
     out, _ = await _fail(upstream, "malformed")
     assert out.text == PLAYED.text, f"the text is {out.text!r}"
 
 
 async def a_stop_closes_a_silent_upstream(upstream: UpstreamUnderTest) -> None:
-    """Before the first word, and after it, the upstream sees its client leave, and nothing more is emitted."""
+    """Before and after the first text, a cancel closes the connection to the upstream, and nothing more is emitted."""
     for ending in _both_silences(upstream):
-        out = _Heard()
+        out = _Recorder()
         await upstream.play(ending)
         asked = upstream.asked
         task = asyncio.create_task(upstream.provider.answer(_request(), out))
-        await _until_asked(upstream, asked, out, ending)
+        await _wait_for_request(upstream, asked, out, ending)
         task.cancel()
         await asyncio.wait({task}, timeout=SOON)
         batches = out.batches
@@ -310,16 +310,16 @@ def _both_silences(upstream: UpstreamUnderTest) -> list[Ending]:
     return [ending for ending in silences if ending not in upstream.cannot]
 
 
-async def _until_asked(upstream: UpstreamUnderTest, before: int, out: _Heard, ending: Ending) -> None:
+async def _wait_for_request(upstream: UpstreamUnderTest, before: int, out: _Recorder, ending: Ending) -> None:
     async with asyncio.timeout(SOON):
-        while upstream.asked == before:  # noqa: ASYNC110 - it happens on the other side of a socket
+        while upstream.asked == before:  # noqa: ASYNC110 - the upstream is behind a socket and sets no event here
             await asyncio.sleep(0.001)
         if ending == "silence_later":
-            await out.has_spoken.wait()
+            await out.has_text.wait()
 
 
 async def models_are_listed(upstream: UpstreamUnderTest) -> None:
-    """Names, each once. What is configured is listed as it is."""
+    """Each name is listed once. Configured models are listed unchanged."""
     provider = upstream.provider
     async with asyncio.timeout(SOON):
         listed = await provider.list_models()
@@ -329,7 +329,7 @@ async def models_are_listed(upstream: UpstreamUnderTest) -> None:
 
 
 async def it_can_be_closed_twice(upstream: UpstreamUnderTest) -> None:
-    """A provider that was left out of the settings is closed when its last run has ended, and again at the end."""
+    """A provider that was removed from the settings is closed after its last run, and again at shutdown."""
     await upstream.provider.close()
     await upstream.provider.close()
 
@@ -342,7 +342,7 @@ _NEEDS: dict[ProviderCheck, Ending] = {
     a_refusal_is_marked: "refusal",
     an_error_in_the_answer_is_raised: "error_later",
 }
-"""The checks of what not every dialect has."""
+"""The ending that a check needs, for endings that not every dialect has."""
 
 
 PROVIDER_CHECKS: tuple[ProviderCheck, ...] = (

@@ -1,4 +1,4 @@
-"""What the decoders of all dialects share: limits, half surrogate pairs, and odd values from upstreams."""
+"""Shared parts of the decoders: limits, split surrogate pairs, and invalid values from upstreams."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import json
 from typing import Any
 
 MAX_EVENT = 8 * 1024 * 1024
-"""Bytes of one event, and of a body that is no event stream."""
+"""Maximum size of one event, or of a body that is not an event stream, in bytes."""
 MAX_TEXT = 64 * 1024 * 1024
-"""Characters of one answer, with its reasoning and tool calls."""
+"""Maximum length of one answer with its reasoning and tool calls, in characters."""
 
 _MOST_TOKENS = 2**53
 
 
 class Halves:
-    """Halves of surrogate pairs that wait for the other half: upstreams cut text in the middle of an emoji."""
+    """High surrogates that wait for their low surrogate: some upstreams cut text in the middle of an emoji."""
 
     def __init__(self) -> None:
         self._waiting: dict[tuple[int, str], str] = {}
 
     def join(self, place: tuple[int, str], text: str) -> str:
-        """Return the text with its halves joined, those that cannot be replaced, and the last one kept back."""
+        """Join surrogate pairs. A final high surrogate is held back, other lone surrogates are replaced."""
         text = self._waiting.pop(place, "") + text
         if "\ud800" <= text[-1:] <= "\udbff":
             self._waiting[place] = text[-1]
@@ -28,16 +28,16 @@ class Halves:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
     def give_up(self, place: tuple[int, str]) -> str:
-        """Return what stands for a half whose other half never came."""
+        """Return the replacement character if a surrogate was held back, else an empty text."""
         return "\ufffd" if self._waiting.pop(place, "") else ""
 
     def places(self) -> set[int]:
-        """Return where halves still wait."""
+        """Return the indexes of the choices or blocks with a surrogate held back."""
         return {index for index, _ in self._waiting}
 
 
 def error_message(value: Any, depth: int = 4) -> str:
-    """Return what an upstream's error says, in any of the shapes that are in use; empty if it says nothing."""
+    """Return the message of an upstream's error, in any of the usual shapes; empty if there is none."""
     if isinstance(value, str):
         return value
     if isinstance(value, list) and value and depth:
@@ -50,7 +50,7 @@ def error_message(value: Any, depth: int = 4) -> str:
 
 
 def loosely(data: bytes) -> Any:
-    """Decode JSON as well as possible; None if it is none."""
+    """Decode JSON that may have invalid UTF-8; None if it is not JSON."""
     try:
         return json.loads(data.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
@@ -58,5 +58,5 @@ def loosely(data: bytes) -> Any:
 
 
 def count(tokens: int | float | None) -> int:
-    """Return a number of tokens that makes sense, whatever an upstream says."""
+    """Return an upstream's number of tokens as an integer from 0 to 2**53. Missing and invalid numbers are 0."""
     return int(min(tokens, _MOST_TOKENS)) if tokens and tokens > 0 else 0  # NaN is not more than 0 either

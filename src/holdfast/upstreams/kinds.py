@@ -1,6 +1,6 @@
-"""Kinds of providers: what `dialect` names in the settings. Ours are listed here; a package can add more.
+"""Kinds of providers: the values of `dialect` in the settings. Ours are listed here; a package can add more.
 
-A kind is an entry point of the group `holdfast.upstreams`: its name is the word for `dialect`, and its object a
+A kind is an entry point of the group `holdfast.upstreams`: its name is the value of `dialect`, and its object a
 `ProviderKind`. docs/providers-writing.md shows how to write one, and `holdfast.testing.check_provider` checks it.
 """
 
@@ -43,11 +43,11 @@ class KindError(ValueError):
 
 
 class ProviderSetup(msgspec.Struct, frozen=True, kw_only=True):
-    """What a provider is made from: its table of the settings, resolved."""
+    """The resolved settings of one provider, from which it is made."""
 
     name: str
     base_url: str = ""
-    """The address of the table, of its profile, or of its kind."""
+    """The address in the settings, or the default of the profile or the kind."""
     api_key: str | None = None
     key_header: str | None = None
     """The header that holds the key, if it is not the dialect's own."""
@@ -59,19 +59,19 @@ class ProviderSetup(msgspec.Struct, frozen=True, kw_only=True):
     route: Route = DIRECT
     """The proxy and the certificates on the way to the upstream."""
     profile: Profile = UNKNOWN
-    """For upstreams of OpenAI's dialect: how they differ."""
+    """The differences of an upstream of OpenAI's dialect."""
     prefills: bool | None = None
     think: bool | None = None
     attaches: bool | None = None
     tools: bool | None = None
     max_runs: int = 0
     environ: Mapping[str, str] = {}
-    """The variables of the process."""
+    """The environment variables of the process."""
     data: pathlib.Path | None = None
-    """The folder in which a provider may keep what must outlive the process, in a folder of its own name."""
+    """The folder for data that must outlive the process. A provider uses a folder of its own name in it."""
     connect_timeout: float = 10.0
     linger: float = 2.0
-    """Seconds to wait for the rest when the main thing has arrived: usage after the finish reason, an error's body."""
+    """Seconds to wait for the rest of a response: usage after the finish reason, the body of an error."""
     models_timeout: float = 2.0
     models_fresh: float = 60.0
 
@@ -80,29 +80,29 @@ class ProviderKind(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of provider, as an entry point names it."""
 
     make: Callable[[ProviderSetup], Provider]
-    """Makes a provider. A `ValueError` says what is wrong with the settings: its words follow "Provider 'name': "."""
+    """Makes a provider. Raises `ValueError` for wrong settings; its message is shown after "Provider 'name': "."""
     options: type[msgspec.Struct] | None = None
-    """What `options` of a table may hold. None if there are none."""
+    """The type of `options` in the settings. None if there are no options."""
     base_url: str = ""
-    """Where the upstream is if the table does not say."""
+    """The default address of the upstream."""
     key_env: str = ""
-    """The variable in which the upstream's own tools look for the key. It is used for `base_url` only."""
+    """The environment variable of the upstream's own tools for the key. It is used for `base_url` only."""
     url_env: str = ""
-    """The variable that names another address for the key of `key_env`."""
+    """The environment variable with another address for the key of `key_env`."""
     by_http: bool = True
-    """The upstream is reached by HTTP: proxies and certificates of the settings count."""
+    """True if the upstream is reached by HTTP: then the proxy and certificate settings apply."""
     limits_itself: bool = False
-    """The provider sees to `max_runs` by itself."""
+    """True if the provider enforces `max_runs` itself."""
 
-    def options_from(self, given: Mapping[str, Any]) -> Any:
-        """Return the options of a table. Raises `KindError` if one of them is unknown or has a wrong type."""
+    def options_from(self, values: Mapping[str, Any]) -> Any:
+        """Return the decoded options. Raises `KindError` if one of them is unknown or has a wrong type."""
         shape = self.options
         known = [field.encode_name for field in msgspec.structs.fields(shape)] if shape is not None else []
-        for name in given:
+        for name in values:
             if name not in known:
                 raise KindError(f"there is no option {name!r}; {_listed(known)}")
         try:
-            return None if shape is None else msgspec.convert(dict(given), shape)
+            return None if shape is None else msgspec.convert(dict(values), shape)
         except msgspec.ValidationError as error:
             raise KindError(f"in options: {error}") from None
 
@@ -111,7 +111,7 @@ class ProviderKind(msgspec.Struct, frozen=True, kw_only=True):
 def kind_of(dialect: str) -> ProviderKind:
     """Return the kind that `dialect` names. Raises `KindError` if there is none, or its package cannot be loaded.
 
-    The first time this waits for the disk.
+    The first call for a dialect blocks on the disk.
     """
     place = _OURS.get(dialect) or _installed().get(dialect)
     if place is None:
@@ -122,7 +122,7 @@ def kind_of(dialect: str) -> ProviderKind:
     try:
         module, _, name = place.partition(":")
         kind = getattr(import_module(module), name)
-    except Exception as error:  # somebody else's package: whatever it raises, the error names it
+    except Exception as error:  # a third-party package may raise anything
         raise KindError(f"the dialect {dialect!r} ({place}) cannot be loaded: {error!r}") from error
     if not isinstance(kind, ProviderKind):
         raise KindError(f"the dialect {dialect!r} ({place}) is no ProviderKind")
@@ -130,14 +130,14 @@ def kind_of(dialect: str) -> ProviderKind:
 
 
 def kind_names() -> list[str]:
-    """Return what `dialect` may be, ours first. This waits for the disk."""
+    """Return the possible values of `dialect`, ours first. Blocks on the disk."""
     return [*_OURS, *sorted(_installed().keys() - _OURS.keys())]
 
 
 def _installed() -> dict[str, str]:
-    """Return what packages add, by name. `importlib.metadata` is loaded here, since it takes long and few need it."""
-    found = import_module("importlib.metadata").entry_points(group=GROUP)
-    return {entry.name: entry.value for entry in found}
+    """Return the entry points of installed packages. `importlib.metadata` is slow to load, so it is imported here."""
+    entries = import_module("importlib.metadata").entry_points(group=GROUP)
+    return {entry.name: entry.value for entry in entries}
 
 
 def _listed(names: list[str]) -> str:

@@ -8,16 +8,16 @@ from contextlib import asynccontextmanager
 
 from ..errors import AnswerLost, Unsupported
 from ..events import Notice, Outlet
-from . import Attaching, ChatRequest, Explaining, Forwarded, Forwarding, Provider, Telling, provider_state
+from . import Attaching, ChatRequest, Explaining, Forwarded, Forwarding, Provider, Reporting, provider_state
 
 PATIENCE = 1.0
-"""Seconds after which a run says that it waits."""
+"""Seconds of waiting before a run gets a notice about it."""
 REMINDER = 20.0
-"""Seconds after which it says so again, so that nobody takes it for an upstream that has fallen silent."""
+"""Seconds between further notices, so that the idle timeout does not end a run that waits."""
 
 
-class InTurns:
-    """Lets at most `most` answers of a provider go on at once, in the order in which they were asked for.
+class LimitedProvider:
+    """A provider with at most `most` concurrent answers. Further requests wait, first come, first served.
 
     Costs one small task for each run that waits or is answered.
     """
@@ -36,12 +36,12 @@ class InTurns:
         self._turns = asyncio.Semaphore(most)
 
     async def answer(self, request: ChatRequest, out: Outlet) -> None:
-        """Wait for a turn, then answer as the provider does. The turn ends with the answer, however that ends."""
+        """Wait for a turn, then answer. The turn ends with the answer, even if the answer fails."""
         async with self._turn(out):
             await self._provider.answer(request, out)
 
     async def attach(self, name: str, out: Outlet, *, text: str = "", reasoning: str = "") -> None:
-        """Attach to an answer as the provider does. It takes a turn like any other: the upstream works on it."""
+        """Wait for a turn, then attach to an answer: the upstream works on it like on any other."""
         provider = self._provider
         if not isinstance(provider, Attaching):
             raise AnswerLost(f"{self.name} does not tell an answer twice.")
@@ -50,7 +50,7 @@ class InTurns:
 
     @asynccontextmanager
     async def _turn(self, out: Outlet) -> AsyncIterator[None]:
-        """Hold one of the turns. A run that waits for it says so."""
+        """Hold a turn. Notices are emitted during the wait for it."""
         turn = asyncio.create_task(self._turns.acquire())
         try:
             patience = PATIENCE
@@ -63,7 +63,7 @@ class InTurns:
                 self._turns.release()
 
     async def forward(self, path: str, body: bytes, content_type: str, limit: int) -> Forwarded:
-        """Send a request as the provider does. It takes a turn like any other."""
+        """Wait for a turn, then forward a request."""
         provider = self._provider
         if not isinstance(provider, Forwarding):
             raise Unsupported(f"{self.name} can only chat.", "model")
@@ -75,18 +75,18 @@ class InTurns:
         return await self._provider.list_models()
 
     async def answers(self) -> bool:
-        """Return whether the upstream is there."""
+        """Return whether the upstream can be reached."""
         return (await provider_state(self._provider)).ok
 
     @property
     def is_away(self) -> bool:
-        """Whether the upstream gave no answer when it was last asked."""
-        return isinstance(self._provider, Telling) and self._provider.is_away
+        """True if the last request to the upstream had no response."""
+        return isinstance(self._provider, Reporting) and self._provider.is_away
 
     def why_not(self) -> str | None:
-        """Return why the upstream cannot be used, if the provider can tell."""
+        """Return why the upstream cannot be used; None if the reason is unknown."""
         return self._provider.why_not() if isinstance(self._provider, Explaining) else None
 
     async def close(self) -> None:
-        """Let go of the provider's connections."""
+        """Close the provider's connections."""
         await self._provider.close()

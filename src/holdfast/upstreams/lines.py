@@ -15,8 +15,8 @@ __all__ = ["LineDecoder"]
 class LineDecoder:
     """Turns the reads of one response into lines, as frames without a type.
 
-    `max_line` limits the bytes of one. Past it the decoder is broken: lines that came before are returned, and the next
-    call, or this one if there were none, raises `EventTooLarge`.
+    `max_line` is the maximum size of a line in bytes. After a longer one, the decoder returns the lines before it, and
+    raises `EventTooLarge` at the next call, or at this one if there were none.
     """
 
     def __init__(self, max_line: int) -> None:

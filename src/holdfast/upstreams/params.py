@@ -1,4 +1,4 @@
-"""What becomes of OpenAI's parameters, messages and tools in dialects that have other words for them."""
+"""Rules for OpenAI's parameters, messages and tools in dialects into which they are translated."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..errors import Unsupported
 from ..fields import PASSED_ON, USED, Kinds, Rule, Shape, Table, harmless, refusal, refused, used
 from . import ChatRequest
 
-__all__ = ["ONLY_OPENAIS", "asked_of", "check_request"]
+__all__ = ["ONLY_OPENAIS", "check_request", "message_rules"]
 
 _CHEAPER = harmless("It only makes an answer cheaper.")
 
@@ -21,7 +21,7 @@ ONLY_OPENAIS: Table = {
     "store": harmless("It controls what OpenAI stores."),
     "stream_options": harmless("The answer is always streamed with its usage."),
 }
-"""Parameters without which the answer of another service is the same."""
+"""Parameters that only OpenAI's service uses. Without them, the answer of another service is the same."""
 
 _OURS = {**dict.fromkeys(("thoughts", "reasoned", "placed"), USED), "cache_control": _CHEAPER}
 _ORDER = harmless("The order of the calls determines it.")
@@ -47,18 +47,18 @@ def part_rules(who: str, *, detail: Rule = _DETAIL, sound: bool = False, files: 
     if sound:
         shapes["input_audio"] = part(input_audio=used(Shape({"data": USED, "format": USED}, unknown)))
     if files:
-        named = {"file_data": USED, "filename": harmless("The file itself is sent.")}
-        shapes["file"] = part(file=used(Shape({**named, "file_id": refused("Send the file itself.")}, unknown)))
+        file_fields = {"file_data": USED, "filename": harmless("The file itself is sent.")}
+        shapes["file"] = part(file=used(Shape({**file_fields, "file_id": refused("Send the file itself.")}, unknown)))
     return Kinds("type", shapes, unknown)
 
 
-def asked_of(
+def message_rules(
     who: str, parts: Kinds, *, strict: Rule, custom: bool = False, call: Mapping[str, Rule] | None = None
 ) -> Table:
-    """Return the rules of messages and tools for a dialect with other words for them.
+    """Return the rules of messages and tools for a dialect into which they are translated.
 
-    `custom` is for dialects with custom tools, `strict` the rule of functions that must keep to their schema, and
-    `call` what else a call may hold.
+    `custom` means that the dialect has custom tools. `strict` is the rule of a function's field `strict`, and `call`
+    has the rules of further fields of a tool call.
     """
     unknown = refused(f"{who} does not have it.")
     customs = USED if custom else refused(f"{who} takes no custom tools. Send a function with one string.")
@@ -78,12 +78,12 @@ def asked_of(
 
 def _messages(who: str, parts: Kinds, calls: Kinds) -> Kinds:
     unknown = refused(f"{who} does not have it.")
-    named, thought = harmless("The role is enough."), harmless("Earlier reasoning is not sent back.")
-    said: dict[str, Rule] = {"role": USED, "content": used(parts), **_OURS}
-    system = Shape({**said, "name": named}, unknown)
+    name, thought = harmless("The role is enough."), harmless("Earlier reasoning is not sent back.")
+    fields: dict[str, Rule] = {"role": USED, "content": used(parts), **_OURS}
+    system = Shape({**fields, "name": name}, unknown)
     assistant: dict[str, Rule] = {
-        **said,
-        "name": named,
+        **fields,
+        "name": name,
         "refusal": USED,
         "tool_calls": used(calls),
         "audio": refused(f"{who} produces no audio.", {}),
@@ -94,18 +94,18 @@ def _messages(who: str, parts: Kinds, calls: Kinds) -> Kinds:
     roles: dict[str, Shape | Rule] = {
         "system": system,
         "developer": system,
-        "user": Shape({**said, "name": USED}, unknown),
+        "user": Shape({**fields, "name": USED}, unknown),
         "assistant": Shape(assistant, unknown),
-        "tool": Shape({**said, "tool_call_id": USED, "name": harmless("The call contains the name.")}, unknown),
+        "tool": Shape({**fields, "tool_call_id": USED, "name": harmless("The call contains the name.")}, unknown),
         "function": refused(f"{who} takes no role function. Send the role tool."),
     }
     return Kinds("role", roles, unknown)
 
 
-def check_request(request: ChatRequest, params: Table, unknown: Rule, asked: Table) -> None:
-    """Refuse a request with a parameter, or something inside a message or a tool, that cannot be honoured."""
-    found = refusal(request.params, params, unknown)
-    if found is None:
-        found = refusal({"messages": request.messages, "tools": request.params.get("tools")}, asked, PASSED_ON)
-    if found is not None:
-        raise Unsupported(found.message, found.field)
+def check_request(request: ChatRequest, params: Table, unknown: Rule, rules: Table) -> None:
+    """Raise `Unsupported` if a parameter, or a field of a message or a tool, is refused."""
+    problem = refusal(request.params, params, unknown)
+    if problem is None:
+        problem = refusal({"messages": request.messages, "tools": request.params.get("tools")}, rules, PASSED_ON)
+    if problem is not None:
+        raise Unsupported(problem.message, problem.field)

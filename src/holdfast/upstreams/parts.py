@@ -1,4 +1,4 @@
-"""Parts of a message in OpenAI's shape, as the dialects that write them in other words need them."""
+"""Parts of a message in OpenAI's shape, for dialects into which they are translated."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from ..errors import Unsupported
 __all__ = [
     "InlineData",
     "arguments_object",
+    "assistant_text",
     "called_names",
     "function_of",
     "inline_data",
     "picture_url",
     "plain_text",
-    "said_by_assistant",
     "schema_of",
-    "spoken_by_user",
     "text_in",
+    "user_parts",
 ]
 
 _DATA_URL = re.compile(r"data:(?P<type>[\w.+-]+/[\w.+-]+)(?:;[^,;]+)*;base64,(?P<data>.*)", re.DOTALL | re.IGNORECASE)
 
 
 class InlineData(NamedTuple):
-    """What a `data:` URL holds: its media type, and its bytes in base64."""
+    """The content of a `data:` URL: its media type, and its bytes in base64."""
 
     media_type: str
     data: str
 
 
 def inline_data(url: str) -> InlineData | None:
-    """Return what a URL holds in itself; None if it is an address."""
-    found = _DATA_URL.fullmatch(url.strip())
-    return InlineData(found["type"].lower().replace("image/jpg", "image/jpeg"), found["data"]) if found else None
+    """Return the content of a `data:` URL in base64; None for any other URL."""
+    match = _DATA_URL.fullmatch(url.strip())
+    return InlineData(match["type"].lower().replace("image/jpg", "image/jpeg"), match["data"]) if match else None
 
 
 def picture_url(part: Mapping[str, Any]) -> str:
@@ -49,7 +49,7 @@ def picture_url(part: Mapping[str, Any]) -> str:
 
 
 def plain_text(content: Any, who: str) -> str:
-    """Return a content that must be text, such as that of a system message: its parts are paragraphs."""
+    """Return content that must be text, such as that of a system message. Its parts become paragraphs."""
     if not isinstance(content, list):
         return content if isinstance(content, str) else ""
     return "\n\n".join(text for part in content if (text := text_in(part, who)))
@@ -63,15 +63,15 @@ def text_in(part: Any, who: str) -> str:
     return str(part.get(kind) or "")
 
 
-def said_by_assistant(message: Mapping[str, Any], who: str) -> str:
-    """Return what an assistant's message says, and what it refused."""
+def assistant_text(message: Mapping[str, Any], who: str) -> str:
+    """Return the text and the refusal of an assistant's message."""
     refusal = message.get("refusal")
     texts = [plain_text(message.get("content"), who), refusal if isinstance(refusal, str) else ""]
     return "\n\n".join(filter(None, texts))
 
 
-def spoken_by_user(message: Mapping[str, Any]) -> list[Any]:
-    """Return the parts of a user's message, after the name of who speaks if it has one."""
+def user_parts(message: Mapping[str, Any]) -> list[Any]:
+    """Return the parts of a user's message. If it has a `name`, a text part with the name comes first."""
     content, name = message.get("content"), message.get("name")
     if not isinstance(content, list | str | None):
         raise Unsupported("A message's content must be a string or a list of parts.", "messages")
@@ -80,7 +80,7 @@ def spoken_by_user(message: Mapping[str, Any]) -> list[Any]:
 
 
 def function_of(call: Any) -> Mapping[str, Any]:
-    """Return what a tool call calls. Raises `Unsupported` if that is no function."""
+    """Return the function of a tool call. Raises `Unsupported` if it has none."""
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict):
         raise Unsupported("A tool call must be a call of a function.", "messages")
@@ -88,7 +88,7 @@ def function_of(call: Any) -> Mapping[str, Any]:
 
 
 def arguments_object(arguments: Any) -> dict[str, Any]:
-    """Return a call's arguments as an object; a model may have written something that is none."""
+    """Return a call's arguments as an object. Any other value becomes its field `arguments`."""
     if isinstance(arguments, str) and arguments.strip():
         try:
             arguments = json.loads(arguments)
@@ -102,12 +102,12 @@ def arguments_object(arguments: Any) -> dict[str, Any]:
 def called_names(messages: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return the name of each call's function by the call's id: a result in OpenAI's shape has only the id."""
     calls = [call for message in messages for call in message.get("tool_calls") or () if isinstance(call, dict)]
-    named = [(call.get("id"), call.get("function")) for call in calls]
-    return {id: str(function.get("name") or "") for id, function in named if id and isinstance(function, dict)}
+    pairs = [(call.get("id"), call.get("function")) for call in calls]
+    return {id: str(function.get("name") or "") for id, function in pairs if id and isinstance(function, dict)}
 
 
 def schema_of(response_format: Any, who: str) -> dict[str, Any] | None:
-    """Return the JSON schema that an answer must have: empty for any JSON object, None for text."""
+    """Return the JSON schema for an answer: empty for any JSON object, None for text."""
     match response_format:
         case None | {"type": "text"}:
             return None

@@ -19,9 +19,10 @@ def lost(who: str, how: str) -> AnswerLost:
 
 
 class SeenEvents:
-    """An outlet that passes on the unseen rest of `who`'s answer, and refuses another answer.
+    """An outlet that drops the part of an answer that was seen, and passes on the rest.
 
-    The seen part has reasoning apart from text, so reasoning is split here; with `think` by tags in the text, too.
+    It raises `AnswerLost`, with the name `who`, if the answer is another. The seen text and reasoning are separate, so
+    reasoning is split from the text here. `think` means that tags in the text mark reasoning.
     """
 
     def __init__(self, out: Outlet, who: str, text: str, reasoning: str, *, think: bool) -> None:
@@ -29,7 +30,7 @@ class SeenEvents:
         self.room = out.room
         self._who = who
         self._splitter = AnswerSplitter(think)
-        self._left: dict[type, str] = {Text: text, Reasoning: reasoning}
+        self._seen_rest: dict[type, str] = {Text: text, Reasoning: reasoning}
 
     def emit(self, events: Sequence[Yielded]) -> bool:
         """Pass on the new part of the events. Raise `AnswerLost` if the answer is not the one that was seen."""
@@ -46,12 +47,12 @@ class SeenEvents:
     def _unseen(self, events: Sequence[Yielded]) -> list[Yielded]:
         unseen: list[Yielded] = []
         for event in events:
-            if isinstance(event, Text | Reasoning) and (left := self._left[type(event)]):
-                if not left.startswith(event.text) and not event.text.startswith(left):
+            if isinstance(event, Text | Reasoning) and (seen := self._seen_rest[type(event)]):
+                if not seen.startswith(event.text) and not event.text.startswith(seen):
                     raise lost(self._who, "tells another answer than the one that was seen")
-                self._left[type(event)] = left[len(event.text) :]
-                event = replace(event, text=event.text[len(left) :])
-            if isinstance(event, Finish) and any(self._left.values()):
+                self._seen_rest[type(event)] = seen[len(event.text) :]
+                event = replace(event, text=event.text[len(seen) :])
+            if isinstance(event, Finish) and any(self._seen_rest.values()):
                 raise lost(self._who, "tells less than what was seen")
             if not isinstance(event, Text | Reasoning) or event.text:
                 unseen.append(event)

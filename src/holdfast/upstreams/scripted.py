@@ -8,10 +8,10 @@ For demos, tests and benchmarks.
 | `lorem:<tokens>:<tokens a second>` | that many words at that pace, at most a million; 0 or no pace means all at once |
 | `think` | reasons about the last user message, then repeats it |
 | `tool` | calls the first tool on offer (`lookup` if there is none); answers once it has the result |
-| `steps` | for agents: goes line by line through the last user message; `name {…}` calls that tool, others are said |
-| `length` | half of what `echo` says, then stops at the limit |
-| `fail` | half of what `echo` says, then fails |
-| `hang` | says `…`, then nothing more until it is stopped |
+| `steps` | for agents: goes line by line through the last user message; `name {…}` calls that tool, others are text |
+| `length` | half of the text of `echo`, then stops at the limit |
+| `fail` | half of the text of `echo`, then fails |
+| `hang` | `…`, then nothing more until it is stopped |
 
 `tool` passes the last user message as the arguments if it is a JSON object, and else as `{"query": …}`.
 """
@@ -41,11 +41,11 @@ LOREM = "Lorem ipsum dolor sit amet, consectetur adipiscing elit, sed do eiusmod
 _CALL = re.compile(r"[\w-]+ +\{.*\}")
 _MOST_TOKENS = 1_000_000
 _HIGHEST_PACE = 1e6
-_BATCH = 256  # tokens that are due together are emitted together, at most so many
+_BATCH = 256  # maximum number of tokens that are emitted together if they are due at the same time
 
 
 class Scripted:
-    """Answers by script."""
+    """Answers by a script for each model."""
 
     models: tuple[str, ...] | None = None
     prefills = False
@@ -66,15 +66,15 @@ class Scripted:
         }
 
     async def answer(self, request: ChatRequest, out: Outlet) -> None:
-        """Play the script that the model's name asks for."""
+        """Play the script with the model's name."""
         script = self._scripts.get(request.model.partition(":")[0])
         if script is None:
             raise ProviderRefused(
                 f"{self.name} has no script {request.model!r}.", code="upstream_not_found", status=404
             )
-        asked = sum(len(text_of(message.get("content")).split()) for message in request.messages)
-        out.emit([Usage(asked, 0, "estimated")])
-        await script(request, _Counting(out, asked))
+        input_tokens = sum(len(text_of(message.get("content")).split()) for message in request.messages)
+        out.emit([Usage(input_tokens, 0, "estimated")])
+        await script(request, _Counting(out, input_tokens))
 
     async def list_models(self) -> list[str]:
         """Return a name for each script."""
@@ -87,20 +87,20 @@ class Scripted:
 class _Counting:
     """An outlet that counts the tokens of an answer, and emits the usage before the `Finish`."""
 
-    def __init__(self, out: Outlet, asked: int) -> None:
+    def __init__(self, out: Outlet, input_tokens: int) -> None:
         self._out = out
-        self._asked = asked
-        self._said = 0
+        self._input_tokens = input_tokens
+        self._output_tokens = 0
         self.room = out.room
 
     def emit(self, events: Sequence[Yielded]) -> bool:
-        self._said += sum(1 for event in events if isinstance(event, str | Reasoning | ToolCall))
+        self._output_tokens += sum(1 for event in events if isinstance(event, str | Reasoning | ToolCall))
         is_end = isinstance(events[-1], Finish)
-        return self._out.emit([Usage(self._asked, self._said), *events] if is_end else events)
+        return self._out.emit([Usage(self._input_tokens, self._output_tokens), *events] if is_end else events)
 
 
 async def _echo(request: ChatRequest, out: Outlet) -> None:
-    await _say(_words(_last_user_text(request)), out)
+    await _emit_words(_words(_last_user_text(request)), out)
     await put(out, [Finish("stop")])
 
 
@@ -108,13 +108,13 @@ async def _lorem(request: ChatRequest, out: Outlet) -> None:
     tokens, pace = _numbers(request.model)
     words = cycle(_words(LOREM))
     started = asyncio.get_running_loop().time()
-    said = 0
-    while said < tokens:
+    count = 0
+    while count < tokens:
         due = tokens if not pace else int((asyncio.get_running_loop().time() - started) * pace) + 1
-        if batch := list(islice(words, min(due - said, tokens - said, _BATCH))):
-            said += len(batch)
+        if batch := list(islice(words, min(due - count, tokens - count, _BATCH))):
+            count += len(batch)
             await put(out, batch)
-        await asyncio.sleep(max(0.0, started + said / pace - asyncio.get_running_loop().time()) if pace else 0)
+        await asyncio.sleep(max(0.0, started + count / pace - asyncio.get_running_loop().time()) if pace else 0)
     await put(out, [Finish("stop")])
 
 
@@ -128,7 +128,7 @@ async def _think(request: ChatRequest, out: Outlet) -> None:
 
 async def _tool(request: ChatRequest, out: Outlet) -> None:
     if request.messages and request.messages[-1].get("role") == "tool":
-        await _say(_words(f"The tool says: {text_of(request.messages[-1].get('content'))}"), out)
+        await _emit_words(_words(f"The tool says: {text_of(request.messages[-1].get('content'))}"), out)
         await put(out, [Finish("stop")])
         return
     results = sum(message.get("role") == "tool" for message in request.messages)
@@ -141,12 +141,12 @@ async def _tool(request: ChatRequest, out: Outlet) -> None:
 async def _steps(request: ChatRequest, out: Outlet) -> None:
     """Emit the lines up to the next call, and make it. The number of results is the position in the script."""
     lines = _last_user_text(request).splitlines(keepends=True)
-    asked = max((n for n, message in enumerate(request.messages) if message.get("role") == "user"), default=0)
-    done = sum(message.get("role") == "tool" for message in request.messages[asked:])
+    question = max((n for n, message in enumerate(request.messages) if message.get("role") == "user"), default=0)
+    done = sum(message.get("role") == "tool" for message in request.messages[question:])
     calls = [n for n, line in enumerate(lines) if _CALL.fullmatch(line.strip())]
     first = calls[done - 1] + 1 if 0 < done <= len(calls) else 0
     last = calls[done] if done < len(calls) else len(lines)
-    await _say(_words("".join(lines[first:last])), out)
+    await _emit_words(_words("".join(lines[first:last])), out)
     if last == len(lines):
         await put(out, [Finish("stop")])
         return
@@ -157,12 +157,12 @@ async def _steps(request: ChatRequest, out: Outlet) -> None:
 
 
 async def _length(request: ChatRequest, out: Outlet) -> None:
-    await _say(_first_half(request), out)
+    await _emit_words(_first_half(request), out)
     await put(out, [Finish("length")])
 
 
 async def _fail(request: ChatRequest, out: Outlet) -> None:
-    await _say(_first_half(request), out)
+    await _emit_words(_first_half(request), out)
     raise ProviderError("This model fails on purpose.")
 
 
@@ -171,7 +171,7 @@ async def _hang(request: ChatRequest, out: Outlet) -> None:
     await asyncio.Event().wait()
 
 
-async def _say(words: Iterable[str], out: Outlet) -> None:
+async def _emit_words(words: Iterable[str], out: Outlet) -> None:
     for word in words:
         await put(out, [word])
         await asyncio.sleep(0)  # an answer without a pause would block the event loop
@@ -203,8 +203,8 @@ def _numbers(model: str) -> tuple[int, float]:
 
 
 def _last_user_text(request: ChatRequest) -> str:
-    asked = [message for message in request.messages if message.get("role") == "user"]
-    return text_of(asked[-1].get("content")) if asked else ""
+    messages = [message for message in request.messages if message.get("role") == "user"]
+    return text_of(messages[-1].get("content")) if messages else ""
 
 
 def _first_tool(request: ChatRequest) -> str:

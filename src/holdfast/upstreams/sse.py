@@ -4,8 +4,8 @@ The decoder works on bytes: only CR, LF and CRLF end a line, and neither U+2028 
 Nearly all upstreams send nothing but `data: {...}` lines and blank lines, many in one read. Such a read is cut
 by one `bytes.split`; anything else is decoded block by block.
 
-Three things differ from the browser's rules: `id` and `retry` are ignored with the unknown fields, since upstreams are
-not resumed; the default event type is `b""` and not `message`; and `finish` gives an event whose blank line is missing.
+Three things differ from the browser's rules: `id` and `retry` are ignored like unknown fields, since upstreams are not
+resumed; the default event type is `b""` and not `message`; and `finish` returns an event whose blank line is missing.
 
 Cost: linear in the bytes, however they are cut. Memory: the unfinished event, and one read.
 """
@@ -22,7 +22,7 @@ ServerSentEvent = tuple[bytes, bytes]
 
 _BOM = b"\xef\xbb\xbf"
 _DATA = b"data: "
-_SHORT = 4096  # a longer one is not returned: it would be copied with each piece
+_SHORT = 4096  # a longer unfinished event is not returned: it would be copied with each piece
 
 
 class EventTooLarge(ValueError):
@@ -32,8 +32,8 @@ class EventTooLarge(ValueError):
 class SSEDecoder:
     """Turns the reads of one response into events.
 
-    `max_event` limits the bytes between two blank lines. Past it the decoder is broken: events that came before are
-    returned, and the next call, or this one if there were none, raises `EventTooLarge`.
+    `max_event` is the maximum number of bytes between two blank lines. After a larger event, the decoder returns the
+    events before it, and raises `EventTooLarge` at the next call, or at this one if there were none.
     """
 
     __slots__ = ("_after_cr", "_begun", "_broken", "_max_event", "_start", "_tail")
@@ -73,9 +73,9 @@ class SSEDecoder:
     def finish(self) -> list[ServerSentEvent]:
         """Decode what is left when the upstream has ended.
 
-        Browsers drop an event that is not followed by a blank line; some upstreams end just so after `data: [DONE]`.
-        Whether the last line is whole cannot be seen here: JSON that was cut off fails in its parser. An event
-        without data is dropped, as it may be the first half of a line.
+        Browsers drop an event that is not followed by a blank line, but some upstreams send none after `data: [DONE]`.
+        The last line may be incomplete: JSON that was cut off fails in its parser. An event without data is dropped,
+        as it may be the first half of a line.
         """
         if self._broken:
             self._refuse()

@@ -1,8 +1,8 @@
 """AG-UI 1.0 for clients: a run as AG-UI events, a pure function of the log.
 
-Only a completed run ends in `RUN_FINISHED` with the outcome `success`. A stopped one ends with `cancelled`, for a
-client that knows it: one older than protocol 1.0 would take it for success, and gets `RUN_ERROR`. So does every client
-if a tool call is incomplete: closing it would mean that its arguments are complete.
+Only a completed run ends in `RUN_FINISHED` with the outcome `success`. A stopped run ends with
+`cancelled` if the client knows it. A client older than protocol 1.0 would take that for success, so it gets
+`RUN_ERROR`. So does every client if a tool call is incomplete: closing it would mean that its arguments are complete.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def error_of(settled: AnySettlement) -> tuple[str, str]:
 class AgUiEvents:
     """Renders one run as AG-UI's events, in order from its first event: the same log always gives the same bytes.
 
-    `run_id` and `thread_id` are the client's names, if it has sent some. `messages` are the earlier ones.
+    `thread_id` and `run_id` are the client's ids. `messages` are the earlier messages.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class AgUiEvents:
             "metadata": {"holdfast": {"run_id": self._run}},
         }
         if self._messages is not None:
-            yield {"type": "MESSAGES_SNAPSHOT", "messages": [ag_ui_message(said) for said in self._messages]}
+            yield {"type": "MESSAGES_SNAPSHOT", "messages": [ag_ui_message(message) for message in self._messages]}
         if self._state is not None:
             yield {"type": "STATE_SNAPSHOT", "snapshot": self._state}
 
@@ -181,7 +181,7 @@ class AgUiEvents:
         self._is_thinking = False
 
     def _call(self, event: ToolDelta | ToolCall) -> Iterator[dict[str, Any]]:
-        whole = isinstance(event, ToolCall)
+        is_complete = isinstance(event, ToolCall)
         piece: CallPiece | None = self._calls.whole(event) if isinstance(event, ToolCall) else self._calls.piece(event)
         if piece is None:
             return
@@ -189,11 +189,11 @@ class AgUiEvents:
             yield from self._stop_thinking()
             self._half_written.add(piece.id)
             self._pending.append(piece.id)
-            named = {"toolCallName": piece.name, "parentMessageId": self._message}
-            yield {"type": "TOOL_CALL_START", "toolCallId": piece.id, **named}
+            fields = {"toolCallName": piece.name, "parentMessageId": self._message}
+            yield {"type": "TOOL_CALL_START", "toolCallId": piece.id, **fields}
         if piece.arguments:
             yield {"type": "TOOL_CALL_ARGS", "toolCallId": piece.id, "delta": piece.arguments}
-        if whole:
+        if is_complete:
             self._half_written.discard(piece.id)
             yield {"type": "TOOL_CALL_END", "toolCallId": piece.id}
 
@@ -203,15 +203,15 @@ class AgUiEvents:
         if event.id in self._pending:
             self._pending.remove(event.id)
         failed = {"metadata": {"holdfast": {"is_error": True}}} if event.is_error else {}
-        named = {"messageId": f"{self._message_id}-result-{self._count}", "toolCallId": event.id, "role": "tool"}
-        yield {"type": "TOOL_CALL_RESULT", **named, "content": event.output, **failed}
+        fields = {"messageId": f"{self._message_id}-result-{self._count}", "toolCallId": event.id, "role": "tool"}
+        yield {"type": "TOOL_CALL_RESULT", **fields, "content": event.output, **failed}
 
     # the ending
 
     def _end(self, settled: AnySettlement) -> Iterator[dict[str, Any]]:
         yield from self._stop_thinking()
         yield from self._stop_saying()
-        if isinstance(settled, Completed):  # every call is complete, even if the source did not say so
+        if isinstance(settled, Completed):  # every call is complete, even one without a `ToolCall`
             yield from ({"type": "TOOL_CALL_END", "toolCallId": id} for id in self._pending if id in self._half_written)
         used = {
             "model": settled.answered_by or self._model,
@@ -220,20 +220,20 @@ class AgUiEvents:
             "totalTokens": settled.usage.total_tokens,
             **_details(settled.usage),
         }
-        told = {name: value for name, value in openai_chat.verdict(settled, self._run).items() if name == "holdfast"}
-        known = told | openai_chat.cost_of(settled.usage)  # the protocol's usage has counts only
-        yield {**self._ending(settled), "usage": [used], **({"metadata": known} if known else {})}
+        verdict = {name: value for name, value in openai_chat.verdict(settled, self._run).items() if name == "holdfast"}
+        metadata = verdict | openai_chat.cost_of(settled.usage)  # the protocol's usage has counts only
+        yield {**self._ending(settled), "usage": [used], **({"metadata": metadata} if metadata else {})}
 
     def _ending(self, settled: AnySettlement) -> dict[str, Any]:
-        """Return the last event of a settlement: the one table."""
+        """Return the last event of a settlement: the only such mapping."""
         finished = {"type": "RUN_FINISHED", **self._names}
         if isinstance(settled, Completed):
             pending = {"pendingToolCallIds": self._pending} if self._pending else {}
             return {**finished, "outcome": {"type": "success", **pending}}
         if isinstance(settled, Stopped) and self._cancelled and not self._half_written:
             return {**finished, "outcome": {"type": "cancelled"}}
-        code, words = error_of(settled)
-        return {"type": "RUN_ERROR", "message": words, "code": code}
+        code, message = error_of(settled)
+        return {"type": "RUN_ERROR", "message": message, "code": code}
 
 
 def _fields(event: msgspec.Struct) -> dict[str, Any]:
@@ -244,25 +244,25 @@ def _fields(event: msgspec.Struct) -> dict[str, Any]:
 # Earlier messages.
 
 
-def ag_ui_message(said: Message) -> dict[str, Any]:
+def ag_ui_message(message: Message) -> dict[str, Any]:
     """Return a message of a session in AG-UI's shape."""
-    shown: dict[str, Any] = {"id": said.id, "role": said.role, "content": _content(said)}
-    if said.tool_calls:
-        shown["toolCalls"] = [
+    fields: dict[str, Any] = {"id": message.id, "role": message.role, "content": _content(message)}
+    if message.tool_calls:
+        fields["toolCalls"] = [
             {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in said.tool_calls
+            for call in message.tool_calls
         ]
-    if said.tool_call_id is not None:
-        shown["toolCallId"] = said.tool_call_id
-    return shown
+    if message.tool_call_id is not None:
+        fields["toolCallId"] = message.tool_call_id
+    return fields
 
 
-def _content(said: Message) -> str | list[dict[str, Any]]:
+def _content(message: Message) -> str | list[dict[str, Any]]:
     """Return text, or parts if there are images. Parts that AG-UI does not have are left out."""
-    if not isinstance(said.content, list):
-        return said.content or ""
-    parts = [part for part in map(_part, said.content) if part is not None]
-    if said.role in ("user", "tool"):
+    if not isinstance(message.content, list):
+        return message.content or ""
+    parts = [part for part in map(_part, message.content) if part is not None]
+    if message.role in ("user", "tool"):
         return parts
     return text_of(parts)
 
@@ -280,7 +280,7 @@ def _part(part: Any) -> dict[str, Any] | None:
 
 
 def _details(used: Usage) -> dict[str, int]:
-    """Return what of the tokens was cached or thought, if the upstream counted it."""
+    """Return the cached and the reasoning tokens, if the upstream counted them."""
     counted = {
         "cachedInputTokens": used.cached_tokens,
         "cacheWriteInputTokens": used.cache_write_tokens,

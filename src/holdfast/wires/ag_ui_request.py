@@ -60,17 +60,17 @@ class Props(msgspec.Struct, frozen=True):
     params: dict[str, Any] = {}
 
 
-def agent_chat(asked: RunAgentInput, props: Props) -> dict[str, Any]:
+def agent_chat(request: RunAgentInput, props: Props) -> dict[str, Any]:
     """Return the request in OpenAI's shape. The thread is the session."""
-    tools = [_tool(tool) for tool in asked.tools or ()]
+    tools = [_tool(tool) for tool in request.tools or ()]
     return {
         **props.params,
         **({"tools": tools} if tools else {}),
         "messages": [
-            *_context(asked.context or []),
-            *(said for place, message in enumerate(asked.messages) for said in _said(message, place)),
+            *_context(request.context or []),
+            *(chat for place, message in enumerate(request.messages) for chat in _as_chat(message, place)),
         ],
-        "session_id": asked.thread_id,
+        "session_id": request.thread_id,
         "background": props.background,
         "if_busy": props.if_busy,
     }
@@ -84,29 +84,29 @@ def _tool(tool: AgUiTool) -> dict[str, Any]:
 def _context(context: list[AgUiContext]) -> list[dict[str, Any]]:
     if not context:
         return []
-    known = "\n\n".join(
+    text = "\n\n".join(
         f"{entry.description}:\n{entry.value}" if entry.description else entry.value for entry in context
     )
-    return [{"role": "system", "content": known}]
+    return [{"role": "system", "content": text}]
 
 
-def _said(message: AgUiMessage, place: int) -> list[dict[str, Any]]:
+def _as_chat(message: AgUiMessage, place: int) -> list[dict[str, Any]]:
     """Return a message; none for reasoning and activities, which models do not get."""
     if message.role in ("activity", "reasoning"):
         return []
     where = f"messages[{place}].content"
-    said: dict[str, Any] = {"role": message.role, "content": _content(message.content, where)}
+    chat: dict[str, Any] = {"role": message.role, "content": _content(message.content, where)}
     if message.name:
-        said["name"] = message.name
+        chat["name"] = message.name
     if message.role == "assistant" and message.tool_calls:
-        said |= {"content": said["content"] or None, "tool_calls": [_call(call) for call in message.tool_calls]}
+        chat |= {"content": chat["content"] or None, "tool_calls": [_call(call) for call in message.tool_calls]}
     if message.role == "tool":
         if not message.tool_call_id:
             raise BadRequest("A tool's message has a toolCallId.", param=f"messages[{place}].toolCallId")
-        said["tool_call_id"] = message.tool_call_id
-        if message.error and isinstance(said["content"], str):
-            said["content"] = f"Error: {message.error}\n\n{said['content']}".strip()
-    return [said]
+        chat["tool_call_id"] = message.tool_call_id
+        if message.error and isinstance(chat["content"], str):
+            chat["content"] = f"Error: {message.error}\n\n{chat['content']}".strip()
+    return [chat]
 
 
 def _call(call: dict[str, Any]) -> dict[str, Any]:

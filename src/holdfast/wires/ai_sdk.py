@@ -40,38 +40,38 @@ NOT_FINISHED = "The run ended before this call was written to its end."
 NO_RESULT = "The run ended before the tool gave a result."
 
 _encode = msgspec.json.Encoder().encode
-_WORDS = {"tool_calls": "tool-calls", "function_call": "tool-calls", "content_filter": "content-filter"}
+_REASONS = {"tool_calls": "tool-calls", "function_call": "tool-calls", "content_filter": "content-filter"}
 
 Part = dict[str, Any]
 
 
 def ui_finish_reason(settled: Settlement) -> str:
-    """Return the finish reason of a settlement: the one table.
+    """Return the finish reason of a settlement: the only such mapping.
 
-    A stopped run has `other`: not all versions of the SDK know a reason for it. The `abort` part before it says it.
+    A stopped run has `other`: not all versions of the SDK know a reason for it. The `abort` part before it has one.
     """
     if isinstance(settled, Stopped):
         return "other"
-    word = openai_chat.finish_reason(settled)
-    return _WORDS.get(word, word)
+    reason = openai_chat.finish_reason(settled)
+    return _REASONS.get(reason, reason)
 
 
 def run_metadata(settled: Settlement, run: str) -> Part:
     """Return the metadata of a message about its run."""
-    told: Part = {
+    fields: Part = {
         "runId": run,
         "outcome": settled.outcome,
         "usage": native.usage(settled.usage),
         **openai_chat.cost_of(settled.usage),
     }
     if isinstance(settled, (Failed, Interrupted)):
-        told["code"] = settled.error.code
-        told["help"] = help_at(settled.error.code)
+        fields["code"] = settled.error.code
+        fields["help"] = help_at(settled.error.code)
     elif isinstance(settled, Stopped):
-        told["code"] = f"stopped_by_{settled.by}"
+        fields["code"] = f"stopped_by_{settled.by}"
     if settled.answered_by:
-        told["answeredBy"] = settled.answered_by
-    return {"holdfast": told}
+        fields["answeredBy"] = settled.answered_by
+    return {"holdfast": fields}
 
 
 class PartStream:
@@ -207,7 +207,7 @@ class _Calls:
     def __init__(self) -> None:
         self._writing: dict[int, _Call] = {}
         self._waiting: dict[str, str] = {}
-        self._asked: dict[str, str] = {}
+        self._approvals: dict[str, str] = {}
 
     def grow(self, event: ToolDelta) -> list[Part]:
         """Add a piece of a call; it is shown as soon as it has an id and a name."""
@@ -222,8 +222,8 @@ class _Calls:
         try:
             arguments = msgspec.json.decode(json_arguments(event)) if event.arguments.strip() else {}
         except (msgspec.DecodeError, RecursionError):
-            told = {"input": event.arguments, "errorText": "The arguments are not valid JSON."}
-            return [{"type": "tool-input-error", **part, **told}]
+            error = {"input": event.arguments, "errorText": "The arguments are not valid JSON."}
+            return [{"type": "tool-input-error", **part, **error}]
         self._waiting[event.id] = event.name
         return [{"type": "tool-input-available", **part, "input": arguments}]
 
@@ -240,24 +240,24 @@ class _Calls:
         waiting = [id for id, name in self._waiting.items() if event.call in ("", id) and name == event.tool]
         if not waiting:
             return []
-        self._asked[event.id] = waiting[-1]
+        self._approvals[event.id] = waiting[-1]
         return [{"type": "tool-approval-request", "approvalId": event.id, "toolCallId": waiting[-1]}]
 
     def decide(self, event: ApprovalDecided) -> list[Part]:
-        if event.id not in self._asked:
+        if event.id not in self._approvals:
             return []
         decided: Part = {"type": "tool-approval-response", "approvalId": event.id}
         decided["approved"] = event.decision == "allow"
         return [{**decided, "reason": event.note} if event.note else decided]
 
     def end(self) -> list[Part]:
-        """Return the end of a completed run: its calls are complete, even if the source did not say so."""
-        written = [call.whole() for call in self._writing.values() if call.is_shown]
+        """Return the end of a completed run: its calls are complete, even those without a `ToolCall`."""
+        written = [call.whole() for call in self._writing.values() if call.has_begun]
         return [part for call in written for part in self.complete(call)]
 
     def give_up(self) -> list[Part]:
         """Return the end of open calls of a run that did not complete: the SDK would wait for them."""
-        unfinished = [call.give_up() for call in self._writing.values() if call.is_shown]
+        unfinished = [call.give_up() for call in self._writing.values() if call.has_begun]
         unanswered = [{"type": "tool-output-error", "toolCallId": id, "errorText": NO_RESULT} for id in self._waiting]
         return [*unfinished, *unanswered]
 
@@ -267,7 +267,7 @@ class _Call:
 
     def __init__(self) -> None:
         self.id = ""
-        self.is_shown = False
+        self.has_begun = False
         self._name = ""
         self._arguments: list[str] = []
 
@@ -275,11 +275,11 @@ class _Call:
         self.id = self.id or event.id
         self._name += event.name
         self._arguments.append(event.arguments)
-        if self.is_shown:
+        if self.has_begun:
             return self._delta(event.arguments)
         if not self.id or not self._name:
             return []
-        self.is_shown = True
+        self.has_begun = True
         start: Part = {"type": "tool-input-start", "toolCallId": self.id, "toolName": self._name}
         return [start, *self._delta("".join(self._arguments))]
 

@@ -27,13 +27,13 @@ class UIMessage(msgspec.Struct, frozen=True):
 
 def content(message: UIMessage) -> Content:
     """Return the content of a message: a text, or texts and files in OpenAI's shape."""
-    parts = [said for part in message.parts if (said := _said(part)) is not None]
+    parts = [content_part for part in message.parts if (content_part := _content_part(part)) is not None]
     if all(part["type"] == "text" for part in parts):
         return "\n\n".join(part["text"] for part in parts)
     return parts
 
 
-def _said(part: Part) -> Part | None:
+def _content_part(part: Part) -> Part | None:
     match part:
         case {"type": "text", "text": str(text)}:
             return {"type": "text", "text": text} if text else None
@@ -61,8 +61,8 @@ class ToolPartOutput(msgspec.Struct, frozen=True):
 
 def outputs(message: UIMessage) -> list[ToolPartOutput]:
     """Return the tool results of a message."""
-    found = [_output(part) for part in message.parts if _is_tool(part)]
-    return [output for output in found if output is not None]
+    results = [_output(part) for part in message.parts if _is_tool(part)]
+    return [output for output in results if output is not None]
 
 
 def _is_tool(part: Part) -> bool:
@@ -87,14 +87,14 @@ def _text(value: Any) -> str:
 
 def model_messages(messages: Sequence[UIMessage]) -> list[dict[str, Any]]:
     """Return a whole conversation in OpenAI's shape, for a request without a session."""
-    shown: list[dict[str, Any]] = []
+    chat: list[dict[str, Any]] = []
     for message in messages:
         if message.role == "assistant":
             for step in _steps(message.parts):
-                shown += _step(step)
-        elif said := content(message):
-            shown.append({"role": message.role, "content": said})
-    return shown
+                chat += _step(step)
+        elif text_or_parts := content(message):
+            chat.append({"role": message.role, "content": text_or_parts})
+    return chat
 
 
 def _steps(parts: Iterable[Part]) -> list[list[Part]]:
@@ -109,12 +109,12 @@ def _steps(parts: Iterable[Part]) -> list[list[Part]]:
 
 def _step(parts: list[Part]) -> list[dict[str, Any]]:
     """Return one answer of the model with the results of its calls. A call without a result is left out."""
-    said = "".join(part["text"] for part in parts if part.get("type") == "text" and isinstance(part.get("text"), str))
+    text = "".join(part["text"] for part in parts if part.get("type") == "text" and isinstance(part.get("text"), str))
     answered = [(part, output) for part in parts if _is_tool(part) and (output := _output(part)) is not None]
     calls = [_call(part, output.id) for part, output in answered]
-    if not said and not calls:
+    if not text and not calls:
         return []
-    answer: dict[str, Any] = {"role": "assistant", "content": said or None}
+    answer: dict[str, Any] = {"role": "assistant", "content": text or None}
     if calls:
         answer["tool_calls"] = calls
     results = [{"role": "tool", "tool_call_id": output.id, "content": output.text} for _, output in answered]
@@ -129,41 +129,41 @@ def _call(part: Part, id: str) -> dict[str, Any]:
 # Stored messages.
 
 
-def output_text(path: Sequence[Message]) -> list[dict[str, Any]]:
+def ui_messages(path: Sequence[Message]) -> list[dict[str, Any]]:
     """Return the messages of a branch in the SDK's shape: a turn of the assistant is one message."""
     messages: list[dict[str, Any]] = []
-    for said in path:
-        if said.role == "user":
-            messages.append({"id": client_id(said.id), "role": "user", "parts": _parts(said.content)})
-        elif said.role == "assistant":
-            _add_answer(_turn(messages, said), said)
-        elif said.role == "tool" and messages:
-            _add_result(messages[-1]["parts"], said)
+    for message in path:
+        if message.role == "user":
+            messages.append({"id": client_id(message.id), "role": "user", "parts": _parts(message.content)})
+        elif message.role == "assistant":
+            _add_answer(_turn(messages, message), message)
+        elif message.role == "tool" and messages:
+            _add_result(messages[-1]["parts"], message)
     return messages
 
 
 def client_id(id: str) -> str:
-    """Return the client's id of a message: that of an edited one has a number appended in the store."""
+    """Return the client's id of a message. The store appends a number to the id of an edited message."""
     base, _, number = id.rpartition("~")
     return base if base and number.isdigit() else id
 
 
-def _turn(messages: list[dict[str, Any]], said: Message) -> dict[str, Any]:
+def _turn(messages: list[dict[str, Any]], message: Message) -> dict[str, Any]:
     if not messages or messages[-1]["role"] != "assistant":
-        messages.append({"id": said.id, "role": "assistant", "parts": []})
+        messages.append({"id": message.id, "role": "assistant", "parts": []})
     turn = messages[-1]
-    turn["metadata"] = {"holdfast": {"runId": said.run_id, "model": said.model, "outcome": said.outcome}}
+    turn["metadata"] = {"holdfast": {"runId": message.run_id, "model": message.model, "outcome": message.outcome}}
     return turn
 
 
-def _add_answer(turn: dict[str, Any], said: Message) -> None:
+def _add_answer(turn: dict[str, Any], message: Message) -> None:
     parts = turn["parts"]
     parts.append({"type": "step-start"})
-    if said.reasoning:
-        parts.append({"type": "reasoning", "text": said.reasoning, "state": "done"})
-    if said.content:
-        parts += [{**part, "state": "done"} for part in _parts(said.content)]
-    for call in said.tool_calls:
+    if message.reasoning:
+        parts.append({"type": "reasoning", "text": message.reasoning, "state": "done"})
+    if message.content:
+        parts += [{**part, "state": "done"} for part in _parts(message.content)]
+    for call in message.tool_calls:
         parts.append(
             {
                 "type": f"tool-{call.name}",
@@ -174,10 +174,10 @@ def _add_answer(turn: dict[str, Any], said: Message) -> None:
         )
 
 
-def _add_result(parts: list[Part], said: Message) -> None:
+def _add_result(parts: list[Part], message: Message) -> None:
     for part in parts:
-        if part.get("toolCallId") == said.tool_call_id:
-            part |= {"state": "output-available", "output": said.content}
+        if part.get("toolCallId") == message.tool_call_id:
+            part |= {"state": "output-available", "output": message.content}
 
 
 def _decoded(arguments: str) -> Any:
@@ -190,10 +190,10 @@ def _decoded(arguments: str) -> Any:
 def _parts(content: str | list[Any] | None) -> list[Part]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    return [shown for part in content or () if (shown := _shown_part(part)) is not None]
+    return [ui_part for part in content or () if (ui_part := _ui_part(part)) is not None]
 
 
-def _shown_part(part: Any) -> Part | None:
+def _ui_part(part: Any) -> Part | None:
     match part:
         case {"type": "text", "text": str(text)}:
             return {"type": "text", "text": text}
@@ -205,7 +205,7 @@ def _shown_part(part: Any) -> Part | None:
 
 
 def _media_type(url: str) -> str:
-    """Return the media type of a data URL; of another image only that it is one."""
+    """Return the media type of a data URL; `image/*` for any other URL."""
     if url.startswith("data:"):
         return url.removeprefix("data:").partition(",")[0].partition(";")[0] or "text/plain"
     return "image/*"

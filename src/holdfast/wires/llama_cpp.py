@@ -1,4 +1,4 @@
-"""llama.cpp's resumable dialect: OpenAI's chunks, found by a name and read from any byte on."""
+"""llama.cpp's resumable dialect: OpenAI's chunks, found by a conversation's name, and read from any byte on."""
 
 from __future__ import annotations
 

@@ -81,20 +81,20 @@ def error(info: ErrorInfo) -> ErrorInfoJson:
 
 
 def usage(used: Usage) -> UsageJson:
-    """Return the tokens used, and what of them was cached or thought if the upstream counted that."""
-    told: UsageJson = {
+    """Return the tokens used, with the cached and the reasoning tokens if the upstream counted them."""
+    fields: UsageJson = {
         "input_tokens": used.input_tokens,
         "output_tokens": used.output_tokens,
         "total_tokens": used.total_tokens,
         "source": used.source,
     }
     if used.cached_tokens:
-        told["cached_tokens"] = used.cached_tokens
+        fields["cached_tokens"] = used.cached_tokens
     if used.cache_write_tokens:
-        told["cache_write_tokens"] = used.cache_write_tokens
+        fields["cache_write_tokens"] = used.cache_write_tokens
     if used.reasoning_tokens:
-        told["reasoning_tokens"] = used.reasoning_tokens
-    return told
+        fields["reasoning_tokens"] = used.reasoning_tokens
+    return fields
 
 
 def settlement(settled: Settlement) -> SettlementJson:
@@ -112,14 +112,14 @@ def settlement(settled: Settlement) -> SettlementJson:
     }
 
 
-def receipt(given: Receipt) -> ReceiptJson:
+def receipt(times: Receipt) -> ReceiptJson:
     """Return the receipt of a stop: when it was requested, when it was done, and what did not end."""
-    shown: ReceiptJson = {
-        "stop_requested_at": moment(given.stop_requested_at),
-        "upstream_closed_at": moment(given.upstream_closed_at),
-        "settled_at": moment(given.settled_at),
+    fields: ReceiptJson = {
+        "stop_requested_at": moment(times.stop_requested_at),
+        "upstream_closed_at": moment(times.upstream_closed_at),
+        "settled_at": moment(times.settled_at),
     }
-    return {**shown, "refused": list(given.refused)} if given.refused else shown
+    return {**fields, "refused": list(times.refused)} if times.refused else fields
 
 
 def run_object(
@@ -173,54 +173,54 @@ def beginning(content: str | list[Any]) -> str:
     return text if len(text) <= LISTED_TEXT else text[: LISTED_TEXT - 1] + "…"
 
 
-def message(said: Message, prices: Mapping[str, Price] = _NO_PRICES) -> MessageJson:
+def message(stored: Message, prices: Mapping[str, Price] = _NO_PRICES) -> MessageJson:
     """Return a message of a session, with its cost if its model's price is known."""
-    shown: MessageJson = {
-        "id": said.id,
-        "role": said.role,
-        "content": said.content,
-        "run_id": said.run_id,
-        "model": said.model,
-        "partial": said.partial,
-        "outcome": cast(OutcomeJson | None, said.outcome),
-        "reasoning": said.reasoning,
-        "parent_id": said.parent_id,
-        "created_at": moment(said.created_at),
+    fields: MessageJson = {
+        "id": stored.id,
+        "role": stored.role,
+        "content": stored.content,
+        "run_id": stored.run_id,
+        "model": stored.model,
+        "partial": stored.partial,
+        "outcome": cast(OutcomeJson | None, stored.outcome),
+        "reasoning": stored.reasoning,
+        "parent_id": stored.parent_id,
+        "created_at": moment(stored.created_at),
     }
-    if said.tool_calls:
-        shown["tool_calls"] = [_call(call) for call in said.tool_calls]
-    if said.tool_call_id is not None:
-        shown["tool_call_id"] = said.tool_call_id
-    if said.steps:
-        shown["steps"] = [step(taken) for taken in said.steps]
-    if said.figures is not None:
-        shown["figures"] = figures(said.figures, prices.get(said.model or ""))
-    if said.author:
-        shown["author"] = said.author
-    if said.automatic:
-        shown["automatic"] = True
-    return shown
+    if stored.tool_calls:
+        fields["tool_calls"] = [_call(call) for call in stored.tool_calls]
+    if stored.tool_call_id is not None:
+        fields["tool_call_id"] = stored.tool_call_id
+    if stored.steps:
+        fields["steps"] = [step(each) for each in stored.steps]
+    if stored.figures is not None:
+        fields["figures"] = figures(stored.figures, prices.get(stored.model or ""))
+    if stored.author:
+        fields["author"] = stored.author
+    if stored.automatic:
+        fields["automatic"] = True
+    return fields
 
 
 def _call(call: ToolCall) -> MessageCallJson:
-    shown: MessageCallJson = {"id": call.id, "name": call.name, "arguments": call.arguments}
-    return shown if call.kind == "function" else {**shown, "kind": call.kind}
+    fields: MessageCallJson = {"id": call.id, "name": call.name, "arguments": call.arguments}
+    return fields if call.kind == "function" else {**fields, "kind": call.kind}
 
 
-def figures(taken: Figures, price: Price | None) -> FiguresJson:
+def figures(measured: Figures, price: Price | None) -> FiguresJson:
     """Return the figures of an answer. Every field is always present."""
-    used = Usage(taken.input_tokens, taken.output_tokens, cost=taken.cost)
-    return cast(FiguresJson, {**msgspec.structs.asdict(taken), "cost": _cost(price, used)})
+    used = Usage(measured.input_tokens, measured.output_tokens, cost=measured.cost)
+    return cast(FiguresJson, {**msgspec.structs.asdict(measured), "cost": _cost(price, used)})
 
 
 def _cost(price: Price | None, used: Usage) -> float | None:
-    """Return the stored cost. A run from before there was a price is told at the price of now."""
+    """Return the stored cost, or the cost at the current price if none was stored."""
     return cost(price, used) if used.cost is None else used.cost
 
 
-def step(taken: Step) -> StepJson:
+def step(agent_step: Step) -> StepJson:
     """Return a step of an agent: its text, its calls with their results, and the messages that steered it."""
-    results = {result.id: result for result in taken.results}
+    results = {result.id: result for result in agent_step.results}
     calls: list[StepCallJson] = [
         {
             "id": call.id,
@@ -234,9 +234,9 @@ def step(taken: Step) -> StepJson:
             else None,
             "unfinished": call.id in results and results[call.id].is_unfinished,
         }
-        for call in taken.calls
+        for call in agent_step.calls
     ]
-    return {"text": taken.text, "tool_calls": calls, "inputs": list(taken.inputs)}
+    return {"text": agent_step.text, "tool_calls": calls, "inputs": list(agent_step.inputs)}
 
 
 def session(kept: Session) -> SessionJson:
@@ -288,7 +288,7 @@ def body(event: Event) -> tuple[bytes, bytes]:
 
 
 def frames(run_id: str) -> Callable[[int, Segment], bytes]:
-    """Return the function that renders the segments of a run's log, whose first event has the number `first`."""
+    """Return the function that renders a segment of a run's log. `first` is the `seq` of its first event."""
     prefix = b'{"run":%b,"seq":' % _encode(run_id)
     frame = [
         "id: ",
@@ -320,20 +320,20 @@ def frames(run_id: str) -> Callable[[int, Segment], bytes]:
 
 
 def settled_pieces(run_id: str, seq: int, event: Settled) -> Iterator[bytes]:
-    """Yield the frame of a run's last event in pieces: none has all of a long text."""
-    told = {"run": run_id, "seq": seq, "type": "run.settled", "settlement": settlement(event.settlement)}
-    pieces = in_pieces(told)
+    """Yield the frame of a run's last event in pieces, so that a long text is not encoded at once."""
+    fields = {"run": run_id, "seq": seq, "type": "run.settled", "settlement": settlement(event.settlement)}
+    pieces = in_pieces(fields)
     yield b"id: %d\nevent: run.settled\ndata: %b" % (seq, next(pieces))
     yield from pieces
     yield b"\n\n"
 
 
-def feed_frame(entry: FeedEntry, seq: int, told: dict[str, Any], session_id: str = "") -> bytes:
+def feed_frame(entry: FeedEntry, seq: int, data: dict[str, Any], session_id: str = "") -> bytes:
     """Return one entry of a session's feed; `seq` is that of the active run, if there is one.
 
     If several feeds share a connection, the session's id precedes the cursor.
     """
-    payload = _encode({"n": entry.n, "type": entry.type, **told})
+    payload = _encode({"n": entry.n, "type": entry.type, **data})
     return sse.frame(_feed_id(session_id, entry.n, seq), entry.type.encode(), payload)
 
 
@@ -343,7 +343,7 @@ def _feed_id(session_id: str, n: int, seq: int) -> bytes:
 
 
 def feed_gone_frame(session_id: str) -> bytes:
-    """Return the frame of a session that does not exist, among several."""
+    """Return the frame for a session that does not exist, on a connection with several feeds."""
     gone: SessionDeletedJson = {"type": "session.deleted", "session_id": session_id}
     return b"event: session.deleted\n" + sse.data(_encode(gone))
 
@@ -353,14 +353,14 @@ def list_frame(cursor: str, changed: SessionListedJson | SessionDeletedJson | Se
     return sse.frame(f"list@{cursor}".encode(), changed["type"].encode(), _encode(changed))
 
 
-def told_in_feed(entry: FeedEntry, prices: Mapping[str, Price] = _NO_PRICES) -> dict[str, Any]:
+def feed_entry_data(entry: FeedEntry, prices: Mapping[str, Price] = _NO_PRICES) -> dict[str, Any]:
     """Return the data of an entry, with messages in their usual shape."""
-    told = dict(entry.data)
-    if "message" in told:
-        told["message"] = message(msgspec.convert(told["message"], Message), prices)
-    if "input" in told:
-        told["input"] = [message(said) for said in msgspec.convert(told["input"], list[Message])]
-    return told
+    data = dict(entry.data)
+    if "message" in data:
+        data["message"] = message(msgspec.convert(data["message"], Message), prices)
+    if "input" in data:
+        data["input"] = [message(each) for each in msgspec.convert(data["input"], list[Message])]
+    return data
 
 
 def feed_run_frame(n: int, run_id: str, seq: int, event: Event, session_id: str = "") -> bytes:

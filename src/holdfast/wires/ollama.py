@@ -1,4 +1,4 @@
-"""Ollama's API, for programs that speak nothing else: their requests in OpenAI's words, and runs as lines of JSON."""
+"""Ollama's API for clients: requests translated to OpenAI's chat completions, and runs as lines of JSON."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .tool_calls import json_arguments
 
 _encode = msgspec.json.Encoder().encode
 
-# What is asked.
+# Requests.
 
 _LOADED = harmless("It controls how a model is loaded, which is up to the upstream.")
 _OPTIONS: Table = {
@@ -44,7 +44,7 @@ _OPTIONS: Table = {
     "vocab_only": _LOADED,
 }
 UNKNOWN_OF_OLLAMA: Rule = refused("This server does not know it.")
-"""What becomes of all other fields."""
+"""The rule of unknown fields."""
 _TEMPLATE = refused("The model's upstream has its own template.", False, "")
 OLLAMA_CHAT: Table = {
     "model": USED,
@@ -70,7 +70,7 @@ OLLAMA_CHAT: Table = {
     "logprobs": refused("Ask /v1/chat/completions for them.", False),
     "top_logprobs": refused("Ask /v1/chat/completions for them.", 0),
 }
-"""`/api/chat`, in Ollama's words."""
+"""Requests to `/api/chat`."""
 OLLAMA_GENERATE: Table = {
     **{name: rule for name, rule in OLLAMA_CHAT.items() if name not in ("messages", "tools", "tool_choice")},
     "prompt": USED,
@@ -81,27 +81,25 @@ OLLAMA_GENERATE: Table = {
     "template": _TEMPLATE,
     "context": refused("Send the conversation to /api/chat.", []),
 }
-"""`/api/generate`."""
+"""Requests to `/api/generate`."""
 
 _PARAMS = {"num_predict": "max_tokens", "repeat_penalty": "repeat_penalty"}
 _MAGIC = {"/9j/": "jpeg", "iVBOR": "png", "R0lG": "gif", "UklGR": "webp"}
 
 
 def chat_of(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a request as OpenAI would have it."""
-    asked = {
+    """Return a request in OpenAI's shape."""
+    chat = {
         "model": _name(fields.get("model")),
         "messages": _messages(fields),
         "stream": fields.get("stream") is not False,
     }
     tools = {name: fields[name] for name in ("tools", "tool_choice") if fields.get(name)}
-    return (
-        asked | tools | _format(fields.get("format")) | _options(fields.get("options")) | _effort(fields.get("think"))
-    )
+    return chat | tools | _format(fields.get("format")) | _options(fields.get("options")) | _effort(fields.get("think"))
 
 
 def _name(model: Any) -> str | None:
-    """Return a model's name without the tag that Ollama's programs add to every name."""
+    """Return a model's name without the tag `latest`, which Ollama's clients add to every name."""
     return model.removesuffix(":latest") if isinstance(model, str) else model
 
 
@@ -118,21 +116,21 @@ def _format(form: Any) -> dict[str, Any]:
 def _options(options: Any) -> dict[str, Any]:
     if not isinstance(options or {}, dict):
         raise BadRequest("options is an object.", param="options")
-    given = {name: value for name, value in (options or {}).items() if value is not None}
-    kept = {_PARAMS.get(name, name): value for name, value in given.items() if _OPTIONS[name].kind == "used"}
+    values = {name: value for name, value in (options or {}).items() if value is not None}
+    kept = {_PARAMS.get(name, name): value for name, value in values.items() if _OPTIONS[name].kind == "used"}
     return {name: value for name, value in kept.items() if not (name == "max_tokens" and value < 0)}
 
 
 def _effort(think: Any) -> dict[str, Any]:
-    """Return how hard to think, if that is said. Whether to think at all is up to the model's upstream."""
+    """Return the reasoning effort, if the request has one. Whether to think at all is up to the model's upstream."""
     return {"reasoning_effort": think} if isinstance(think, str) else {}
 
 
 def _messages(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
     if "prompt" in fields or "messages" not in fields:
         system = [{"role": "system", "content": fields["system"]}] if fields.get("system") else []
-        said = {"role": "user", "content": fields.get("prompt") or "", "images": fields.get("images")}
-        return [*system, _said(said, "images")]
+        prompt = {"role": "user", "content": fields.get("prompt") or "", "images": fields.get("images")}
+        return [*system, _chat_message(prompt, "images")]
     messages, waiting = [], list[_Waiting]()
     for place, message in enumerate(fields["messages"]):
         if not isinstance(message, dict):
@@ -150,16 +148,16 @@ class _Waiting(NamedTuple):
 
 
 def _turn(message: Mapping[str, Any], param: str, waiting: list[_Waiting]) -> dict[str, Any]:
-    """Return a message."""
+    """Return a message in OpenAI's shape."""
     if message.get("role") == "tool":
         id = _answered(message, waiting)
         return {"role": "tool", "tool_call_id": id, "content": message.get("content") or ""}
-    said = _said(message, f"{param}.images")
+    chat = _chat_message(message, f"{param}.images")
     calls = message.get("tool_calls")
     if calls:
-        said["tool_calls"] = [_call(call, f"{param}.tool_calls[{n}]", n, waiting) for n, call in enumerate(calls)]
-        said["content"] = said["content"] or None
-    return said
+        chat["tool_calls"] = [_call(call, f"{param}.tool_calls[{n}]", n, waiting) for n, call in enumerate(calls)]
+        chat["content"] = chat["content"] or None
+    return chat
 
 
 def _answered(result: Mapping[str, Any], waiting: list[_Waiting]) -> str:
@@ -177,7 +175,7 @@ def _answered(result: Mapping[str, Any], waiting: list[_Waiting]) -> str:
     return fits[0].id
 
 
-def _said(message: Mapping[str, Any], param: str) -> dict[str, Any]:
+def _chat_message(message: Mapping[str, Any], param: str) -> dict[str, Any]:
     text, images = message.get("content") or "", message.get("images") or []
     if not isinstance(images, list) or not all(isinstance(image, str) for image in images):
         raise BadRequest("images are texts of base64.", param=param)
@@ -203,7 +201,7 @@ def _call(call: Any, param: str, place: int, waiting: list[_Waiting]) -> dict[st
     raise BadRequest("A call has a function with a name.", param=param)
 
 
-# What is answered.
+# Responses.
 
 
 class OllamaLines:
@@ -223,7 +221,7 @@ class OllamaLines:
         return [_encode(line) + b"\n" for event in events for line in self._lines(event)]
 
     def broken(self, info: ErrorInfo) -> bytes:
-        """Return the line that says that the stream, not its run, ends here, and why."""
+        """Return the line that ends the stream, not its run, with the reason."""
         return _encode(ollama_refusal(info)) + b"\n"
 
     def _lines(self, event: Event) -> Iterator[dict[str, Any]]:
@@ -242,7 +240,7 @@ class OllamaLines:
         return {**self._head, "response": text, **more, "done": False}
 
     def end(self, settled: AnySettlement) -> dict[str, Any]:
-        """Return the last line. Only what completed or was cut off is done; Ollama's clients raise on an error."""
+        """Return the last line: `done` if the answer completed or was cut off, else an error, which clients raise."""
         if isinstance(settled, (Completed, Truncated)):
             reason = finish_reason(settled)
             done = {"done": True, "done_reason": "stop" if reason == "tool_calls" else reason}
@@ -267,12 +265,12 @@ class OllamaLines:
         last = dict(pieces[-1]) if pieces else self._piece("")
         if "error" in last:
             return last
-        said = [piece["message"] if self._is_chat else piece for piece in pieces]
+        messages = [piece["message"] if self._is_chat else piece for piece in pieces]
         field = "content" if self._is_chat else "response"
-        joined: dict[str, Any] = {field: "".join(each.get(field) or "" for each in said)}
-        if thoughts := "".join(each.get("thinking") or "" for each in said):
+        joined: dict[str, Any] = {field: "".join(each.get(field) or "" for each in messages)}
+        if thoughts := "".join(each.get("thinking") or "" for each in messages):
             joined["thinking"] = thoughts
-        if calls := [call for each in said for call in each.get("tool_calls") or ()]:
+        if calls := [call for each in messages for call in each.get("tool_calls") or ()]:
             joined["tool_calls"] = calls
         return {**last, "message": {**last["message"], **joined}} if self._is_chat else {**last, **joined}
 
@@ -286,13 +284,13 @@ def _called(call: ToolCall) -> dict[str, Any]:
 
 
 def ollama_error(settled: Stopped | Failed | Interrupted, run: str) -> dict[str, Any]:
-    """Return an ending that is no delivered answer, as Ollama tells it: in words."""
-    told = verdict(settled, run)["holdfast"]
+    """Return the error of a settlement without a delivered answer. Ollama's errors are plain text."""
+    ending = verdict(settled, run)["holdfast"]
     if isinstance(settled, Stopped):
-        return {"error": f"The run was stopped: {settled.by}.", "holdfast": told}
-    return {"error": settled.error.message, "holdfast": told}
+        return {"error": f"The run was stopped: {settled.by}.", "holdfast": ending}
+    return {"error": settled.error.message, "holdfast": ending}
 
 
 def ollama_refusal(info: ErrorInfo) -> dict[str, Any]:
-    """Return an error of a request: its clients read `error` as a text, and leave the rest alone."""
+    """Return the error of a request. Clients read `error` as text, and ignore the rest."""
     return {"error": info.message, "holdfast": {"code": info.code, "param": info.param, "help": help_at(info.code)}}

@@ -1,7 +1,7 @@
 """The JSON objects of the native API, as types.
 
-The functions of `native` and `comparison` return them, so that a type checker compares both. The types of the browser
-UI are written from them by `scripts/web_types.py`.
+The functions of `wires.native` and `compare.wire` return them, so that a type checker compares both. The types of the
+browser UI are written from them by `scripts/web_types.py`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ReceiptJson(TypedDict):
     upstream_closed_at: str | None
     settled_at: str
     refused: NotRequired[list[str]]
-    """What did not end when it was asked to, as text."""
+    """Descriptions of what did not end when the run was stopped."""
 
 
 class SettlementJson(TypedDict):
@@ -141,7 +141,7 @@ class StepJson(TypedDict):
 
 
 class FiguresJson(TypedDict):
-    """What an answer took, as the server measured it."""
+    """Tokens, times and cost of an answer, as the server measured them."""
 
     input_tokens: int
     output_tokens: int
@@ -153,7 +153,7 @@ class FiguresJson(TypedDict):
 
 
 class MessageJson(TypedDict):
-    """A message of a session. `siblings` is there only if the whole session was requested."""
+    """A message of a session. `siblings` is present only if the whole session was requested."""
 
     id: str
     role: Literal["system", "developer", "user", "assistant", "tool"]
@@ -175,7 +175,7 @@ class MessageJson(TypedDict):
 
 
 class SessionHeadJson(TypedDict):
-    """What lists and single sessions have in common."""
+    """The fields of a session that a list has too."""
 
     id: str
     title: str
@@ -208,7 +208,7 @@ class SearchHitJson(TypedDict):
 
 
 class ListedSessionJson(SessionHeadJson):
-    """A session in a list. Only a search has hits, and none for a session of which the title alone was found."""
+    """A session in a list. `hit` is set only in the results of a search, and null if only the title matched."""
 
     active_run: str | None
     needs_approval: bool
@@ -233,7 +233,7 @@ class SharedJson(TypedDict):
 
 
 class OpenSessionJson(SessionJson):
-    """A session with its messages. `feed` is the cursor of the feed that this view reaches to.
+    """A session with its messages. `feed` is the cursor of the last feed entry that it includes.
 
     `shared` is null for the caller's own sessions.
     """
@@ -245,7 +245,7 @@ class OpenSessionJson(SessionJson):
     shared: SharedJson | None
 
 
-# What a link shows of a session.
+# A session as a link shows it.
 
 
 class SharedRunJson(TypedDict):
@@ -257,7 +257,7 @@ class SharedRunJson(TypedDict):
 
 
 class SharedSessionJson(TypedDict):
-    """A session as a link shows it. `cursor` is where the events begin that it does not show yet."""
+    """A session as a link shows it. `cursor` is the position of the last event that it includes."""
 
     title: str
     owner: str | None
@@ -406,7 +406,7 @@ FeedEntryJson: TypeAlias = (
 
 
 class SessionDeletedJson(TypedDict):
-    """A session that is read among others does not exist, or no longer."""
+    """A session was deleted, or does not exist."""
 
     type: Literal["session.deleted"]
     session_id: str
@@ -423,7 +423,7 @@ class SessionListedJson(TypedDict):
 
 
 class SessionsChangedJson(TypedDict):
-    """More has changed than is remembered: the list has to be loaded again."""
+    """More has changed than the server remembers: the list has to be loaded again."""
 
     type: Literal["sessions.changed"]
 
@@ -432,7 +432,7 @@ class SessionsChangedJson(TypedDict):
 
 
 class MetricsJson(TypedDict):
-    """What the answer of a pane took."""
+    """Tokens, times and cost of a pane's answer."""
 
     ttft_ms: float | None
     tokens_per_second: float | None
@@ -461,7 +461,7 @@ class PaneEndingJson(TypedDict):
 
 
 class PaneHeadJson(TypedDict):
-    """What lists and single comparisons have in common. `model` is null while it is blind."""
+    """The fields of a pane that a list has too. `model` is null while the comparison is blind."""
 
     pane: int
     label: str
@@ -487,14 +487,14 @@ class PaneJson(PaneHeadJson):
 
 
 class VoteJson(TypedDict):
-    """Which pane won, and when this was decided."""
+    """The pane that won, and the time of the vote."""
 
     winner: int | Literal["tie", "none"]
     at: str
 
 
 class ComparisonHeadJson(TypedDict):
-    """What lists and single comparisons have in common."""
+    """The fields of a comparison that a list has too."""
 
     id: str
     blind: bool

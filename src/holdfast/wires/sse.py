@@ -23,5 +23,5 @@ def frame(id: bytes, event: bytes, payload: bytes) -> bytes:
 
 
 def farewell(milliseconds: int) -> bytes:
-    """Return the last frame of a server that is about to end: reconnect after a while."""
+    """Return the last frame before the server ends: it tells the client when to reconnect."""
     return b"retry: %d\n: the server is restarting\n\n" % milliseconds

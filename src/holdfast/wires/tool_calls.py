@@ -13,7 +13,7 @@ from ..events import ToolCall, ToolDelta
 
 
 class CallPiece(NamedTuple):
-    """A new piece of a call. `begins` is true once for each, `whole` if nothing more can follow."""
+    """A new piece of a call. `begins` is true for its first piece, `whole` if nothing more can follow."""
 
     id: str
     name: str
@@ -23,7 +23,7 @@ class CallPiece(NamedTuple):
 
 
 class ToolCalls:
-    """The calls of one run. A call begins with its first argument, or complete: only then is its name complete."""
+    """The calls of one run. A call begins with its first arguments, or complete: before that, its name may grow."""
 
     def __init__(self) -> None:
         self._by_index: dict[int, _Call] = {}
@@ -74,7 +74,7 @@ class _Call:
         self.has_begun = False
         self.is_whole = False
         self.is_closed = False
-        """Whether the outermost bracket was closed: what follows is not part of the arguments."""
+        """True if the outermost bracket was closed: what follows is not part of the arguments."""
         self._depth = 0
         self._in_string = False
         self._is_escaped = False

@@ -51,7 +51,7 @@ AI_SDK: Table = {
     "if_busy": USED,
     "params": USED,
 }
-"""The AI SDK's transport, and what its `body` may add for us."""
+"""Requests of the AI SDK's transport, with the fields that its `body` may add for us."""
 
 _ABOUT = harmless("It is metadata of the message.")
 _SOURCE = Kinds(
@@ -70,7 +70,7 @@ _AG_UI_PARTS = Kinds(
     },
     refused("Supported: text and images."),
 )
-_SAID: Table = {
+_MESSAGE_FIELDS: Table = {
     "id": USED,
     "role": USED,
     "content": used(_AG_UI_PARTS),
@@ -79,7 +79,7 @@ _SAID: Table = {
     "encryptedValue": _NOT_SHOWN,
     "subagentRunId": _ABOUT,
 }
-_MESSAGE = Shape(_SAID, NOT_KNOWN)
+_MESSAGE = Shape(_MESSAGE_FIELDS, NOT_KNOWN)
 _CALL = Shape(
     {
         "id": USED,
@@ -102,8 +102,8 @@ AG_UI: Table = {
                 "developer": _MESSAGE,
                 "system": _MESSAGE,
                 "user": _MESSAGE,
-                "assistant": Shape({**_SAID, "toolCalls": used(_CALL)}, NOT_KNOWN),
-                "tool": Shape({**_SAID, "toolCallId": USED, "error": USED}, NOT_KNOWN),
+                "assistant": Shape({**_MESSAGE_FIELDS, "toolCalls": used(_CALL)}, NOT_KNOWN),
+                "tool": Shape({**_MESSAGE_FIELDS, "toolCallId": USED, "error": USED}, NOT_KNOWN),
                 "activity": _FOR_THE_PAGE,
                 "reasoning": _NOT_SHOWN,
             },
@@ -118,4 +118,4 @@ AG_UI: Table = {
     "parentRunId": harmless("The thread has the runs in their order."),
     "resume": refused("No run here waits for an interrupt of this protocol.", []),
 }
-"""AG-UI's `RunAgentInput`. Of `forwardedProps`, what is not for us is the application's own."""
+"""AG-UI's `RunAgentInput`. Properties in `forwardedProps` that are not ours are the application's own."""

@@ -12,13 +12,13 @@ import msgspec
 from ..events import Settlement
 from .openai import responses as openai_responses
 
-EVENTS = tuple(f"response.{word}" for word in ("completed", "incomplete", "failed", "cancelled"))
+EVENTS = tuple(f"response.{status}" for status in ("completed", "incomplete", "failed", "cancelled"))
 SECRET = "whsec_"
 """The prefix of a secret in base64."""
 
 
 def event_id(run: str) -> str:
-    """Return the id of the event of a run: a repeated delivery has the same."""
+    """Return the event id of a run. A repeated delivery has the same id."""
     return "evt_" + run.removeprefix("run_")
 
 
@@ -28,15 +28,15 @@ def event_type(settled: Settlement) -> str:
 
 
 def payload(run: str, settled: Settlement, at: float) -> bytes:
-    """Return the payload: the id of the response and its end, without its text."""
-    said = {
+    """Return the payload: the id of the response and its outcome, without its text."""
+    fields = {
         "object": "event",
         "id": event_id(run),
         "type": event_type(settled),
         "created_at": int(at),
         "data": {"id": openai_responses.response_id(run)},
     }
-    return msgspec.json.encode(said)
+    return msgspec.json.encode(fields)
 
 
 def key_of(secret: str) -> bytes:

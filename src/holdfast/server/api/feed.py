@@ -144,7 +144,7 @@ class _Feed:
 
     async def _told(self, entry: FeedEntry) -> dict[str, Any]:
         """Return the data of an entry; for the end of a run with its settlement."""
-        told = native.told_in_feed(entry, self._parts.prices)
+        told = native.feed_entry_data(entry, self._parts.prices)
         if entry.type == "run.settled":
             with contextlib.suppress(RunNotFound):
                 run = await self._parts.engine.open(entry.data["run_id"])

@@ -13,7 +13,7 @@ from ...errors import BadRequest, MessageNotFound
 from ...events import CallKind, ToolCall
 from ...history import Message, Role, Session, branch, title_from
 from ...ids import new_id
-from ...log.steps import Answered, Step
+from ...log.steps import CallResult, Step
 from ...store.files import with_pictures
 from ...wires import native
 from ..caller import access_of, own_session, owner_of
@@ -93,7 +93,7 @@ class ImportedStep(msgspec.Struct, frozen=True):
             text=self.text,
             calls=tuple(ToolCall(call.id, call.name, call.arguments, own=True) for call in self.tool_calls),
             results=tuple(
-                Answered(call.id, call.output, call.is_error) for call in self.tool_calls if call.output is not None
+                CallResult(call.id, call.output, call.is_error) for call in self.tool_calls if call.output is not None
             ),
             inputs=tuple(self.inputs),
         )

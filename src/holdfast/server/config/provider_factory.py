@@ -10,7 +10,7 @@ from ...http_client.proxy import choose_proxy
 from ...http_client.route import DIRECT, Route, route_to
 from ...upstreams import Provider
 from ...upstreams.kinds import ProviderKind, ProviderSetup
-from ...upstreams.limit import InTurns
+from ...upstreams.limit import LimitedProvider
 from ..http.loopback import is_loopback
 from .settings import ProviderSettings, Settings, SettingsError, data_folder
 
@@ -55,7 +55,7 @@ def make_provider(
         provider = kind.make(_setup(described, kind, settings, environ, near))
     except ValueError as error:
         raise SettingsError(f"Provider {described.name!r}: {error}.") from None
-    return InTurns(provider, described.max_runs) if described.max_runs and not kind.limits_itself else provider
+    return LimitedProvider(provider, described.max_runs) if described.max_runs and not kind.limits_itself else provider
 
 
 def _setup(

@@ -257,7 +257,7 @@ async def get_chat(parts: Parts, request: Request) -> ASGIApp:
         {
             "id": request.path_params["chat_id"],
             "session_id": session.id,
-            "messages": ai_sdk_messages.output_text(path),
+            "messages": ai_sdk_messages.ui_messages(path),
             "active_run": active.id if active else None,
         }
     )

@@ -1,10 +1,10 @@
 """The decoder of Anthropic's Messages API: bytes of the upstream become events.
 
-- An answer is complete when it gave a stop reason, and over at `message_stop` or at the end of the connection. Without
-  a stop reason it has failed, even if `message_stop` came.
-- An answer is made of blocks. Text is shown, thinking is reasoning, a tool use is a call. What Anthropic's own
-  tools do, citations, and kinds that are not known, are the provider's data: for clients of this dialect alone.
-- Thinking that is signed, or redacted, is a thought too: Anthropic requires it with the results of the calls.
+- An answer is complete once it has a stop reason, and ends at `message_stop` or at the end of the connection. Without
+  a stop reason it has failed, even after `message_stop`.
+- An answer is made of blocks. Thinking becomes reasoning, and a tool use becomes a call. Blocks of Anthropic's own
+  tools, citations, and unknown blocks become `ProviderData`, for clients of this dialect only.
+- Signed or redacted thinking is a thought too: Anthropic requires it with the results of the calls.
 - The start of an answer has the input tokens, which replace our estimate. Only the end has the output tokens.
 """
 
@@ -92,8 +92,8 @@ _decode_event = msgspec.json.Decoder(_Event).decode
 class MessageDecoder(DialectDecoder):
     """Turns the reads of one response into events.
 
-    `after` is white space that the reader has, and the model does not have: if the model's text begins with it, it is
-    dropped.
+    `after` is white space at the end of the prefill, which was not sent to the model. If the model's text begins with
+    it, it is dropped.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class MessageDecoder(DialectDecoder):
         self._after = after
         self._thoughts: dict[int, _Thinking] = {}
         self._others: dict[int, _Other] = {}
-        self._given: dict[int, str] = {}  # the input at the start of a call: usually empty
+        self._start_inputs: dict[int, str] = {}  # the input at the start of a call: usually empty
         self._input = Usage()
 
     def take(self, kind: bytes, payload: bytes, events: list[Yielded]) -> None:
@@ -141,7 +141,7 @@ class MessageDecoder(DialectDecoder):
             return
         if block.type == "tool_use":
             self.begin_call(index, block.id, block.name, events)
-            self._given[index] = json.dumps(block.input or {}, ensure_ascii=False)
+            self._start_inputs[index] = json.dumps(block.input or {}, ensure_ascii=False)
         elif block.type == "redacted_thinking" and block.data:
             self.spend(len(block.data))
             redacted = {"type": "redacted_thinking", "data": block.data}
@@ -174,10 +174,10 @@ class MessageDecoder(DialectDecoder):
             self.add_arguments(index, delta.partial_json, events)
 
     def _unrepeated(self, text: str) -> str:
-        """Return the text without its beginning that was seen."""
-        seen = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self._after, text, strict=False)))
-        self._after = self._after[seen:] if seen == len(text) else ""
-        return text[seen:]
+        """Return the text without the white space at its start that the prefill already has."""
+        repeated = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self._after, text, strict=False)))
+        self._after = self._after[repeated:] if repeated == len(text) else ""
+        return text[repeated:]
 
     def _take_stop(self, index: int, events: list[Yielded]) -> None:
         self.flush(index, events)
@@ -186,7 +186,7 @@ class MessageDecoder(DialectDecoder):
             events += [thought.whole(), thought.sealed()]
         if (other := self._others.pop(index, None)) is not None and (block := other.whole()):
             events.append(_whole_block(block))
-        self.end_call(index, self._given.pop(index, "{}"), events)
+        self.end_call(index, self._start_inputs.pop(index, "{}"), events)
 
     # usage
 
@@ -206,10 +206,10 @@ class MessageDecoder(DialectDecoder):
     def _take_ending(self, event: _Event, events: list[Yielded]) -> None:
         reason = event.delta.stop_reason if event.delta is not None else None
         if reason and not self.finished:
-            for index in [*self._given, *self._others]:  # blocks that were not ended
+            for index in [*self._start_inputs, *self._others]:  # blocks that were not ended
                 self._take_stop(index, events)
-            found = event.delta.stop_sequence if event.delta is not None else None
-            self.finish(reason, events, stop_sequence=found)
+            stop_sequence = event.delta.stop_sequence if event.delta is not None else None
+            self.finish(reason, events, stop_sequence=stop_sequence)
             self._take_output(event.usage, events)
 
     def _take_end(self, events: list[Yielded]) -> None:
@@ -217,17 +217,17 @@ class MessageDecoder(DialectDecoder):
         if not self.finished:
             self.fail(self.broke("ended its answer without saying why"), events)
 
-    def failed(self, said: Any) -> ProviderError:
-        """Return the error that the upstream reported. An overloaded one can be asked later."""
-        error = super().failed(said)
-        match loosely(said) if isinstance(said, bytes) else said:
+    def failed(self, reported: Any) -> ProviderError:
+        """Return the error that the upstream reported. One that is overloaded has its own code, for a later retry."""
+        error = super().failed(reported)
+        match loosely(reported) if isinstance(reported, bytes) else reported:
             case {"error": {"type": "overloaded_error"}}:
                 return ProviderRefused(str(error), code="upstream_overloaded", status=529)
         return error
 
 
 class _Thinking:
-    """A thinking block, as it is built, and its signature. Anthropic refuses one without."""
+    """A thinking block and its signature, as they are built. Anthropic refuses a block without a signature."""
 
     __slots__ = ("signature", "text")
 
@@ -261,5 +261,5 @@ class _Other:
         block = self._started.get("content_block") if isinstance(self._started, dict) else None
         if not isinstance(block, dict):
             return None
-        given = loosely("".join(self.input).encode("utf-8", "replace")) if self.input else None
-        return block if given is None else block | {"input": given}
+        input_value = loosely("".join(self.input).encode("utf-8", "replace")) if self.input else None
+        return block if input_value is None else block | {"input": input_value}

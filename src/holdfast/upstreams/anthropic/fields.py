@@ -95,17 +95,17 @@ _CALLS = Kinds(
     PASSED_ON,
     default="function",
 )
-_SAID: Table = {"role": USED, "content": used(_PARTS)}
-_OF_THE_SYSTEM = Shape({**_SAID, "name": _THE_ROLE}, PASSED_ON)
+_MESSAGE_FIELDS: Table = {"role": USED, "content": used(_PARTS)}
+_OF_THE_SYSTEM = Shape({**_MESSAGE_FIELDS, "name": _THE_ROLE}, PASSED_ON)
 _MESSAGES = Kinds(
     "role",
     {
         "system": _OF_THE_SYSTEM,
         "developer": _OF_THE_SYSTEM,
-        "user": Shape({**_SAID, "name": USED}, PASSED_ON),
+        "user": Shape({**_MESSAGE_FIELDS, "name": USED}, PASSED_ON),
         "assistant": Shape(
             {
-                **_SAID,
+                **_MESSAGE_FIELDS,
                 "name": _THE_ROLE,
                 "refusal": USED,
                 "tool_calls": used(_CALLS),
@@ -114,7 +114,7 @@ _MESSAGES = Kinds(
             },
             PASSED_ON,
         ),
-        "tool": Shape({**_SAID, "tool_call_id": USED}, PASSED_ON),
+        "tool": Shape({**_MESSAGE_FIELDS, "tool_call_id": USED}, PASSED_ON),
         "function": refused("Anthropic's models take no role function. Send the role tool."),
     },
     PASSED_ON,
@@ -135,5 +135,5 @@ _TOOLS = Kinds(
     },
     PASSED_ON,
 )
-ASKED: Table = {"messages": used(_MESSAGES), "tools": used(_TOOLS)}
+MESSAGE_RULES: Table = {"messages": used(_MESSAGES), "tools": used(_TOOLS)}
 """Rules for the fields of messages and tools. Unknown ones are in Anthropic's shape already."""

@@ -35,11 +35,11 @@ _MOST_PAGES = 20
 class Anthropic(HTTPProvider):
     """Speaks the Messages API to one upstream: Anthropic, or a compatible one.
 
-    `base_url` is what comes before `/v1/messages`. `max_tokens` is the limit of an answer if the caller names none:
-    Anthropic insists on one. `prefills` says that the models go on with an assistant's message that comes last: set it
-    to False for those that refuse that. `think` takes a leading `<think>` block of the text for reasoning, which
-    Anthropic's own models never write. `headers` stand before ours, so a beta or another version can be asked for.
-    The other parameters are those of `OpenAICompatible`.
+    `base_url` is what comes before `/v1/messages`. `max_tokens` is the limit of an answer if the caller sets none:
+    Anthropic requires one. `prefills` means that the models continue a last message of the assistant: set it to False
+    for models that refuse that. `think` treats a leading `<think>` block of the text as reasoning, which Anthropic's
+    own models never write. `headers` override ours, so they can request a beta or another version. The other
+    parameters are those of `OpenAICompatible`.
 
     Costs one HTTP session, and for each stream one connection.
     """
@@ -89,7 +89,7 @@ class Anthropic(HTTPProvider):
         self._max_text = max_text
 
     async def answer(self, request: ChatRequest, out: Outlet) -> None:
-        """Emit the events of each read together; raise a `ProviderError` unless the upstream said how it ended."""
+        """Emit the events of each read together. Raise a `ProviderError` if the answer is incomplete."""
         decoder = MessageDecoder(
             self.name,
             after=end_of_prefill(request.messages),
@@ -125,7 +125,7 @@ class Anthropic(HTTPProvider):
 
 
 def _betas(headers: Mapping[str, str]) -> tuple[str, list[str]]:
-    """Return the betas that the settings ask for in every request, and the name of their header as it stands there."""
+    """Return the name of the beta header as the settings spell it, and its value for every request."""
     for name, value in headers.items():
         if name.lower() == "anthropic-beta":
             return name, [value]
@@ -133,8 +133,8 @@ def _betas(headers: Mapping[str, str]) -> tuple[str, list[str]]:
 
 
 def _with_version(headers: Mapping[str, str]) -> dict[str, str]:
-    given = {name.lower() for name in headers}
-    return dict(headers) if "anthropic-version" in given else {"anthropic-version": VERSION, **headers}
+    names = {name.lower() for name in headers}
+    return dict(headers) if "anthropic-version" in names else {"anthropic-version": VERSION, **headers}
 
 
 class AnthropicOptions(msgspec.Struct, frozen=True):

@@ -1,14 +1,15 @@
-"""A request in OpenAI's shape, said in the words of Anthropic's Messages API.
+"""Translates a request in OpenAI's shape to Anthropic's Messages API.
 
-Pure. `PARAMS` says what becomes of each parameter. One without which the answer would be another (a penalty, several
-choices) is refused, unless its value asks for nothing. Parts that are in Anthropic's own shape already are passed on.
+Pure. `PARAMS` has a rule for each parameter. A parameter that would change the answer (a penalty, several choices) is
+refused, unless its value has no effect. Parts in Anthropic's own shape are passed on.
 
-- System and developer messages go to `system`, wherever they stand.
-- Neighbours of one role become one message, and tool results are the user's: they stand first, as Anthropic demands.
-- No block is empty or blank, and no message without blocks: Anthropic refuses both.
-- Thoughts stand before the calls that they led to. Where they are gone (a restart, a client that does not keep them)
-  the results of those calls are sent without asking for thinking: Anthropic would refuse them else.
-- An assistant's message that comes last is gone on with, and must not end in white space.
+- All system and developer messages go to `system`.
+- Consecutive messages of one role become one message. Tool results have the role `user` and come first, as Anthropic
+  requires.
+- Blank blocks, and messages without blocks, are left out: Anthropic refuses both.
+- Thoughts come before the calls that they led to. If they were lost (by a restart, or by a client that does not keep
+  them), the request with the results of those calls does not ask for thinking: Anthropic would refuse it.
+- A last message of the assistant is continued, and must not end in white space.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ...errors import Unsupported
 from ...fields import PASSED_ON, Refusal, passed_on, refusal
 from .. import ChatRequest
 from ..parts import arguments_object, function_of, inline_data, picture_url
-from .fields import ASKED, PARAMS
+from .fields import MESSAGE_RULES, PARAMS
 
 __all__ = ["betas_of", "body_of", "end_of_prefill"]
 
@@ -37,13 +38,13 @@ _NOT_IN_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def body_of(request: ChatRequest, *, max_tokens: int) -> dict[str, Any]:
-    """Return the body of the request; `max_tokens` is for callers who name no limit, since Anthropic wants one."""
-    if found := _refused(request):
-        raise Unsupported(found.message, found.field)
+    """Return the body of a request. `max_tokens` is the default limit, since Anthropic requires one."""
+    if refused_field := _refused(request):
+        raise Unsupported(refused_field.message, refused_field.field)
     params = {name: value for name, value in request.params.items() if value is not None}
     body = passed_on(params, PARAMS, PASSED_ON)
-    said = _said_to(request, params)
-    messages = said["messages"]
+    conversation = _conversation_fields(request, params)
+    messages = conversation["messages"]
     if _thoughts_are_gone(messages) and (body.get("thinking") or {}).get("type") == "enabled":
         body = _without_thinking(body)
     return (
@@ -52,21 +53,21 @@ def body_of(request: ChatRequest, *, max_tokens: int) -> dict[str, Any]:
         | _service_tier(params)
         | _limits(params, max_tokens)
         | _metadata(params)
-        | said
+        | conversation
         | {"model": request.model, "stream": True}
     )
 
 
 def _refused(request: ChatRequest) -> Refusal | None:
-    """Return the first field that Anthropic's models do not have, of the parameters, the messages and the tools."""
-    if found := refusal(request.params, PARAMS, PASSED_ON) or request.as_sent.get("anthropic"):
-        return found if isinstance(found, Refusal) else None
-    asked = {"messages": request.messages, "tools": request.params.get("tools")}
-    return refusal(asked, ASKED, PASSED_ON)
+    """Return the first field of the parameters, messages and tools that Anthropic's models do not support."""
+    if refused_field := refusal(request.params, PARAMS, PASSED_ON) or request.as_sent.get("anthropic"):
+        return refused_field if isinstance(refused_field, Refusal) else None
+    fields = {"messages": request.messages, "tools": request.params.get("tools")}
+    return refusal(fields, MESSAGE_RULES, PASSED_ON)
 
 
-def _said_to(request: ChatRequest, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the conversation and its tools: as the client sent them, if it speaks this dialect."""
+def _conversation_fields(request: ChatRequest, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the conversation and its tools, unchanged if the client speaks this dialect."""
     if sent := request.as_sent.get("anthropic"):
         return dict(sent)
     system, messages = _conversation(request.messages)
@@ -77,7 +78,7 @@ def _said_to(request: ChatRequest, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def betas_of(params: Mapping[str, Any]) -> list[str]:
-    """Return the betas that a request asks for: they go into a header, so they are looked at."""
+    """Return the betas that a request asks for. They are validated, because they go into a header."""
     betas = params.get("anthropic_beta") or []
     names = betas.split(",") if isinstance(betas, str) else betas
     if not isinstance(names, list) or not all(isinstance(name, str) and _BETA.fullmatch(name) for name in names):
@@ -86,16 +87,16 @@ def betas_of(params: Mapping[str, Any]) -> list[str]:
 
 
 def _without_thinking(body: Mapping[str, Any]) -> Block:
-    """Return a request that does not ask for thinking, nor to clear it: Anthropic refuses the one without the other."""
-    kept = {name: value for name, value in body.items() if name not in ("thinking", "context_management")}
+    """Remove thinking from a request, and edits that clear it: Anthropic refuses those edits without thinking."""
+    rest = {name: value for name, value in body.items() if name not in ("thinking", "context_management")}
     match body.get("context_management"):
         case {"edits": list(edits), **more}:
             edits = [edit for edit in edits if not _clears_thoughts(edit)]
-            return kept | ({"context_management": {**more, "edits": edits}} if edits or more else {})
+            return rest | ({"context_management": {**more, "edits": edits}} if edits or more else {})
         case None:
-            return kept
+            return rest
         case management:
-            return kept | {"context_management": management}
+            return rest | {"context_management": management}
 
 
 def _clears_thoughts(edit: Any) -> bool:
@@ -103,16 +104,16 @@ def _clears_thoughts(edit: Any) -> bool:
 
 
 def _output(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the answer should look like, and how much thought to put into it."""
+    """Return the format of the answer and the reasoning effort."""
     config = params.get("output_config")
-    asked: dict[str, Any] = dict(config) if isinstance(config, dict) else {}
+    output: dict[str, Any] = dict(config) if isinstance(config, dict) else {}
     if form := _format(params.get("response_format")):
-        asked["format"] = form
+        output["format"] = form
     effort = params.get("reasoning_effort")
     if effort not in (None, "none"):
-        asked["effort"] = _EFFORTS.get(effort, effort) if isinstance(effort, str) else effort
-    calm = {"thinking": {"type": "disabled"}} if effort == "none" and "thinking" not in params else {}
-    return calm | ({"output_config": asked} if asked else {})
+        output["effort"] = _EFFORTS.get(effort, effort) if isinstance(effort, str) else effort
+    no_thinking = {"thinking": {"type": "disabled"}} if effort == "none" and "thinking" not in params else {}
+    return no_thinking | ({"output_config": output} if output else {})
 
 
 def _format(form: Any) -> dict[str, Any] | None:
@@ -125,7 +126,7 @@ def _format(form: Any) -> dict[str, Any] | None:
 
 
 def _service_tier(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tier, if it is one of Anthropic's. OpenAI's are about speed and price too."""
+    """Return the tier if it is one of Anthropic's. One of OpenAI's only affects speed and price, and is left out."""
     tier = params.get("service_tier")
     return {"service_tier": tier} if tier in _SERVICE_TIERS else {}
 
@@ -137,7 +138,7 @@ def _limits(params: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
 
 
 def _tools(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tools and how they are to be chosen; Anthropic refuses a choice if there are none."""
+    """Return the tools and the tool choice. Anthropic refuses a choice without tools."""
     tools = params.get("tools") or []
     if not tools:
         return {}
@@ -152,7 +153,7 @@ def _tool(tool: Any) -> Any:
     if isinstance(tool, dict) and isinstance(tool.get("custom"), dict):
         raise Unsupported("Anthropic's models take no custom tools. Send a function with one string.", "tools")
     if not isinstance(function, dict):
-        return tool  # in Anthropic's shape already, or nothing that we could say better
+        return tool  # in Anthropic's shape, or invalid: then Anthropic returns the error
     described = {"name": function.get("name"), "description": function.get("description")}
     described["strict"] = function.get("strict")
     schema = function.get("parameters") or {"type": "object", "properties": {}}
@@ -170,7 +171,7 @@ def _tool_choice(choice: Any) -> dict[str, Any]:
 
 
 def _metadata(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return who asks. OpenAI's metadata may be anything, and Anthropic refuses what is not its own."""
+    """Return the user id. Other metadata of OpenAI's is left out, because Anthropic refuses it."""
     metadata = params.get("metadata")
     if isinstance(metadata, dict) and "user_id" in metadata:
         return {"metadata": metadata}
@@ -181,14 +182,14 @@ def _metadata(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _conversation(messages: Sequence[Mapping[str, Any]]) -> tuple[str | list[Block], list[Block]]:
-    """Return the system's words, and the turns of user and assistant.
+    """Return the system prompt, and the turns of user and assistant.
 
-    A `placed` message of the system keeps its place: its client speaks this dialect, and sent it so.
+    A system message with `placed` keeps its place: its client speaks this dialect, and sent it there.
     """
     system: list[Block] = []
     turns: list[Block] = []
     for message in messages:
-        role, blocks = _said(message)
+        role, blocks = _role_and_blocks(message)
         if role == "system" and not (turns and message.get("placed")):
             system += blocks
         elif turns and turns[-1]["role"] == role:
@@ -202,12 +203,12 @@ def _conversation(messages: Sequence[Mapping[str, Any]]) -> tuple[str | list[Blo
 
 
 def _comes_later(block: Block) -> bool:
-    """Order the user's blocks (the assistant has no results): Anthropic wants results right after their calls."""
+    """Return the sort key of a block: Anthropic requires tool results first, right after their calls."""
     return bool(block["type"] != "tool_result")
 
 
-def _said(message: Mapping[str, Any]) -> tuple[str, list[Block]]:
-    """Return who says what, as Anthropic sees it."""
+def _role_and_blocks(message: Mapping[str, Any]) -> tuple[str, list[Block]]:
+    """Return the role and the blocks of a message."""
     content = message.get("content")
     match message.get("role"):
         case "system" | "developer":
@@ -225,7 +226,7 @@ def _said(message: Mapping[str, Any]) -> tuple[str, list[Block]]:
 
 
 def _thoughts_are_gone(turns: Sequence[Block]) -> bool:
-    """Return whether results are sent for calls before which no thought stands."""
+    """Return whether the last turn has results of calls without a thought before them."""
     if len(turns) < 2 or _first_kind(turns[-1]) != "tool_result":
         return False
     return _first_kind(turns[-2]) not in _THOUGHTS
@@ -237,13 +238,13 @@ def _first_kind(turn: Block) -> Any:
 
 
 def _plain(system: list[Block]) -> str | list[Block]:
-    """Return a string where a string says all."""
+    """Return the system prompt as a string, unless a block has more than text."""
     is_plain = all(block.keys() == {"type", "text"} for block in system)
     return "\n\n".join(block["text"] for block in system) if is_plain else system
 
 
 def _end_well(turns: list[Block], messages: Sequence[Mapping[str, Any]]) -> None:
-    """See to it that the last turn is the caller's last message, and without white space at its end if it goes on."""
+    """Strip the white space after a last message of the assistant. Raise if the user's message after it was empty."""
     if not turns or turns[-1]["role"] != "assistant":
         return
     if messages[-1].get("role") not in ("assistant", "system", "developer"):
@@ -254,7 +255,7 @@ def _end_well(turns: list[Block], messages: Sequence[Mapping[str, Any]]) -> None
 
 
 def end_of_prefill(messages: Sequence[Mapping[str, Any]]) -> str:
-    """Return the white space at the end of a message that is gone on with: Anthropic is not told of it."""
+    """Return the white space at the end of a message that is continued. It is not sent to Anthropic."""
     last = messages[-1] if messages else {}
     content = last.get("content")
     if last.get("role") != "assistant" or last.get("tool_calls") or not isinstance(content, str):
@@ -297,20 +298,20 @@ def _cache_mark(part: Mapping[str, Any]) -> Block:
 
 def _image_source(part: Mapping[str, Any]) -> Block:
     url = picture_url(part)
-    if found := inline_data(url):
-        return {"type": "base64", "media_type": found.media_type, "data": found.data}
+    if image := inline_data(url):
+        return {"type": "base64", "media_type": image.media_type, "data": image.data}
     if url.lower().startswith(("http://", "https://")):
         return {"type": "url", "url": url}
     raise Unsupported("An image's URL must be http(s), or data: in base64.", "messages")
 
 
 def _document(file: Any) -> Block:
-    """Return a file as a document: a PDF, or plain text."""
+    """Return a PDF file as a document."""
     data, name = (file.get("file_data"), file.get("filename")) if isinstance(file, dict) else (None, None)
-    found = inline_data(data) if isinstance(data, str) else None
-    if found is None or found.media_type != "application/pdf":
+    pdf = inline_data(data) if isinstance(data, str) else None
+    if pdf is None or pdf.media_type != "application/pdf":
         raise Unsupported("Anthropic's models take a file as a PDF in file_data, a data: URL in base64.", "messages")
-    source = {"type": "base64", "media_type": found.media_type, "data": found.data}
+    source = {"type": "base64", "media_type": pdf.media_type, "data": pdf.data}
     return {"type": "document", "source": source, **({"title": name} if isinstance(name, str) else {})}
 
 
@@ -337,5 +338,5 @@ def _result_content(blocks: Iterable[Block]) -> str | list[Block]:
 
 
 def _id(id: Any) -> str:
-    """Return an id with the characters that Anthropic allows: a call may come from another model's history."""
+    """Return an id in the characters that Anthropic allows: a call in the history may be another model's."""
     return _NOT_IN_AN_ID.sub("_", str(id or "")) or "call"

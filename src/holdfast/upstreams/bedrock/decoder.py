@@ -1,9 +1,9 @@
 """One answer of Bedrock's `converse-stream`: frames of AWS's event stream become events of a run.
 
-- An answer is made of blocks: text, reasoning, a tool use. `messageStop` has the reason, and `metadata`, which follows,
-  the usage: the answer is over there, or at the end of the connection.
+- An answer is made of blocks: text, reasoning, a tool use. `messageStop` has the stop reason. `metadata` follows with
+  the usage: the answer ends there, or at the end of the connection.
 - An exception in the stream is a frame of its own.
-- The signature of reasoning is a thought: Bedrock wants it back with the results of the calls.
+- The signature of reasoning is a thought: Bedrock requires it with the results of the calls.
 """
 
 from __future__ import annotations
@@ -82,10 +82,10 @@ class ConverseDecoder(DialectDecoder):
         self._thoughts: dict[int, list[str]] = {}
 
     def take(self, kind: bytes, payload: bytes, events: list[Yielded]) -> None:
-        """Take in one frame."""
+        """Decode one frame."""
         if kind.startswith(b"exception:"):
-            said = self.failed(payload)
-            self.fail(said if payload != b"{}" else self.failed(kind.partition(b":")[2].decode("latin-1")), events)
+            error = self.failed(payload)
+            self.fail(error if payload != b"{}" else self.failed(kind.partition(b":")[2].decode("latin-1")), events)
             return
         event = decoded(payload, _decode_event, _Event)
         index = event.content_block_index or 0

@@ -16,14 +16,14 @@ from ..sse import EventTooLarge, ServerSentEvent
 __all__ = ["EventStreamDecoder"]
 
 _PRELUDE = 12
-_SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}  # bytes of the values of each type; 6 and 7 tell theirs
+_SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}  # bytes of a value of each type; 6 and 7 have a length field
 _BYTES, _TEXT = 6, 7
 
 
 class EventStreamDecoder:
     """Turns the reads of one response into frames: the kind of event or exception, and its JSON.
 
-    A frame that is damaged is one that no dialect can read: it is returned as a payload that is no JSON.
+    A damaged frame is returned as a payload that is not JSON, so that decoding it fails.
     """
 
     def __init__(self, max_event: int) -> None:
@@ -50,7 +50,7 @@ class EventStreamDecoder:
         return frames
 
     def finish(self) -> list[ServerSentEvent]:
-        """Return nothing: a frame that is not whole says nothing."""
+        """Return no frames: an incomplete frame is dropped."""
         self._tail.clear()
         return []
 
@@ -68,15 +68,15 @@ def _frame(frame: bytes, size: int) -> ServerSentEvent:
 
 def _headers(data: bytes) -> dict[bytes, bytes]:
     """Return the headers whose values are text."""
-    found: dict[bytes, bytes] = {}
+    headers: dict[bytes, bytes] = {}
     at = 0
     while at + 1 < len(data):
         name, at = data[at + 1 : at + 1 + data[at]], at + 1 + data[at]
         kind, at = data[at] if at < len(data) else 0, at + 1
         if kind in (_BYTES, _TEXT):
             length = int.from_bytes(data[at : at + 2], "big")
-            found[name] = data[at + 2 : at + 2 + length]
+            headers[name] = data[at + 2 : at + 2 + length]
             at += 2 + length
         else:
             at += _SIZES.get(kind, len(data))
-    return found
+    return headers

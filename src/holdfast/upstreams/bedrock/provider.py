@@ -1,4 +1,4 @@
-"""The models of AWS Bedrock, asked by its Converse API, with a Bedrock API key or with a signature of AWS.
+"""The provider of AWS Bedrock's Converse API, with a Bedrock API key or with AWS request signatures.
 
 AWS's own SDK is not needed: the framing of the stream and the signature are two small modules.
 """
@@ -27,16 +27,16 @@ _REGION = re.compile(r"bedrock-runtime(?:-fips)?\.([a-z0-9-]+)\.")
 
 
 class BedrockOptions(msgspec.Struct, frozen=True):
-    """What `options` of a provider of this dialect may hold."""
+    """The `options` of a provider of this dialect."""
 
     region: str = ""
-    """The region of the signature, if the host of `base_url` does not tell it."""
+    """The region of the signature, if the host of `base_url` does not contain it."""
 
 
 class Bedrock(HTTPProvider):
     """Speaks the Converse API to one upstream. `base_url` is what comes before `/model`.
 
-    An API key of Bedrock's is sent. Without one each request is signed with the credentials in `AWS_ACCESS_KEY_ID`,
+    A Bedrock API key is sent as it is. Without one, each request is signed with the credentials in `AWS_ACCESS_KEY_ID`,
     `AWS_SECRET_ACCESS_KEY` and `AWS_SESSION_TOKEN`. The models have to be configured: another host lists them.
 
     Costs one HTTP session, and for each stream one connection.
@@ -53,8 +53,8 @@ class Bedrock(HTTPProvider):
         )
         self.tools = setup.tools is not False
         options: BedrockOptions = setup.options or BedrockOptions()
-        found = _REGION.search(setup.base_url)
-        self._region = options.region or (found[1] if found else "")
+        match = _REGION.search(setup.base_url)
+        self._region = options.region or (match[1] if match else "")
         self._credentials = None if setup.api_key else _credentials(setup)
         if self._credentials is not None and not self._region:
             raise ValueError("options.region is not set, and the host of base_url does not tell the region")
@@ -62,7 +62,7 @@ class Bedrock(HTTPProvider):
             self.upstream.secrets += (self._credentials.secret, self._credentials.token)
 
     async def answer(self, request: ChatRequest, out: Outlet) -> None:
-        """Emit the events of each read together; raise a `ProviderError` unless the upstream said how it ended."""
+        """Emit the events of each read together. Raise a `ProviderError` if the answer is incomplete."""
         decoder = ConverseDecoder(self.name, secrets=self.upstream.secrets)
         await self.upstream.answer(request, self._ask, decoder, out)
 
@@ -80,11 +80,11 @@ class Bedrock(HTTPProvider):
         return signed_headers(self.upstream.url_of(path), body, self._credentials, self._region, "bedrock")
 
     async def look_up(self) -> list[str] | None:
-        """Return nothing: another host lists the models."""
+        """Return no models: another host lists them."""
         return []
 
     async def answers(self) -> bool:
-        """Return True: nothing can be asked for that costs nothing."""
+        """Return True: there is no free request that could check the upstream."""
         return True
 
 

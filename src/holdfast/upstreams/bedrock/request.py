@@ -1,7 +1,7 @@
-"""A request in OpenAI's shape, in the words of Bedrock's Converse API.
+"""Translates a request in OpenAI's shape to Bedrock's Converse API.
 
-Pure. `PARAMS` says what becomes of each parameter. What only some of Bedrock's models have goes into
-`additionalModelRequestFields`; a parameter that is not known is refused, since nobody would say that it was ignored.
+Pure. `PARAMS` has a rule for each parameter. Parameters of some of Bedrock's models go into
+`additionalModelRequestFields`. An unknown parameter is refused, because Bedrock would silently ignore it.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Any
 from ...errors import Unsupported
 from ...fields import PASSED_ON, USED, Rule, Table, harmless, passed_on, refused
 from .. import ChatRequest
-from ..params import ONLY_OPENAIS, asked_of, check_request, part_rules
+from ..params import ONLY_OPENAIS, check_request, message_rules, part_rules
 from ..parts import (
     arguments_object,
+    assistant_text,
     function_of,
     inline_data,
     picture_url,
     plain_text,
-    said_by_assistant,
-    spoken_by_user,
     text_in,
+    user_parts,
 )
 
-__all__ = ["ASKED", "PARAMS", "UNKNOWN", "body_with"]
+__all__ = ["MESSAGE_RULES", "PARAMS", "UNKNOWN", "body_with"]
 
 Block = dict[str, Any]
 
@@ -55,7 +55,7 @@ PARAMS: Table = {
     "seed": harmless("OpenAI promises best effort only."),
     "service_tier": harmless("It only affects OpenAI's speed and price."),
     "user": harmless("It identifies the user to OpenAI."),
-    # what Bedrock does not have, or only some of its models
+    # not supported by Bedrock, or only by some of its models
     "audio": refused("Bedrock's models produce no audio here."),
     "modalities": refused("Bedrock's models answer in text.", ["text"]),
     "frequency_penalty": refused(_BY_MODEL, 0),
@@ -73,17 +73,17 @@ PARAMS: Table = {
     "verbosity": refused("Bedrock has no such setting.", "medium"),
     "web_search_options": refused("Bedrock does not search the web."),
 }
-"""What becomes of OpenAI's parameters, and of Bedrock's own."""
+"""Rules for OpenAI's parameters, and for Bedrock's own."""
 
 UNKNOWN: Rule = refused("Bedrock does not know it. A model's own settings go into additionalModelRequestFields.")
 
-ASKED: Table = asked_of(_WHO, part_rules(_WHO, files=True), strict=harmless("The schema is sent anyway."))
-"""What becomes of the fields of messages and tools."""
+MESSAGE_RULES: Table = message_rules(_WHO, part_rules(_WHO, files=True), strict=harmless("The schema is sent anyway."))
+"""Rules for the fields of messages and tools."""
 
 
 def body_with(request: ChatRequest) -> dict[str, Any]:
     """Return the body of a request."""
-    check_request(request, PARAMS, UNKNOWN, ASKED)
+    check_request(request, PARAMS, UNKNOWN, MESSAGE_RULES)
     params = {name: value for name, value in request.params.items() if value is not None}
     system = [{"text": text} for message in request.messages if _is_system(message) if (text := _text(message))]
     config = {own: _listed(own, params[name]) for name, own in _CONFIG.items() if name in params}
@@ -101,7 +101,7 @@ def _listed(name: str, value: Any) -> Any:
 
 
 def _tools(params: Mapping[str, Any]) -> Block:
-    """Return the tools. Bedrock cannot be told to call none of them: then they are not offered."""
+    """Return the tools. Bedrock has no tool choice `none`, so with it no tools are sent."""
     choice, tools = params.get("tool_choice"), params.get("tools") or []
     if not tools or choice == "none":
         return {}
@@ -140,13 +140,13 @@ def _text(message: Mapping[str, Any]) -> str:
 
 
 def _turns(messages: Sequence[Mapping[str, Any]]) -> list[Block]:
-    """Return the turns of user and assistant; neighbours of one role become one."""
+    """Return the turns of user and assistant. Consecutive messages of one role become one turn."""
     turns: list[Block] = []
     for message in messages:
         if _is_system(message):
             continue
         is_answer = message.get("role") == "assistant"
-        role, blocks = ("assistant", _answered(message)) if is_answer else ("user", _asked(message))
+        role, blocks = ("assistant", _assistant_blocks(message)) if is_answer else ("user", _user_blocks(message))
         if turns and turns[-1]["role"] == role:
             turns[-1]["content"] += blocks
         elif blocks:
@@ -154,8 +154,8 @@ def _turns(messages: Sequence[Mapping[str, Any]]) -> list[Block]:
     return turns
 
 
-def _answered(message: Mapping[str, Any]) -> list[Block]:
-    text = said_by_assistant(message, _WHO)
+def _assistant_blocks(message: Mapping[str, Any]) -> list[Block]:
+    text = assistant_text(message, _WHO)
     thoughts = [thought for thought in message.get("thoughts") or () if "reasoningContent" in thought]
     return [*thoughts, *([{"text": text}] if text.strip() else []), *map(_call, message.get("tool_calls") or ())]
 
@@ -166,21 +166,21 @@ def _call(call: Any) -> Block:
     return {"toolUse": {"toolUseId": call.get("id"), "name": function.get("name"), "input": arguments}}
 
 
-def _asked(message: Mapping[str, Any]) -> list[Block]:
+def _user_blocks(message: Mapping[str, Any]) -> list[Block]:
     if message.get("role") == "tool":
-        content = [block for part in spoken_by_user(message) if (block := _block(part)) != {"text": ""}]
+        content = [block for part in user_parts(message) if (block := _block(part)) != {"text": ""}]
         return [{"toolResult": {"toolUseId": message.get("tool_call_id"), "content": content or [{"text": "(empty)"}]}}]
-    blocks = [_block(part) for part in spoken_by_user(message)]
+    blocks = [_block(part) for part in user_parts(message)]
     return [block for block in blocks if block.get("text", "-").strip()]
 
 
 def _block(part: Any) -> Block:
     match part.get("type") if isinstance(part, dict) else None:
         case "image_url":
-            found = inline_data(picture_url(part))
-            if found is None:
+            picture = inline_data(picture_url(part))
+            if picture is None:
                 raise Unsupported("Bedrock fetches no pictures. Send them as data: URLs in base64.", "messages")
-            return {"image": {"format": found.media_type.partition("/")[2], "source": {"bytes": found.data}}}
+            return {"image": {"format": picture.media_type.partition("/")[2], "source": {"bytes": picture.data}}}
         case "file":
             return _document(part.get("file"))
         case _:
@@ -189,7 +189,7 @@ def _block(part: Any) -> Block:
 
 def _document(file: Any) -> Block:
     data = file.get("file_data") if isinstance(file, dict) else None
-    found = inline_data(data) if isinstance(data, str) else None
-    if found is None or found.media_type != "application/pdf":
+    pdf = inline_data(data) if isinstance(data, str) else None
+    if pdf is None or pdf.media_type != "application/pdf":
         raise Unsupported("Bedrock takes a file as a PDF in file_data, a data: URL in base64.", "messages")
-    return {"document": {"format": "pdf", "name": "document", "source": {"bytes": found.data}}}
+    return {"document": {"format": "pdf", "name": "document", "source": {"bytes": pdf.data}}}

@@ -1,4 +1,4 @@
-"""AWS's signature of a request, version 4: who asks, what, and when, without the secret itself."""
+"""AWS Signature Version 4 of a request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ALGORITHM = "AWS4-HMAC-SHA256"
 
 
 class AwsCredentials(NamedTuple):
-    """A key of AWS: its id, its secret, and a token if it is for a while."""
+    """An AWS access key: its id, its secret, and a session token if it is temporary."""
 
     id: str
     secret: str
@@ -32,7 +32,7 @@ def signed_headers(
     method: str = "POST",
     now: datetime | None = None,
 ) -> dict[str, str]:
-    """Return the headers that sign a request, now or as of a moment."""
+    """Return the headers that sign a request. `now` is the time of the signature."""
     moment = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
     scope = f"{moment[:8]}/{region}/{service}/aws4_request"
     parts = urlsplit(url)
@@ -40,8 +40,8 @@ def signed_headers(
     if credentials.token:
         headers["x-amz-security-token"] = credentials.token
     names = ";".join(sorted(headers))
-    asked = _canonical(method, parts.path, parts.query, headers, names, body)
-    text = "\n".join([_ALGORITHM, moment, scope, hashlib.sha256(asked.encode()).hexdigest()])
+    canonical = _canonical(method, parts.path, parts.query, headers, names, body)
+    text = "\n".join([_ALGORITHM, moment, scope, hashlib.sha256(canonical.encode()).hexdigest()])
     signature = hmac.new(_key(credentials.secret, moment[:8], region, service), text.encode(), hashlib.sha256)
     authorization = (
         f"{_ALGORITHM} Credential={credentials.id}/{scope}, SignedHeaders={names}, Signature={signature.hexdigest()}"
@@ -50,7 +50,7 @@ def signed_headers(
 
 
 def _canonical(method: str, path: str, query: str, headers: Mapping[str, str], names: str, body: bytes) -> str:
-    """Return a request as it is signed. The path is encoded once more, as all services but S3 want it."""
+    """Return the canonical request. The path is URL-encoded a second time, as all services but S3 require."""
     pairs = sorted((quote(name, safe="-_.~"), quote(value, safe="-_.~")) for name, value in parse_qsl(query, True))
     lines = [f"{name}:{headers[name].strip()}" for name in sorted(headers)]
     return "\n".join(

@@ -1,11 +1,11 @@
 """One answer of Gemini's `streamGenerateContent`: server-sent events become events of a run.
 
-- Each frame is a whole response with a piece of the answer. The one with a `finishReason` is the last; nothing follows
-  to say so, and the stream ends.
-- A part is text, a thought (text with `thought`), or a call, which comes whole with its arguments as an object.
-- The signature of a call is a thought too: Gemini wants it back with the call when its result is sent.
-- A prompt that Gemini blocks gets no candidate, only `promptFeedback`: the answer is filtered, and a notice says so.
-- Each frame counts all tokens up to there. Thoughts are counted apart from the answer.
+- Each frame is a whole response with a piece of the answer. The one with a `finishReason` is the last: the stream has
+  no other mark of its end.
+- A part is text, a thought (text with `thought`), or a complete call with its arguments as an object.
+- The signature of a call is a thought too: Gemini requires it with the call when the result is sent.
+- A prompt that Gemini blocks gets no candidate, only `promptFeedback`: the answer is filtered, with a notice.
+- The usage of a frame counts all tokens so far. Tokens of thoughts are not in those of the answer.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class GeminiDecoder(DialectDecoder):
         self._usage: _Usage | None = None
 
     def take(self, kind: bytes, payload: bytes, events: list[Yielded]) -> None:
-        """Take in one response."""
+        """Decode one frame."""
         response = decoded(payload, _decode_response, _Response)
         if response.error:
             self.fail(self.failed(payload), events)

@@ -1,4 +1,4 @@
-"""Google's models, asked by the Gemini API: thoughts, signatures of calls, and filters as they are told there."""
+"""The provider of Google's Gemini API, with thoughts, signatures of calls, and filters."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _METHOD = "generateContent"
 
 
 class GeminiOptions(msgspec.Struct, frozen=True):
-    """What `options` of a provider of this dialect may hold."""
+    """The `options` of a provider of this dialect."""
 
     thoughts: bool = True
-    """Ask models that think to show a summary of it: it is the reasoning of an answer."""
+    """Ask thinking models for a summary of their thoughts, which becomes the reasoning of an answer."""
 
 
 class Gemini(HTTPProvider):
     """Speaks the Gemini API to one upstream. `base_url` is what comes before `/models`, with the version.
 
-    The key is in a header, never in the URL: URLs are logged on the way.
+    The key is in a header, never in the URL: proxies log URLs.
 
     Costs one HTTP session, and for each stream one connection.
     """
@@ -54,7 +54,7 @@ class Gemini(HTTPProvider):
         self._options: GeminiOptions = setup.options or GeminiOptions()
 
     async def answer(self, request: ChatRequest, out: Outlet) -> None:
-        """Emit the events of each read together; raise a `ProviderError` unless the upstream said how it ended."""
+        """Emit the events of each read together. Raise a `ProviderError` if the answer is incomplete."""
         decoder = GeminiDecoder(self.name, secrets=self.upstream.secrets)
         await self.upstream.answer(request, self._ask, decoder, out)
 
@@ -67,7 +67,7 @@ class Gemini(HTTPProvider):
         return await self.upstream.ask(f"/models/{model}:streamGenerateContent", encode_body(body), query="alt=sse")
 
     async def look_up(self) -> list[str] | None:
-        """Ask for the models page by page; None if a page is missing, as half a list would hide the other half."""
+        """Ask the upstream page by page; None if a page is missing: a partial list would hide models."""
         names: list[str] = []
         query: dict[str, Any] = {"pageSize": _PAGE}
         for _ in range(_MOST_PAGES):
@@ -83,7 +83,7 @@ class Gemini(HTTPProvider):
 
 
 def _for_chats(page: Any) -> Any:
-    """Return a page with those models that answer, and not the others, which embed or count."""
+    """Return a page with the models that can chat only: others embed texts or count tokens."""
     models = page.get("models") if isinstance(page, dict) else None
     if not isinstance(models, list):
         return None
@@ -91,7 +91,7 @@ def _for_chats(page: Any) -> Any:
 
 
 def _methods(model: dict[str, Any]) -> Any:
-    """Return what a model can do; one that does not say can answer."""
+    """Return the methods of a model. One without a list can chat."""
     return model.get("supportedGenerationMethods") or [_METHOD]
 
 

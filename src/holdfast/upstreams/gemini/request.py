@@ -1,12 +1,12 @@
-"""A request in OpenAI's shape, in the words of the Gemini API.
+"""Translates a request in OpenAI's shape to the Gemini API.
 
-Pure. `PARAMS` says what becomes of each parameter. One that is not known is passed on: it may be Gemini's, and Gemini
-refuses what it does not know.
+Pure. `PARAMS` has a rule for each parameter. An unknown one is passed on: it may be Gemini's, and Gemini refuses
+parameters that it does not know.
 
-- System and developer messages are the `systemInstruction`, in their order.
-- Neighbours of one role become one content; results of calls are the user's.
-- A call is sent with its signature. Gemini 3 refuses a call without one, so if that is gone (a restart, a client that
-  does not keep it) the call says that it has none to check, in the words that Google has for it.
+- System and developer messages become the `systemInstruction`, in their order.
+- Consecutive messages of one role become one content; results of calls have the role `user`.
+- A call is sent with its signature. Gemini 3 refuses a call without one. If it was lost (by a restart, or by a client
+  that does not keep it), Google's documented placeholder is sent instead, which skips the check.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from typing import Any
 from ...errors import Unsupported
 from ...fields import PASSED_ON, USED, Table, harmless, passed_on, refused
 from .. import ChatRequest
-from ..params import ONLY_OPENAIS, asked_of, check_request, part_rules
+from ..params import ONLY_OPENAIS, check_request, message_rules, part_rules
 from ..parts import (
     arguments_object,
+    assistant_text,
     called_names,
     function_of,
     inline_data,
     picture_url,
     plain_text,
-    said_by_assistant,
     schema_of,
-    spoken_by_user,
     text_in,
+    user_parts,
 )
 from .decoder import SIGNATURE
 
-__all__ = ["ASKED", "PARAMS", "body_to"]
+__all__ = ["MESSAGE_RULES", "PARAMS", "body_to"]
 
 Block = dict[str, Any]
 
@@ -65,7 +65,7 @@ PARAMS: Table = {
     "metadata": harmless("It controls what OpenAI stores."),
     "service_tier": harmless("It only affects OpenAI's speed and price."),
     "user": harmless("It identifies the user to OpenAI."),
-    # what cannot be asked of Gemini, or not passed on
+    # not supported by Gemini, or not passed on
     "audio": refused("Only text can be passed on."),
     "modalities": refused("Only text can be passed on.", ["text"]),
     "logit_bias": refused("Gemini takes no bias.", {}),
@@ -79,16 +79,16 @@ PARAMS: Table = {
     "verbosity": refused("Gemini has no such setting.", "medium"),
     "web_search_options": refused('Send {"googleSearch": {}} in tools.'),
 }
-"""What becomes of OpenAI's parameters. One that is not known here is passed on: it may be Gemini's."""
+"""Rules for OpenAI's parameters. An unknown one is passed on: it may be Gemini's."""
 
 _WHO = "Gemini"
-ASKED: Table = asked_of(
+MESSAGE_RULES: Table = message_rules(
     _WHO,
     part_rules(_WHO, sound=True, files=True),
     strict=harmless("The schema is sent anyway."),
     call={"extra_content": USED},
 )
-"""What becomes of the fields of messages and tools."""
+"""Rules for the fields of messages and tools."""
 
 _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 _BUDGETS = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576}
@@ -99,8 +99,8 @@ _NO_SIGNATURE = "skip_thought_signature_validator"
 
 
 def body_to(request: ChatRequest, *, thoughts: bool) -> dict[str, Any]:
-    """Return the body of a request. With `thoughts` models that think are asked to show what they thought."""
-    check_request(request, PARAMS, PASSED_ON, ASKED)
+    """Return the body of a request. `thoughts` asks thinking models for a summary of their thoughts."""
+    check_request(request, PARAMS, PASSED_ON, MESSAGE_RULES)
     params = {name: value for name, value in request.params.items() if value is not None}
     version = _version(request.model)
     system = [text for message in request.messages if _is_system(message) for text in _system_texts(message)]
@@ -118,16 +118,16 @@ def body_to(request: ChatRequest, *, thoughts: bool) -> dict[str, Any]:
 
 
 def _version(model: str) -> tuple[int, int]:
-    """Return the version that a model's name tells; (0, 0) if it is none that thinks."""
-    found = _VERSION.search(model)
-    if found is None or any(word in model for word in _NOT_FOR_CHATS):
+    """Return the version in a model's name; (0, 0) if it is not a chat model of Gemini."""
+    match = _VERSION.search(model)
+    if match is None or any(kind in model for kind in _NOT_FOR_CHATS):
         return (0, 0)
-    return int(found[1]), int(found[2] or 0)
+    return int(match[1]), int(match[2] or 0)
 
 
 def _config(params: Mapping[str, Any], version: tuple[int, int], thoughts: bool) -> Block:
-    given = params.get("generationConfig")
-    config: Block = dict(given) if isinstance(given, dict) else {}
+    own_config = params.get("generationConfig")
+    config: Block = dict(own_config) if isinstance(own_config, dict) else {}
     for name, own in _CONFIG.items():
         if name in params:
             value = params[name]
@@ -136,14 +136,14 @@ def _config(params: Mapping[str, Any], version: tuple[int, int], thoughts: bool)
     if schema is not None:
         config |= {"responseMimeType": "application/json"} | ({"responseJsonSchema": schema} if schema else {})
     thinking = _thinking(params.get("reasoning_effort"), version)
-    shown = {"includeThoughts": True} if thoughts and version >= (2, 5) else {}
-    asked = config.get("thinkingConfig")
-    thinking = shown | thinking | (asked if isinstance(asked, dict) else {})
+    summary = {"includeThoughts": True} if thoughts and version >= (2, 5) else {}
+    own_thinking = config.get("thinkingConfig")
+    thinking = summary | thinking | (own_thinking if isinstance(own_thinking, dict) else {})
     return config | ({"thinkingConfig": thinking} if thinking else {})
 
 
 def _thinking(effort: Any, version: tuple[int, int]) -> Block:
-    """Return how much a model thinks: in levels since Gemini 3, in tokens before."""
+    """Return the thinking settings for an effort: a level since Gemini 3, a token budget before."""
     if effort is None:
         return {}
     if version >= (3, 0):
@@ -156,7 +156,7 @@ def _thinking(effort: Any, version: tuple[int, int]) -> Block:
 
 
 def _tools(params: Mapping[str, Any]) -> Block:
-    """Return the tools and how they are chosen. A tool in Gemini's own shape stays as it is."""
+    """Return the tools and the tool choice. A tool in Gemini's own shape is passed on unchanged."""
     declared: list[Block] = []
     others: list[Any] = []
     for tool in params.get("tools") or ():
@@ -210,7 +210,7 @@ def _contents(messages: Sequence[Mapping[str, Any]], *, wants_signatures: bool) 
         if _is_system(message):
             continue
         role = "model" if message.get("role") == "assistant" else "user"
-        parts = _spoken(message, names, wants_signatures)
+        parts = _message_parts(message, names, wants_signatures)
         if contents and contents[-1]["role"] == role:
             contents[-1]["parts"] += parts
         elif parts:
@@ -218,16 +218,16 @@ def _contents(messages: Sequence[Mapping[str, Any]], *, wants_signatures: bool) 
     return contents
 
 
-def _spoken(message: Mapping[str, Any], names: Mapping[str, str], wants_signatures: bool) -> list[Block]:
+def _message_parts(message: Mapping[str, Any], names: Mapping[str, str], wants_signatures: bool) -> list[Block]:
     if message.get("role") == "tool":
         return [_result(message, names), *_pictures_of(message.get("content"))]
     if message.get("role") == "assistant":
-        return _parts_of(said_by_assistant(message, _WHO)) + _calls(message, wants_signatures)
-    return _parts_of(spoken_by_user(message))
+        return _parts_of(assistant_text(message, _WHO)) + _calls(message, wants_signatures)
+    return _parts_of(user_parts(message))
 
 
 def _calls(message: Mapping[str, Any], wants_signatures: bool) -> list[Block]:
-    kept = {
+    signatures = {
         thought["call"]: thought["signature"] for thought in message.get("thoughts") or () if _is_signature(thought)
     }
     calls: list[Block] = []
@@ -236,8 +236,8 @@ def _calls(message: Mapping[str, Any], wants_signatures: bool) -> list[Block]:
         called = {"name": function.get("name"), "args": arguments_object(function.get("arguments"))}
         if call.get("id"):
             called["id"] = call["id"]
-        signature = kept.get(call.get("id")) or _signature_of_client(call)
-        if not signature and wants_signatures and not calls:  # of calls at once only the first is signed
+        signature = signatures.get(call.get("id")) or _signature_of_client(call)
+        if not signature and wants_signatures and not calls:  # only the first of parallel calls is signed
             signature = _NO_SIGNATURE
         calls.append({"functionCall": called} | ({"thoughtSignature": signature} if signature else {}))
     return calls
@@ -248,7 +248,7 @@ def _is_signature(thought: Any) -> bool:
 
 
 def _signature_of_client(call: Mapping[str, Any]) -> Any:
-    """Return the signature that a client brings back in the way of Google's own endpoint for OpenAI's dialect."""
+    """Return the signature that the client sent, in the field that Google's endpoint for OpenAI's dialect uses."""
     match call.get("extra_content"):
         case {"google": {"thought_signature": str(signature)}}:
             return signature
@@ -256,7 +256,7 @@ def _signature_of_client(call: Mapping[str, Any]) -> Any:
 
 
 def _result(message: Mapping[str, Any], names: Mapping[str, str]) -> Block:
-    """Return the result of a call: an object if the tool gave one, and else its text."""
+    """Return the result of a call: an object if its text is one in JSON, else the text."""
     id = str(message.get("tool_call_id") or "")
     content = message.get("content")
     parts = [part for part in content if not _is_picture(part)] if isinstance(content, list) else content
@@ -304,8 +304,8 @@ def _part(part: Any) -> Block:
 
 
 def _data(url: str) -> Block:
-    if found := inline_data(url):
-        return {"inlineData": {"mimeType": found.media_type, "data": found.data}}
+    if data := inline_data(url):
+        return {"inlineData": {"mimeType": data.media_type, "data": data.data}}
     if url.lower().startswith(("http://", "https://", "gs://")):
         return {"fileData": {"fileUri": url}}
     raise Unsupported("A picture or file must be a data: URL in base64, or an address.", "messages")

@@ -1,12 +1,12 @@
 """The embedded model's own process: llama.cpp's server on a loopback port, for as long as it has a parent.
 
-llama.cpp ends the whole process if one of its assertions fails, so it gets a process that may end. The parent
-writes one line to its stdin, the order, and reads one line from its stdout: the address, or what went wrong. From then
-on stdin is the lifeline: it closes when the parent ends, however it ends, and the model's process ends with it.
+llama.cpp ends the whole process if one of its assertions fails, so it gets a process of its own. The parent
+writes one line to its stdin, the order, and reads one line from its stdout: the address, or an error. From then on
+stdin is the lifeline: it closes when the parent ends, even if it is killed, and the model's process ends with it.
 
-Where the order says to linger, a parent that ended without a word may have been killed, and its successor may want the
-answers that are being written. So the process leaves a note on how to be found, and waits that long for someone who
-knows its key; the connection on which it was claimed is the lifeline then.
+If the order has a `linger` and the lifeline closes without `END`, the parent was probably killed, and the next parent
+may want the answers in progress. So the process writes a note with its address, and waits for a new parent that sends
+its key, for `linger` seconds. The connection on which it was claimed is the lifeline from then on.
 """
 
 from __future__ import annotations
@@ -28,53 +28,53 @@ __all__ = ["CLAIMED", "END", "LOOPBACK", "Note", "Order", "Ready", "run_child"]
 
 LOOPBACK = "127.0.0.1"
 END = b"end\n"
-"""The parent says goodbye."""
+"""The line with which a parent ends the process."""
 CLAIMED = b"yours\n"
-"""What a new parent hears that said the right key."""
+"""The response to a new parent that sent the right key."""
 
 _PR_SET_PDEATHSIG = 1
-_HEARING = 1.0  # seconds in which a new parent must say the key
+_KEY_TIMEOUT = 1.0  # seconds for a new parent to send the key
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What the parent wants."""
+    """The order of the parent: the model and its settings."""
 
     model: str
     context: int
     """Tokens of prompt and answer together, for each slot."""
     slots: int
-    """Runs that are answered at once."""
+    """Maximum number of concurrent answers."""
     threads: int
     batch: int
-    """Tokens of a prompt that are read in one piece, between which the reading can be stopped."""
+    """Tokens of a prompt that are processed at once. Processing can be stopped only between two batches."""
     key: str
-    """Without it the port answers nobody: other people may be on this machine."""
+    """The API key of the port: other users of this machine can connect to it too."""
     parent: int
     linger: float = 0.0
-    """Seconds to wait for a new parent after one that ended without a word."""
+    """Seconds to wait for a new parent after one that ended without `END`."""
     notes: str = ""
-    """The folder for the note by which it finds us."""
+    """The folder for the note by which a new parent finds the process."""
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the parent gets."""
+    """The reply to the order: the address of the server, or an error."""
 
     address: str = ""
     error: str = ""
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
-    """What a new parent needs to know."""
+    """A file about a lingering process, for a new parent."""
 
     pid: int
     address: str
     port: int
-    """Where to claim the process once its parent has ended; nobody listens there before."""
+    """The port on which to claim the process. It listens only after the parent has ended."""
     order: Order
 
 
 def run_child() -> None:
-    """Serve the model that stdin names until nobody needs it any more."""
+    """Serve the model of the order on stdin, until the parent ends and no new one claims the process."""
     answer = _take_over_stdout()
     line = sys.stdin.buffer.readline()
     if not line:
@@ -85,37 +85,37 @@ def run_child() -> None:
     try:
         server = _serve(order)
     except (RuntimeError, ImportError) as error:
-        _say(answer, Ready(error=str(error)))
+        _reply(answer, Ready(error=str(error)))
         sys.exit(1)
-    doorstep = _Doorstep(order, server.listening_address) if order.linger else None
-    _say(answer, Ready(address=server.listening_address))
-    if doorstep is not None:
-        doorstep.wait()
+    parent_wait = _ParentWait(order, server.listening_address) if order.linger else None
+    _reply(answer, Ready(address=server.listening_address))
+    if parent_wait is not None:
+        parent_wait.wait()
     else:
         sys.stdin.buffer.read()
-    exit_at_once(0)  # an orderly end of the server takes a second and is of use to nobody
+    exit_at_once(0)  # an orderly shutdown of the server takes a second, and there is nothing to save
 
 
 def _take_over_stdout() -> BinaryIO:
-    """Return stdout for our own line; what native code prints there goes to stderr instead."""
+    """Return stdout for the reply, and redirect the output of native code to stderr."""
     answer = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     return answer
 
 
-def _say(answer: BinaryIO, ready: Ready) -> None:
+def _reply(answer: BinaryIO, ready: Ready) -> None:
     answer.write(msgspec.json.encode(ready) + b"\n")
     answer.close()
 
 
 def _leave_signals_to_the_parent() -> None:
-    """Ignore what a terminal or a service sends to the whole group: the parent may still be draining its runs."""
+    """Ignore signals to the whole process group: the parent may still be draining its runs."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _end_with(parent: int) -> None:
-    """Have the kernel end this process with its parent: while the model loads nobody here can look at stdin."""
+    """Let the kernel kill this process when its parent ends: stdin is not read while the model loads."""
     _ask_for_signal_at_parents_end(signal.SIGKILL)
     if os.getppid() != parent:
         exit_at_once(0)
@@ -128,7 +128,7 @@ def _ask_for_signal_at_parents_end(number: int) -> None:
 
 def _serve(order: Order) -> Any:
     """Load the model and return the server, which has its own threads."""
-    llama = import_module("xllamacpp")  # not at the top: the parent imports this module too, for what they say
+    llama = import_module("xllamacpp")  # not at the top: the parent imports this module for its structs
     params = llama.CommonParams()
     params.model.path = order.model
     params.hostnames = [LOOPBACK]
@@ -138,25 +138,25 @@ def _serve(order: Order) -> Any:
     params.n_parallel = order.slots
     params.n_batch = params.n_ubatch = order.batch
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = order.threads
-    params.cache_ram_mib = 0  # else it may take 8 GB for prompts of the past
+    params.cache_ram_mib = 0  # else the cache of earlier prompts may take 8 GB
     params.endpoint_slots = True
     params.ui = False
     params.verbosity = -1
     return llama.Server(params)
 
 
-class _Doorstep:
-    """Where a process that outlives its parent waits to be found: a note, and a door that opens when it is left."""
+class _ParentWait:
+    """The wait of a process for a new parent: a note, and a socket that listens once the parent has ended."""
 
     def __init__(self, order: Order, address: str) -> None:
         self._order = order
-        self._door = socket.socket()
-        self._door.bind((LOOPBACK, 0))
-        self._note = _leave(Note(pid=os.getpid(), address=address, port=self._door.getsockname()[1], order=order))
+        self._socket = socket.socket()
+        self._socket.bind((LOOPBACK, 0))
+        self._note = _leave(Note(pid=os.getpid(), address=address, port=self._socket.getsockname()[1], order=order))
         _ask_for_signal_at_parents_end(0)
 
     def wait(self) -> None:
-        """Return when a parent has said goodbye, or none has come in time."""
+        """Return when a parent has sent `END`, or no new parent came in time."""
         try:
             lifeline: BinaryIO | None = sys.stdin.buffer
             while lifeline is not None and _last_line(lifeline) != END:
@@ -165,31 +165,31 @@ class _Doorstep:
             self._note.unlink(missing_ok=True)
 
     def _claimed(self) -> BinaryIO | None:
-        """Wait for someone with the key and return the connection; None if nobody came."""
+        """Wait for a new parent with the key, and return its connection; None if none came in time."""
         deadline = time.monotonic() + self._order.linger
-        self._door.listen()
+        self._socket.listen()
         while (left := deadline - time.monotonic()) > 0:
-            self._door.settimeout(left)
+            self._socket.settimeout(left)
             try:
-                visitor, _ = self._door.accept()
+                connection, _ = self._socket.accept()
             except TimeoutError:
                 return None
-            if lifeline := self._admitted(visitor):
+            if lifeline := self._admitted(connection):
                 return lifeline
         return None
 
-    def _admitted(self, visitor: socket.socket) -> BinaryIO | None:
-        lifeline = visitor.makefile("rb")
+    def _admitted(self, connection: socket.socket) -> BinaryIO | None:
+        lifeline = connection.makefile("rb")
         try:
-            visitor.settimeout(_HEARING)
+            connection.settimeout(_KEY_TIMEOUT)
             if lifeline.readline().strip() == self._order.key.encode():
-                visitor.settimeout(None)
-                visitor.sendall(CLAIMED)
+                connection.settimeout(None)
+                connection.sendall(CLAIMED)
                 return lifeline
         except OSError:
-            pass  # it has gone again, or it has nothing to say
+            pass  # it has disconnected, or sent nothing in time
         lifeline.close()
-        visitor.close()
+        connection.close()
         return None
 
 
@@ -197,11 +197,11 @@ def _last_line(lifeline: BinaryIO) -> bytes:
     try:
         return lifeline.readline()
     except OSError:
-        return b""  # a parent that was killed, not one that said goodbye
+        return b""  # a parent that was killed
 
 
 def _leave(note: Note) -> Path:
-    """Write the note, whole or not at all, and readable for nobody else: it has the key in it."""
+    """Write the note atomically. Only the owner can read it, because it contains the key."""
     path = Path(note.order.notes) / f".process-{note.pid}.json"
     draft = path.with_suffix(".draft")
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:

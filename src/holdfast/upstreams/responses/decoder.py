@@ -1,10 +1,10 @@
 """One answer of OpenAI's Responses API: server-sent events become events of a run.
 
 - A response is made of items: a message (text, or a refusal), a function call, reasoning. Each is added, written in
-  deltas, and done. What OpenAI's own tools do (web search, code) is left out: to a reader it says nothing.
-- It is whole when `response.completed` or `response.incomplete` came. Nothing follows.
-- Encrypted reasoning is a thought: OpenAI wants it back with the results of the calls if it stores nothing.
-- Each event has a number. A response in the background can be read on after any of them.
+  deltas, and done. Items of OpenAI's own tools (web search, code) are left out.
+- `response.completed` or `response.incomplete` is the last event of a complete response.
+- Encrypted reasoning is a thought: if OpenAI stores nothing, it requires it with the results of the calls.
+- Each event has a number. A response in the background can be read from any of them on.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Item(msgspec.Struct, gc=False):
 
     @property
     def kind(self) -> CallKind | None:
-        """What is called, if the item is a call that its client answers."""
+        """The kind of the call, if the item is a call of a client's tool."""
         kinds: dict[str, CallKind] = {"function_call": "function", "custom_tool_call": "custom"}
         return kinds.get(self.type)
 
@@ -105,7 +105,7 @@ _ENDINGS = ("response.completed", "response.incomplete", "response.failed", "res
 
 
 class ResponsesDecoder(DialectDecoder):
-    """Turns the reads of one response into events. `keep` is called with its id as soon as that is known."""
+    """Turns the reads of one response into events. `keep` is called with its id when that arrives."""
 
     def __init__(
         self,
@@ -119,17 +119,19 @@ class ResponsesDecoder(DialectDecoder):
     ) -> None:
         super().__init__(name, SSEDecoder(max_event), secrets=secrets, max_event=max_event, max_text=max_text)
         self.id = id
-        """The id of the response, as soon as it is known."""
+        """The id of the response; empty until it arrives."""
         self._keep = keep
         self.sequence = -1
-        """The number of the last event that was taken in."""
+        """The number of the last event that was decoded; -1 before the first."""
         self.has_ended = False
-        """Whether the upstream works on it no more."""
-        self._spoken: set[tuple[int, int]] = set()  # parts of which deltas came: their whole text repeats these
+        """True if the upstream has ended the response."""
+        self._streamed: set[tuple[int, int]] = (
+            set()
+        )  # parts that came as deltas: the whole text at their end repeats it
         self._summaries = 0
 
     def take(self, kind: bytes, payload: bytes, events: list[Yielded]) -> None:
-        """Take in one event."""
+        """Decode one event."""
         if payload.strip() == b"[DONE]":
             return
         event = decoded(payload, _decode_event, _Event)
@@ -156,14 +158,14 @@ class ResponsesDecoder(DialectDecoder):
         index = event.output_index or 0
         match event.type:
             case "response.output_text.delta" | "response.refusal.delta":
-                self._speak(event, str(event.delta or ""), events)
+                self._add_text(event, str(event.delta or ""), events)
             case "response.output_text.done" | "response.refusal.done":
-                if (index, event.content_index or 0) not in self._spoken:
-                    self._speak(event, event.text or event.refusal or "", events)
+                if (index, event.content_index or 0) not in self._streamed:
+                    self._add_text(event, event.text or event.refusal or "", events)
             case "response.reasoning_text.delta" | "response.reasoning_summary_text.delta":
                 self.think(str(event.delta or ""), events, index)
             case "response.reasoning_summary_part.added":
-                self._part_thoughts(index, events)
+                self._separate_summaries(index, events)
             case "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta":
                 self.add_arguments(index, str(event.delta or ""), events)
             case "response.output_item.added":
@@ -171,13 +173,13 @@ class ResponsesDecoder(DialectDecoder):
             case "response.output_item.done":
                 self._end_item(index, event.item or _Item(), events)
 
-    def _speak(self, event: _Event, text: str, events: list[Yielded]) -> None:
+    def _add_text(self, event: _Event, text: str, events: list[Yielded]) -> None:
         index = event.output_index or 0
-        self._spoken.add((index, event.content_index or 0))
+        self._streamed.add((index, event.content_index or 0))
         self.say(text, events, index, refusal=event.type.startswith("response.refusal"))
 
-    def _part_thoughts(self, index: int, events: list[Yielded]) -> None:
-        """Put a blank line between two parts of a summary: each is a paragraph with a heading."""
+    def _separate_summaries(self, index: int, events: list[Yielded]) -> None:
+        """Emit a blank line between two parts of a summary: each is a paragraph with a heading."""
         self._summaries += 1
         if self._summaries > 1:
             self.think("\n\n", events, index)
@@ -205,8 +207,8 @@ class ResponsesDecoder(DialectDecoder):
         if response.usage is not None:
             events.append(response.usage.counted())
         if status in ("failed", "cancelled"):
-            said = response.error or f"the response was {status}"
-            self.fail(self.failed(said), events)
+            error = response.error or f"the response was {status}"
+            self.fail(self.failed(error), events)
         elif status == "incomplete":
             why = response.incomplete_details
             self.finish((why.reason if why is not None else None) or "length", events)
@@ -214,7 +216,7 @@ class ResponsesDecoder(DialectDecoder):
             self.finish("stop", events)
 
     def whole(self, value: Any) -> list[Yielded]:
-        """Return the events of a response that is there as one object and has ended; none if it has not."""
+        """Return the events of a response from its object; none if the response has not ended."""
         events: list[Yielded] = []
         try:
             response = msgspec.convert(value, _Response, strict=False)
@@ -229,7 +231,7 @@ class ResponsesDecoder(DialectDecoder):
 
     def _take_item(self, index: int, item: _Item, events: list[Yielded]) -> None:
         for part in item.summary or ():
-            self._part_thoughts(index, events)
+            self._separate_summaries(index, events)
             self.think(part.text or "", events, index)
         for part in item.content or ():
             if part.type == "refusal":

@@ -1,9 +1,9 @@
-"""OpenAI's models, asked by its Responses API: reasoning, custom tools, and answers that go on without us.
+"""The provider of OpenAI's Responses API: reasoning, custom tools, and answers in the background.
 
-With `attaches` the answer of a detached run is written in the background: OpenAI stores it, and writes it to its end
-whoever reads it. A connection that breaks is replaced by another that reads on after the last event, and a successor of
-this process reads on after the last word that was shown: no token is generated twice. An answer that nobody wants any
-more is cancelled, since closing the connection does not stop it.
+With `attaches`, the answer of a detached run is generated in the background: OpenAI stores it, and finishes it without
+a reader. After a broken connection, a new one reads on after the last event. After a crash, the next process reads on
+after the last text that was shown. So no token is generated twice. Closing the connection does not stop such an answer,
+so it is cancelled if the run ends before it.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ logger = logging.getLogger(__name__)
 
 BASE_URL = "https://api.openai.com/v1"
 MOST_RECONNECTS = 3
-"""How often in a row a response is read on after its connection broke, without a new event in between."""
+"""Maximum number of consecutive reconnects to a response without a new event in between."""
 
 _Ask = Callable[[ChatRequest], Awaitable[Asked]]
 
 
 class ResponsesOptions(msgspec.Struct, frozen=True):
-    """What `options` of a provider of this dialect may hold."""
+    """The `options` of a provider of this dialect."""
 
     summary: Literal["auto", "concise", "detailed"] | None = None
-    """Ask reasoning models for a summary of their reasoning. Others refuse it, so it is off until it is set."""
+    """Ask reasoning models for a summary of their reasoning. Others refuse it, so it is off by default."""
 
 
 class Responses(HTTPProvider):
@@ -71,13 +71,13 @@ class Responses(HTTPProvider):
         self.tools = setup.tools is not False
         self._options: ResponsesOptions = setup.options or ResponsesOptions()
         self._ids = ResponseIds((setup.data or pathlib.Path()) / "responses" / quote(setup.name, safe=""))
-        self._unencrypted: set[str] = set()  # models that have no reasoning to encrypt
+        self._unencrypted: set[str] = set()  # models that refuse to encrypt reasoning
         self._tasks: set[asyncio.Task[None]] = set()
 
     # answering
 
     async def answer(self, request: ChatRequest, out: Outlet) -> None:
-        """Emit the events of each read together; raise a `ProviderError` unless the upstream said how it ended."""
+        """Emit the events of each read together. Raise a `ProviderError` if the answer is incomplete."""
         if self.attaches and request.name:
             decoder = self._decoder(keep=partial(self._in_turn, self._ids.keep, request.name))
             await self._follow(request, partial(self._ask, background=True), decoder, out)
@@ -85,7 +85,7 @@ class Responses(HTTPProvider):
             await self.upstream.answer(request, self._ask, self._decoder(), out)
 
     async def attach(self, name: str, out: Outlet, *, text: str = "", reasoning: str = "") -> None:
-        """Emit what follows in the response of a run after the text and reasoning that have been seen."""
+        """Emit the rest of a run's response, after the text and reasoning that were seen."""
         id = await asyncio.to_thread(self._ids.find, name)
         if id is None:
             raise lost(self.name, "was asked by a process that did not keep the response's id")
@@ -102,8 +102,8 @@ class Responses(HTTPProvider):
         return ResponsesDecoder(self.name, id=id, keep=keep, secrets=self.upstream.secrets)
 
     async def _follow(self, request: ChatRequest, ask: _Ask, decoder: ResponsesDecoder, out: Outlet) -> None:
-        """Read a response in the background to its end, on as many connections as it takes."""
-        left, last = MOST_RECONNECTS, decoder.sequence
+        """Read a response in the background to its end. A broken connection is replaced."""
+        tries, last = MOST_RECONNECTS, decoder.sequence
         try:
             while True:
                 try:
@@ -114,8 +114,8 @@ class Responses(HTTPProvider):
                         raise
                     return
                 except ProviderBroke as error:
-                    left = MOST_RECONNECTS if decoder.sequence > last else left - 1
-                    if not (decoder.id and decoder.broke_off and left):
+                    tries = MOST_RECONNECTS if decoder.sequence > last else tries - 1
+                    if not (decoder.id and decoder.broke_off and tries):
                         raise
                     out.emit([Notice("retry", f"Reading on after the last event, because {error}")])
                 last = decoder.sequence
@@ -125,8 +125,8 @@ class Responses(HTTPProvider):
             self._let_go(request.name, decoder)
 
     async def _read_whole(self, decoder: ResponsesDecoder, out: Outlet) -> bool:
-        """Take a response that has ended, and is not streamed any more, as one object. Return whether it is there."""
-        if decoder.sequence >= 0:  # part of it was read in this process, and would be told twice
+        """Emit a response that has ended and is no longer streamed, from its object. Return whether there is one."""
+        if decoder.sequence >= 0:  # part of it was emitted by this process, and would be emitted twice
             return False
         events = decoder.whole(await self.upstream.get(self._path(decoder.id), MAX_EVENT))
         if events:
@@ -136,42 +136,42 @@ class Responses(HTTPProvider):
         return decoder.finished
 
     def _let_go(self, name: str, decoder: ResponsesDecoder) -> None:
-        """Forget a response, and cancel it if it goes on."""
+        """Delete the stored id of a response, and cancel the response if it has not ended."""
         if decoder.id and not decoder.has_ended:
             self.upstream.drop(f"{self._path(decoder.id)}/cancel", method="POST")
         self._in_turn(self._ids.drop, name)
 
     def _in_turn(self, work: Callable[..., None], *args: str) -> None:
-        """Do something on the disk, after all that was asked for before, in a task that no end of a run interrupts."""
+        """Run `work` in a thread after all earlier work, in a task that the end of a run does not cancel."""
         before = set(self._tasks)
         task = asyncio.create_task(_after(before, work, *args))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    # asking
+    # requests
 
     async def _ask(self, request: ChatRequest, *, background: bool = False) -> Asked:
-        """Ask; once more, and from then on, without encrypted reasoning if the model has none."""
+        """Send a request. If the model refuses encrypted reasoning, send it again, and later ones too, without that."""
         encrypted = bool(request.params.get("tools")) and request.model not in self._unencrypted
         try:
             body = body_in(request, background=background, encrypted=encrypted, summary=self._options.summary)
         except ProviderRefused as refused:
             return refused
-        answered = await self.upstream.ask("/responses", encode_body(body))
-        if encrypted and isinstance(answered, Refused) and answered.is_about("ncrypted content"):
+        reply = await self.upstream.ask("/responses", encode_body(body))
+        if encrypted and isinstance(reply, Refused) and reply.is_about("ncrypted content"):
             self._unencrypted.add(request.model)
             return await self._ask(request, background=background)
-        return answered
+        return reply
 
     async def _ask_for(self, decoder: ResponsesDecoder, request: ChatRequest) -> Asked:
-        """Ask for a response again, after the last event that was seen of it."""
+        """Request the events of a response after the last one that was read."""
         after = f"&starting_after={decoder.sequence}" if decoder.sequence >= 0 else ""
-        answered = await self.upstream.ask(self._path(decoder.id), query=f"stream=true{after}", method="GET")
-        if isinstance(answered, Refused):
-            raise lost(self.name, f"has no such response, or no longer tells it ({answered.answered})")
-        if isinstance(answered, ProviderError):
-            raise AnswerLost(str(answered)) from answered
-        return answered
+        reply = await self.upstream.ask(self._path(decoder.id), query=f"stream=true{after}", method="GET")
+        if isinstance(reply, Refused):
+            raise lost(self.name, f"has no such response, or no longer tells it ({reply.answered})")
+        if isinstance(reply, ProviderError):
+            raise AnswerLost(str(reply)) from reply
+        return reply
 
     def _path(self, id: str) -> str:
         return f"/responses/{quote(id, safe='')}"
@@ -181,7 +181,7 @@ class Responses(HTTPProvider):
         return model_names(await self.upstream.get("/models", MAX_EVENT))
 
     async def close(self) -> None:
-        """End the streams that still go on, and let go of the connections."""
+        """Close all streams and connections, and wait for work on the disk."""
         await super().close()
         if self._tasks:
             await asyncio.wait(self._tasks)

@@ -1,7 +1,7 @@
-"""A request in the shape of chat completions, in the words of OpenAI's Responses API.
+"""Translates a request of chat completions to OpenAI's Responses API.
 
-Pure. `PARAMS` says what becomes of each parameter. One that is not known is passed on: it may be one of Responses' own,
-and OpenAI refuses what it does not know.
+Pure. `PARAMS` has a rule for each parameter. An unknown one is passed on: it may be one of Responses' own, and OpenAI
+refuses parameters that it does not know.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 from ...errors import Unsupported
 from ...fields import PASSED_ON, USED, Table, harmless, passed_on, refused
 from .. import ChatRequest
-from ..params import asked_of, check_request, part_rules
-from ..parts import picture_url, spoken_by_user
+from ..params import check_request, message_rules, part_rules
+from ..parts import picture_url, user_parts
 
-__all__ = ["ASKED", "ENCRYPTED", "PARAMS", "body_in"]
+__all__ = ["ENCRYPTED", "MESSAGE_RULES", "PARAMS", "body_in"]
 
 Item = dict[str, Any]
 
@@ -50,7 +50,7 @@ PARAMS: Table = {
     "prediction": harmless("It only makes an answer quicker."),
     "seed": harmless("OpenAI promises best effort only."),
     "stream_options": harmless("The answer is always streamed with its usage."),
-    # what Responses does not have, or cannot be passed on
+    # not supported by Responses, or not passed on
     "audio": refused("Only text can be passed on."),
     "modalities": refused("Only text can be passed on.", ["text"]),
     "frequency_penalty": refused(_NOT_HERE, 0),
@@ -66,24 +66,24 @@ PARAMS: Table = {
     "previous_response_id": refused("The messages are sent each time."),
     "conversation": refused("The messages are sent each time."),
 }
-"""What becomes of the parameters of chat completions. One that is not known here is passed on."""
+"""Rules for the parameters of chat completions. An unknown one is passed on."""
 
-ASKED: Table = asked_of(
+MESSAGE_RULES: Table = message_rules(
     "Responses",
     part_rules("Responses", detail=USED, sound=True, files=True),
     custom=True,
     strict=USED,
 )
-"""What becomes of the fields of messages and tools."""
+"""Rules for the fields of messages and tools."""
 
 
 def body_in(request: ChatRequest, *, background: bool, encrypted: bool, summary: str | None) -> dict[str, Any]:
     """Return the body of a request.
 
-    In the `background` OpenAI writes the answer to its end, whoever reads it, and has to store it for that. Else it
-    stores nothing. `encrypted` asks for reasoning that can be sent back.
+    With `background`, OpenAI finishes the answer without a reader, and has to store it. Otherwise it stores the answer
+    only if the caller asks for that. `encrypted` asks for reasoning that can be sent back.
     """
-    check_request(request, PARAMS, PASSED_ON, ASKED)
+    check_request(request, PARAMS, PASSED_ON, MESSAGE_RULES)
     params = {name: value for name, value in request.params.items() if value is not None}
     limit = params.get("max_completion_tokens", params.get("max_tokens"))
     include = [*_list(params.get("include")), *([ENCRYPTED] if encrypted else [])]
@@ -107,26 +107,26 @@ def _list(value: Any) -> list[Any]:
 
 
 def _reasoning(params: Mapping[str, Any], summary: str | None) -> dict[str, Any]:
-    given = params.get("reasoning")
+    own = params.get("reasoning")
     usual = {"effort": params.get("reasoning_effort"), "summary": summary}
-    asked = {name: value for name, value in usual.items() if value} | (given if isinstance(given, dict) else {})
-    return {"reasoning": asked} if asked else {}
+    fields = {name: value for name, value in usual.items() if value} | (own if isinstance(own, dict) else {})
+    return {"reasoning": fields} if fields else {}
 
 
 def _text(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the format of the answer, which has a level less here, and how long-winded it is."""
-    given = params.get("text")
-    asked: dict[str, Any] = dict(given) if isinstance(given, dict) else {}
+    """Return the format of the answer, which is one level less nested here, and its verbosity."""
+    own = params.get("text")
+    fields: dict[str, Any] = dict(own) if isinstance(own, dict) else {}
     match params.get("response_format"):
         case None:
             pass
         case {"type": "json_schema", "json_schema": dict(described)}:
-            asked["format"] = {"type": "json_schema", **described}
+            fields["format"] = {"type": "json_schema", **described}
         case form:
-            asked["format"] = form
+            fields["format"] = form
     if params.get("verbosity"):
-        asked["verbosity"] = params["verbosity"]
-    return {"text": asked} if asked else {}
+        fields["verbosity"] = params["verbosity"]
+    return {"text": fields} if fields else {}
 
 
 def _tools(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def _tools(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tool(tool: Any) -> Any:
-    """Return a tool, which has a level less here. A function is `strict` here unless it says otherwise."""
+    """Return a tool, which is one level less nested here. `strict` is always sent: here its default is true."""
     match tool:
         case {"type": "function", "function": dict(function)}:
             return {"type": "function", "parameters": None, "strict": False, **function}
@@ -146,7 +146,7 @@ def _tool(tool: Any) -> Any:
             flat = {"format": {"type": "grammar", **grammar}} if isinstance(grammar, dict) else {}
             return {"type": "custom", **custom, **flat}
         case _:
-            return tool  # one of OpenAI's own, or nothing that we could say better
+            return tool  # one of OpenAI's own, or invalid: then OpenAI returns the error
 
 
 def _choice(choice: Any) -> Any:
@@ -174,21 +174,21 @@ def _custom_calls(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _items(message: Mapping[str, Any], customs: set[Any]) -> list[Item]:
-    """Return what a message is here: a message, its calls, and the reasoning that led to them."""
+    """Return the items of a message: its reasoning, its content, and its calls."""
     content = message.get("content")
     match message.get("role"):
         case "assistant":
             thoughts = [thought for thought in message.get("thoughts") or () if thought.get("type") == "reasoning"]
-            said = _message("assistant", content, "output_text")
-            declined = _message("assistant", _refusal(message), "output_text")
-            return [*thoughts, *said, *declined, *map(_call, message.get("tool_calls") or ())]
+            answer = _message("assistant", content, "output_text")
+            refusal = _message("assistant", _refusal(message), "output_text")
+            return [*thoughts, *answer, *refusal, *map(_call, message.get("tool_calls") or ())]
         case "tool":
             id = message.get("tool_call_id")
             kind = "custom_tool_call_output" if id in customs else "function_call_output"
             output = content if isinstance(content, str) else _parts(content, "input_text")
             return [{"type": kind, "call_id": id, "output": output}]
         case "user" if message.get("name"):
-            return _message("user", spoken_by_user(message), "input_text")
+            return _message("user", user_parts(message), "input_text")
         case role:
             return _message(str(role), content, "input_text")
 
@@ -199,7 +199,7 @@ def _refusal(message: Mapping[str, Any]) -> list[Item]:
 
 
 def _message(role: str, content: Any, text: str) -> list[Item]:
-    """Return a message. One without content is none: calls are items of their own."""
+    """Return a message item; none for an assistant without content, whose calls are items of their own."""
     if isinstance(content, str):
         return [{"role": role, "content": content}] if content or role != "assistant" else []
     parts = _parts(content, text)
@@ -214,10 +214,10 @@ def _parts(content: Any, text: str) -> list[Item]:
 
 def _part(part: Any, text: str) -> Item:
     match part:
-        case {"type": "text", "text": str(said)}:
-            return {"type": text, "text": said}
-        case {"type": "refusal", "refusal": str(said)}:
-            return {"type": "refusal", "refusal": said}
+        case {"type": "text", "text": str(value)}:
+            return {"type": text, "text": value}
+        case {"type": "refusal", "refusal": str(value)}:
+            return {"type": "refusal", "refusal": value}
         case {"type": "image_url", "image_url": image}:
             detail = image.get("detail") if isinstance(image, dict) else None
             return {"type": "input_image", "image_url": picture_url(part)} | ({"detail": detail} if detail else {})
@@ -232,9 +232,9 @@ def _part(part: Any, text: str) -> Item:
 def _call(call: Any) -> Item:
     match call:
         case {"custom": dict(custom)}:
-            named = {"name": custom.get("name"), "input": custom.get("input") or ""}
-            return {"type": "custom_tool_call", "call_id": call.get("id"), **named}
+            fields = {"name": custom.get("name"), "input": custom.get("input") or ""}
+            return {"type": "custom_tool_call", "call_id": call.get("id"), **fields}
         case {"function": dict(function)}:
-            named = {"name": function.get("name"), "arguments": function.get("arguments") or "{}"}
-            return {"type": "function_call", "call_id": call.get("id"), **named}
+            fields = {"name": function.get("name"), "arguments": function.get("arguments") or "{}"}
+            return {"type": "function_call", "call_id": call.get("id"), **fields}
     raise Unsupported("A tool call must be a call of a function or a custom tool.", "messages")

@@ -107,11 +107,11 @@ _SEARCH_RESULT = Shape(
     },
     UNKNOWN,
 )
-_SHOWN = {"text": _TEXT, "image": _IMAGE, "document": _DOCUMENT, "search_result": _SEARCH_RESULT}
+_CONTENT = {"text": _TEXT, "image": _IMAGE, "document": _DOCUMENT, "search_result": _SEARCH_RESULT}
 _BLOCKS = Kinds(
     "type",
     {
-        **_SHOWN,
+        **_CONTENT,
         "thinking": _NOT_SHOWN,
         "redacted_thinking": _NOT_SHOWN,
         "tool_use": Shape(
@@ -130,7 +130,7 @@ _BLOCKS = Kinds(
             {
                 "type": USED,
                 "tool_use_id": USED,
-                "content": used(Kinds("type", _SHOWN, refused(_ONLY_THEIRS))),
+                "content": used(Kinds("type", _CONTENT, refused(_ONLY_THEIRS))),
                 "is_error": USED,
                 "toolset_name": refused(_ONLY_THEIRS),
                 "cache_control": _CHEAPER,
@@ -140,11 +140,11 @@ _BLOCKS = Kinds(
     },
     refused("A block of this type needs one of Anthropic's own models."),
 )
-_SAID = Shape({"role": USED, "content": used(_BLOCKS)}, UNKNOWN)
+_MESSAGE = Shape({"role": USED, "content": used(_BLOCKS)}, UNKNOWN)
 _OF_THE_SYSTEM = {"clear_at": refused(_ONLY_THEIRS), "output_config": refused(_ONLY_THEIRS, {})}
 _MESSAGES = Kinds(
     "role",
-    {"user": _SAID, "assistant": _SAID, "system": Shape({**_SAID.fields, **_OF_THE_SYSTEM}, UNKNOWN)},
+    {"user": _MESSAGE, "assistant": _MESSAGE, "system": Shape({**_MESSAGE.fields, **_OF_THE_SYSTEM}, UNKNOWN)},
     USED,
 )
 

@@ -79,33 +79,33 @@ def run_id_of_message(message_id: str) -> str:
 def anthropic_error(info: ErrorInfo) -> dict[str, Any]:
     """Return an error in Anthropic's shape, with our own code beside its type."""
     kind = ERROR_TYPES.get(info.status, "invalid_request_error" if info.status < 500 else "api_error")
-    told: dict[str, Any] = {**native.error(info), "type": kind}
+    fields: dict[str, Any] = {**native.error(info), "type": kind}
     if info.code in ERROR_CODES:
-        told["details"] = {"error_code": info.code}
-    return {"type": "error", "error": told}
+        fields["details"] = {"error_code": info.code}
+    return {"type": "error", "error": fields}
 
 
 def stop_reason(settled: Completed | Truncated, *, calls: bool) -> str:
     """Return the stop reason of a delivered answer. A complete answer with tool calls always has `tool_use`."""
     if settled.stop_sequence is not None:
         return "stop_sequence"
-    word = openai_chat.finish_reason(settled)
+    reason = openai_chat.finish_reason(settled)
     if isinstance(settled, Completed):
-        return "tool_use" if calls else STOP_REASONS.get(word, "end_turn")
-    return STOP_REASONS.get(word, "max_tokens")
+        return "tool_use" if calls else STOP_REASONS.get(reason, "end_turn")
+    return STOP_REASONS.get(reason, "max_tokens")
 
 
 def unfinished(settled: Stopped | Failed | Interrupted, run: str) -> dict[str, Any]:
     """Return the error of a settlement without a delivered answer."""
-    told = openai_chat.verdict(settled, run)["holdfast"]
+    verdict = openai_chat.verdict(settled, run)["holdfast"]
     if isinstance(settled, Stopped):
         message = f"The run was stopped: {settled.by}. What it said before is kept."
         return {
             "type": "error",
-            "error": {"type": "stopped", "message": message, "code": told["code"], "param": None},
-            "holdfast": told,
+            "error": {"type": "stopped", "message": message, "code": verdict["code"], "param": None},
+            "holdfast": verdict,
         }
-    return {**anthropic_error(settled.error), "holdfast": told}
+    return {**anthropic_error(settled.error), "holdfast": verdict}
 
 
 def anthropic_usage(used: Usage) -> dict[str, float]:
@@ -131,7 +131,7 @@ class _Open:
         self.index = index
         self.key = key
         self.whole = not key.startswith("call ")
-        """Whether another block may follow: text can end anywhere, a call only when it is complete."""
+        """True if another block may follow: text can end anywhere, a call only when it is complete."""
 
 
 class Blocks:
@@ -142,12 +142,12 @@ class Blocks:
         self._open: _Open | None = None
         self._count = 0
         self._held: list[tuple[str, Piece]] = []
-        self._seen: set[str] = set()
+        self._begun_calls: set[str] = set()
         self._unanswered: set[str] = set()
 
     @property
     def calls(self) -> bool:
-        """Whether the client has to run a tool: one was called, and has no result here."""
+        """True if the client has to run a tool: a call has no result in this run."""
         return bool(self._unanswered)
 
     @property
@@ -176,24 +176,24 @@ class Blocks:
         """Return the pieces that were held back, and with `close` the end of the last block."""
         while self._held:
             yield from self._stop()
-            yield from self._again()
+            yield from self._release_held()
         if close:
             yield from self._stop()
 
     def _add(self, key: str, piece: Piece) -> Iterator[dict[str, Any]]:
         if self._open is not None and self._open.key == key and key != _BLOCK:
-            yield from self._go_on(self._open, piece)
+            yield from self._continue(self._open, piece)
         elif self._open is not None and not self._open.whole:
             self._held.append((key, piece))
             return
-        elif key in self._seen:
+        elif key in self._begun_calls:
             return  # white space after a complete call
         else:
             yield from self._begin(key, piece)
         if self._open is not None and self._open.whole and self._held:
-            yield from self._again()
+            yield from self._release_held()
 
-    def _again(self) -> Iterator[dict[str, Any]]:
+    def _release_held(self) -> Iterator[dict[str, Any]]:
         held, self._held = self._held, []
         for key, piece in held:
             yield from self._add(key, piece)
@@ -203,12 +203,12 @@ class Blocks:
         self._open = _Open(self._count, key)
         self._count += 1
         if isinstance(piece, CallPiece):
-            self._seen.add(key)
+            self._begun_calls.add(key)
         block = _empty(key, piece)
         yield {"type": "content_block_start", "index": self._open.index, "content_block": block}
-        yield from self._go_on(self._open, piece)
+        yield from self._continue(self._open, piece)
 
-    def _go_on(self, block: _Open, piece: Piece) -> Iterator[dict[str, Any]]:
+    def _continue(self, block: _Open, piece: Piece) -> Iterator[dict[str, Any]]:
         if isinstance(piece, CallPiece):
             block.whole = block.whole or piece.whole
             delta = {"type": "input_json_delta", "partial_json": piece.arguments}
@@ -236,16 +236,16 @@ _BLOCK = "block"
 
 
 def _key_of(data: dict[str, Any]) -> str:
-    """Return the index of the block of Anthropic's own data."""
+    """Return the key of the block that Anthropic's own data belongs to."""
     return {"signature_delta": "thinking", "citations_delta": "text"}.get(data["type"], _BLOCK)
 
 
 def _own_delta(data: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the payloads of Anthropic's own data. The input of a block comes after its beginning."""
+    """Return the delta of Anthropic's own data: for a whole block its input, or None if it has no input."""
     if data["type"] != "content_block":
         return data
-    given = data["content_block"].get("input")
-    return {"type": "input_json_delta", "partial_json": _encode(given).decode()} if given else None
+    arguments = data["content_block"].get("input")
+    return {"type": "input_json_delta", "partial_json": _encode(arguments).decode()} if arguments else None
 
 
 def _empty(key: str, piece: Piece) -> dict[str, Any]:
@@ -283,7 +283,7 @@ class MessageEvents:
         return out
 
     def broken(self, info: ErrorInfo) -> bytes:
-        """Return the frame that says that the stream, not its run, ends here, and why."""
+        """Return the frame that ends the stream, not its run, with the reason."""
         return _frame(anthropic_error(info))
 
     def _payloads(self, event: Event) -> Iterator[dict[str, Any]]:
@@ -321,7 +321,7 @@ def _head(run: str, model: str) -> dict[str, Any]:
 
 
 class MessageAnswer:
-    """Gathers a run's events into the finished message."""
+    """Builds the finished message from the events of a run."""
 
     def __init__(self, run: str, model: str) -> None:
         self._run = run
@@ -331,15 +331,15 @@ class MessageAnswer:
         self._pieces: list[list[str]] = []
 
     def add(self, events: Sequence[Event]) -> None:
-        """Take in the next events."""
+        """Add the next events."""
         for event in events:
             self._gather(self._blocks.take(event))
 
     def body(self, settled: AnySettlement | None) -> dict[str, Any]:
-        """Return the message, as far as the run has come; with an error around it if it did not get to its end."""
+        """Return the message so far. If the run stopped or failed, it is the partial message of an error."""
         self._gather(self._blocks.end(close=False))
         reason = stop_reason(settled, calls=self._blocks.calls) if isinstance(settled, (Completed, Truncated)) else None
-        said = {
+        message = {
             **_head(self._run, self._model),
             "content": [self._block(place) for place in range(len(self._content))],
             "stop_reason": reason,
@@ -347,10 +347,10 @@ class MessageAnswer:
             "usage": anthropic_usage(settled.usage if settled is not None else Usage()),
         }
         if settled is None:
-            return {**said, "holdfast": {"outcome": None, "run_id": self._run}}
+            return {**message, "holdfast": {"outcome": None, "run_id": self._run}}
         if isinstance(settled, (Completed, Truncated)):
-            return {**said, **openai_chat.verdict(settled, self._run)}
-        return {**unfinished(settled, self._run), "partial": said}
+            return {**message, **openai_chat.verdict(settled, self._run)}
+        return {**unfinished(settled, self._run), "partial": message}
 
     def _gather(self, payloads: Iterator[dict[str, Any]]) -> None:
         for payload in payloads:
@@ -370,17 +370,17 @@ class MessageAnswer:
             self._pieces[place].append(delta[_FIELD[delta["type"]]])
 
     def _block(self, place: int) -> dict[str, Any]:
-        block, said = self._content[place], "".join(self._pieces[place])
+        block, text = self._content[place], "".join(self._pieces[place])
         if "input" in block:
-            return {**block, "input": _input(said)}
-        return {**block, block["type"]: said} if block["type"] in ("text", "thinking") else block
+            return {**block, "input": _input(text)}
+        return {**block, block["type"]: text} if block["type"] in ("text", "thinking") else block
 
 
 _FIELD = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 
 
 def _input(arguments: str) -> dict[str, Any]:
-    """Return a call's arguments as an object; those that are none are kept as they were written."""
+    """Return a call's arguments as an object. Any other value becomes its field `arguments`."""
     try:
         decoded = msgspec.json.decode((arguments.strip() or "{}").encode("utf-8", "replace"))
     except (msgspec.DecodeError, RecursionError):

@@ -74,7 +74,8 @@ _OWN_THREADS = "message-threads-"
 def to_chat(body: MessagesBody, fields: Mapping[str, Any], *, native: bool, betas: str | None = None) -> dict[str, Any]:
     """Return the request in OpenAI's shape.
 
-    `fields` are all fields of the request: `body` has those that are read here. `betas` is its `anthropic-beta`.
+    `fields` are all fields of the request: `body` has those that are read here. `betas` is its
+    `anthropic-beta` header.
     """
     table, unknown = (FOR_ANTHROPIC, PASSED_ON) if native else (FOR_OTHERS, UNKNOWN)
     check_fields(fields, table, unknown)
@@ -130,17 +131,17 @@ def _params(body: MessagesBody, native: bool) -> dict[str, Any]:
 # The form of the answer, for upstreams of OpenAI's dialect.
 
 DEFAULT_EFFORT = "high"
-"""What Anthropic's models do where a request names no effort. Claude Code names it in every request."""
+"""The effort of Anthropic's models by default. Claude Code sends it in every request, so it is not passed on."""
 
 
 def _output(body: MessagesBody) -> dict[str, Any]:
     config = body.output_config or {}
-    asked: dict[str, Any] = {}
+    output: dict[str, Any] = {}
     if form := config.get("format") or body.output_format:
-        asked["response_format"] = _response_format(form)
+        output["response_format"] = _response_format(form)
     if config.get("effort") not in (None, DEFAULT_EFFORT):
-        asked["reasoning_effort"] = config["effort"]
-    return asked
+        output["reasoning_effort"] = config["effort"]
+    return output
 
 
 def _response_format(form: Any) -> dict[str, Any]:
@@ -158,12 +159,12 @@ def _tools(body: MessagesBody, native: bool) -> dict[str, Any]:
         return {}
     tools = [_tool(tool, f"tools[{place}]", native) for place, tool in enumerate(body.tools)]
     choice = body.tool_choice or {}
-    said: dict[str, Any] = {"tools": tools}
+    fields: dict[str, Any] = {"tools": tools}
     if choice:
-        said["tool_choice"] = _tool_choice(choice)
+        fields["tool_choice"] = _tool_choice(choice)
     if choice.get("disable_parallel_tool_use") is True:
-        said["parallel_tool_calls"] = False
-    return said
+        fields["parallel_tool_calls"] = False
+    return fields
 
 
 def _tool(tool: Block, param: str, native: bool) -> Block:
@@ -184,11 +185,11 @@ def _function(tool: Block, native: bool) -> Block:
     strict = {"strict": True} if tool.get("strict") is True else {}
     function = {"name": tool["name"], **described, "parameters": tool["input_schema"], **strict}
     if native:
-        known = ("type", "name", "description", "input_schema", "strict")
-        return {**{name: value for name, value in tool.items() if name not in known}, **_as_function(function)}
+        translated = ("type", "name", "description", "input_schema", "strict")
+        return {**{name: value for name, value in tool.items() if name not in translated}, **_as_function(function)}
     if isinstance(examples := tool.get("input_examples"), list) and examples:
-        told = "\n".join(["Examples of its input:", *(json.dumps(example, ensure_ascii=False) for example in examples)])
-        function["description"] = "\n\n".join(filter(None, [function.get("description"), told]))
+        text = "\n".join(["Examples of its input:", *(json.dumps(example, ensure_ascii=False) for example in examples)])
+        function["description"] = "\n\n".join(filter(None, [function.get("description"), text]))
     return _as_function(function)
 
 
@@ -210,12 +211,12 @@ def _tool_choice(choice: Block) -> Any:
 
 def chat_messages(body: CountBody, *, native: bool) -> list[dict[str, Any]]:
     """Return the system message and the turns."""
-    said: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
     if body.system:
-        said.append({"role": "system", "content": _content(_blocks(body.system), "system", native)})
+        messages.append({"role": "system", "content": _content(_blocks(body.system), "system", native)})
     for place, message in enumerate(body.messages):
-        said += _turn(message, f"messages[{place}].content", native)
-    return said
+        messages += _turn(message, f"messages[{place}].content", native)
+    return messages
 
 
 def _blocks(content: Content) -> list[Block]:
@@ -225,8 +226,8 @@ def _blocks(content: Content) -> list[Block]:
 def _turn(message: MessageParam, where: str, native: bool) -> list[dict[str, Any]]:
     blocks = _blocks(message.content)
     if message.role == "assistant":
-        said = _assistant(blocks, where, native)
-        return [said] if blocks and (said["content"] is None or said["content"] or len(said) > 2) else []
+        chat = _assistant(blocks, where, native)
+        return [chat] if blocks and (chat["content"] is None or chat["content"] or len(chat) > 2) else []
     results = [_result(block, where, native) for block in blocks if block.get("type") == "tool_result"]
     rest = [block for block in blocks if block.get("type") != "tool_result"]
     if message.role == "system":
@@ -244,20 +245,20 @@ def _assistant(blocks: Sequence[Block], where: str, native: bool) -> dict[str, A
         content: Any = "".join(_text(block, where) for block in rest) or (None if calls else "")
     else:
         content = [_part(block, where, native) for block in rest]
-    said: dict[str, Any] = {"role": "assistant", "content": content}
+    message: dict[str, Any] = {"role": "assistant", "content": content}
     if native and (signed := [block for block in thoughts if block.get("signature") or block.get("data")]):
-        said["thoughts"] = signed
-    return said | ({"tool_calls": calls} if calls else {})
+        message["thoughts"] = signed
+    return message | ({"tool_calls": calls} if calls else {})
 
 
 def _call(block: Block, where: str, native: bool) -> dict[str, Any]:
-    id, name, given = block.get("id"), block.get("name"), block.get("input", {})
+    id, name, arguments = block.get("id"), block.get("name"), block.get("input", {})
     if not isinstance(id, str) or not isinstance(name, str):
         raise BadRequest("A tool_use block has an id and a name.", param=where)
     return {
         "id": id,
         "type": "function",
-        "function": {"name": name, "arguments": json.dumps(given, ensure_ascii=False, separators=(",", ":"))},
+        "function": {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))},
         **_cache_mark(block, native),
     }
 
@@ -267,10 +268,10 @@ def _result(block: Block, where: str, native: bool) -> dict[str, Any]:
     id, content = block.get("tool_use_id"), block.get("content") or ""
     if not isinstance(id, str) or not isinstance(content, (str, list)):
         raise BadRequest("A tool_result block has a tool_use_id, and text or blocks as content.", param=where)
-    said = _content(_checked(_blocks(content), where), where, native)
+    result = _content(_checked(_blocks(content), where), where, native)
     if block.get("is_error") is True:
-        said = f"Error: {said}" if isinstance(said, str) else [{"type": "text", "text": "Error:"}, *said]
-    return {"role": "tool", "tool_call_id": id, "content": said, **_cache_mark(block, native)}
+        result = f"Error: {result}" if isinstance(result, str) else [{"type": "text", "text": "Error:"}, *result]
+    return {"role": "tool", "tool_call_id": id, "content": result, **_cache_mark(block, native)}
 
 
 def _checked(blocks: list[Any], where: str) -> list[Block]:
@@ -335,19 +336,19 @@ def _document(block: Block, where: str) -> Block:
     """Return a document of text as text."""
     match block.get("source"):
         case {"type": "text", "data": str(text)}:
-            told = [part for name in ("title", "context") if isinstance(part := block.get(name), str)]
-            return {"type": "text", "text": "\n\n".join([*told, text])}
+            heading = [part for name in ("title", "context") if isinstance(part := block.get(name), str)]
+            return {"type": "text", "text": "\n\n".join([*heading, text])}
     raise BadRequest("Documents other than text need one of Anthropic's own models.", param=where)
 
 
 def _search_result(block: Block, where: str) -> Block:
     """Return a search result of the client as text."""
     texts = [_text(part, where) for part in _checked(block.get("content") or [], where)]
-    told = [part for name in ("title", "source") if isinstance(part := block.get(name), str)]
-    return {"type": "text", "text": "\n\n".join([*told, *texts])}
+    heading = [part for name in ("title", "source") if isinstance(part := block.get(name), str)]
+    return {"type": "text", "text": "\n\n".join([*heading, *texts])}
 
 
 def estimated_tokens(chat: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None) -> int:
     """Return about how many tokens a request has: four characters to each."""
-    characters = sum(len(json.dumps(said, ensure_ascii=False)) for said in [*chat, *(tools or ())])
+    characters = sum(len(json.dumps(each, ensure_ascii=False)) for each in [*chat, *(tools or ())])
     return -(-characters // 4)

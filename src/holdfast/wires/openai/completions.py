@@ -86,14 +86,14 @@ class TextChunks:
         return sse.data(_encode({"error": native.error(info)}))
 
     def _ending(self, settled: AnySettlement) -> list[bytes]:
-        told = verdict(settled, self._run)
-        error = [sse.data(_encode(told))] if isinstance(settled, (Failed, Interrupted)) else []
+        ending = verdict(settled, self._run)
+        error = [sse.data(_encode(ending))] if isinstance(settled, (Failed, Interrupted)) else []
         if error and not self._has_output:
             return error
         reasons = settled.finish_reasons or (settled.finish_reason,) * self._choices
         ends = [
-            self._chunk(choice, "", finish=finish_reason(settled, said), extra=told if choice == 0 else {})
-            for choice, said in enumerate(reasons)
+            self._chunk(choice, "", finish=finish_reason(settled, reason), extra=ending if choice == 0 else {})
+            for choice, reason in enumerate(reasons)
         ]
         if self._include_usage:
             ends.append(sse.data(_encode({**self._head, "choices": [], "usage": chat_usage(settled.usage)})))
@@ -132,20 +132,20 @@ class TextAnswer:
 
     def body(self, settled: AnySettlement | None) -> dict[str, Any]:
         """Return the object so far."""
-        there = sorted(self._texts.items())
+        by_choice = sorted(self._texts.items())
         reasons = settled.finish_reasons if settled else ()
         choices = [
             {
                 "index": index,
-                "text": "".join(said.text for said in texts),
-                "logprobs": _joined([said.logprobs for said in texts if isinstance(said.logprobs, dict)]),
-                "finish_reason": finish_reason(settled, word) if settled else None,
+                "text": "".join(event.text for event in texts),
+                "logprobs": _joined([event.logprobs for event in texts if isinstance(event.logprobs, dict)]),
+                "finish_reason": finish_reason(settled, reason) if settled else None,
             }
-            for (index, texts), word in zip_longest(there, reasons[: len(there)])
+            for (index, texts), reason in zip_longest(by_choice, reasons[: len(by_choice)])
         ]
-        told = verdict(settled, self._run) if settled else {"holdfast": {"outcome": None, "run_id": self._run}}
-        spent = {"usage": chat_usage(settled.usage)} if settled else {}
-        return {**self._head, "choices": choices, **spent, **told}
+        ending = verdict(settled, self._run) if settled else {"holdfast": {"outcome": None, "run_id": self._run}}
+        usage = {"usage": chat_usage(settled.usage)} if settled else {}
+        return {**self._head, "choices": choices, **usage, **ending}
 
 
 def _joined(logprobs: Sequence[dict[str, Any]]) -> dict[str, list[Any]] | None:

@@ -64,7 +64,7 @@ _ON_THEIR_MACHINES = "OpenAI does it on its own machines."
 _ELSEWHERE = "A conversation is a chain of responses here: send previous_response_id, or a conversation."
 _CHEAPER = harmless("It makes a later request cheaper.")
 _NOT_SHOWN = harmless("Earlier reasoning is not sent to the model.")
-_TOLD = harmless("It describes how an earlier answer ended, or its sources.")
+_EARLIER = harmless("It describes how an earlier answer ended, or its sources.")
 _ASYNC = refused("Calls are answered in order.", False)
 _CALLER = refused("No model here calls tools from code.", {"type": "direct"})
 _CALLERS = refused("No model here calls tools from code.", [], ["direct"])
@@ -75,7 +75,7 @@ _PARTS = Kinds(
     "type",
     {
         "input_text": Shape({"type": USED, "text": USED, "prompt_cache_breakpoint": _CHEAPER}, _NOT_KNOWN),
-        "output_text": Shape({"type": USED, "text": USED, "annotations": _TOLD, "logprobs": _TOLD}, _NOT_KNOWN),
+        "output_text": Shape({"type": USED, "text": USED, "annotations": _EARLIER, "logprobs": _EARLIER}, _NOT_KNOWN),
         "text": Shape({"type": USED, "text": USED}, _NOT_KNOWN),
         "refusal": Shape({"type": USED, "refusal": USED}, _NOT_KNOWN),
         "input_image": Shape(
@@ -119,7 +119,7 @@ _CALL_OUTPUT: Table = {
     "id": USED,
     "call_id": USED,
     "output": used(_PARTS),
-    "status": _TOLD,
+    "status": _EARLIER,
     "name": harmless("The call contains it."),
     "namespace": harmless("The call contains it."),
     "caller": _CALLER,
@@ -133,8 +133,8 @@ _ITEMS = Kinds(
                 "id": USED,
                 "role": USED,
                 "content": used(_PARTS),
-                "status": _TOLD,
-                "phase": _TOLD,
+                "status": _EARLIER,
+                "phase": _EARLIER,
             },
             _NOT_KNOWN,
         ),
@@ -298,7 +298,7 @@ OVER_WEBSOCKET: Table = {
     "stream": refused("Every response is streamed here.", True),
     "background": refused("A response with `store: true` continues without its client.", False),
 }
-"""Responses over a WebSocket: the fields of a message that HTTP has not, or has otherwise."""
+"""Responses over a WebSocket: the fields of a message that HTTP does not have, or treats differently."""
 AS_OVER_HTTP = Rule("used", "As over HTTP.")
 
 # Conversations.

@@ -24,9 +24,9 @@ def refusal_message(info: ErrorInfo, lane: str | None) -> bytes:
     return _encode({"type": "error", "status": info.status, "error": {**native.error(info), **wait}, **_named(lane)})
 
 
-def steer_message(outcome: str, number: int, lane: str | None, **told: Any) -> bytes:
-    """Return what became of input that steers a response. `number` counts these messages of a connection."""
-    return _encode({"type": f"response.steer.{outcome}", **told, "sequence_number": number, **_named(lane)})
+def steer_message(outcome: str, number: int, lane: str | None, **fields: Any) -> bytes:
+    """Return the outcome of an input that steers a response. `number` counts these messages of a connection."""
+    return _encode({"type": f"response.steer.{outcome}", **fields, "sequence_number": number, **_named(lane)})
 
 
 def _named(lane: str | None) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class ResponseMessages(ResponseFrames):
         return data if self._lane is None else data[:-1] + b',"stream_id":%b}' % _encode(self._lane)
 
     def _text(self, message: Any, text: str) -> bytes:
-        return next(iter(self._say([message.say(text)])))
+        return next(iter(self._render([message.add_text(text)])))
 
     def _ending(self, settled: AnySettlement) -> Iterable[Step]:
         if isinstance(settled, Stopped):

@@ -34,7 +34,7 @@ from .responses_request import CUSTOM_INPUT, KnownTool, flat_name, known_tools
 _encode = msgspec.json.Encoder().encode
 PREFIX = "resp_"
 _REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
-"""OpenAI's reason of an incomplete answer."""
+"""OpenAI's reason for an incomplete answer, by finish reason."""
 
 Step = tuple[str, dict[str, Any]]
 """An event of the stream: its type and its fields, without its number."""
@@ -57,7 +57,7 @@ def run_of_item(item_id: str) -> tuple[str, str]:
 
 
 def status(settled: Settlement) -> str:
-    """Return a response's status for a settlement: the one table."""
+    """Return a response's status for a settlement: the only such mapping."""
     if isinstance(settled, Completed):
         return "completed"
     if isinstance(settled, Stopped):
@@ -96,11 +96,11 @@ class _Item:
         return {"id": self.id, "type": self.kind, "status": self.status}
 
     def opening(self) -> list[Step]:
-        """Return what is said when it begins."""
+        """Return the events of its beginning."""
         return [("response.output_item.added", {"output_index": self.place, "item": self.body()})]
 
     def closing(self, status: str) -> list[Step]:
-        """Return what is said when it is over."""
+        """Return the events of its end."""
         self.status = status
         return [("response.output_item.done", {"output_index": self.place, "item": self.body()})]
 
@@ -139,17 +139,17 @@ class _Written(_Item):
             self._of_part(f"response.{self.part_event}.added", part=self.part()),
         ]
 
-    def say(self, text: str) -> Step:
-        """Add text."""
+    def add_text(self, text: str) -> Step:
+        """Add text, and return its delta event."""
         self.pieces.append(text)
         return self._of_part(f"response.{self.stream}.delta", delta=text, **self.in_events)
 
     def closing(self, status: str) -> list[Step]:
-        """Return what is said when it is over."""
+        """Return the events of its end."""
         part = self.part()
-        whole = {self.text_field: part[self.text_field], **self.in_events}
+        fields = {self.text_field: part[self.text_field], **self.in_events}
         return [
-            self._of_part(f"response.{self.stream}.done", **whole),
+            self._of_part(f"response.{self.stream}.done", **fields),
             self._of_part(f"response.{self.part_event}.done", part=part),
             *super().closing(status),
         ]
@@ -168,22 +168,22 @@ class _Message(_Written):
         self.head = _TEXT_OF % (self.id.encode(), place)
         """The encoded fields that every event of its text has."""
 
-    def say_with(self, text: str, logprobs: Any) -> Step:
-        """Add text with its logprobs."""
-        _, fields = self.say(text)
-        found = (logprobs.get("content") if isinstance(logprobs, dict) else None) or []
-        self.more["logprobs"] = [*self.more["logprobs"], *found]
-        return "response.output_text.delta", fields | {"logprobs": found}
+    def add_text_with(self, text: str, logprobs: Any) -> Step:
+        """Add text with its logprobs, and return its delta event."""
+        _, fields = self.add_text(text)
+        tokens = (logprobs.get("content") if isinstance(logprobs, dict) else None) or []
+        self.more["logprobs"] = [*self.more["logprobs"], *tokens]
+        return "response.output_text.delta", fields | {"logprobs": tokens}
 
     def annotate(self, annotations: Iterable[Any]) -> list[Step]:
         """Add annotations. In a chat their fields are one level deeper."""
         steps: list[Step] = []
         for annotation in annotations:
-            known = self.more["annotations"]
+            existing = self.more["annotations"]
             inner = annotation.get(annotation.get("type")) if isinstance(annotation, dict) else None
             flat = {"type": annotation["type"], **inner} if isinstance(inner, dict) else annotation
-            place = {"annotation_index": len(known), "annotation": flat}
-            self.more["annotations"] = [*known, flat]
+            place = {"annotation_index": len(existing), "annotation": flat}
+            self.more["annotations"] = [*existing, flat]
             steps.append(self._of_part("response.output_text.annotation.added", **place))
         return steps
 
@@ -256,8 +256,8 @@ class _CustomCall(_Call):
     kind, prefix = "custom_tool_call", "ctc"
 
     def body(self) -> dict[str, Any]:
-        named = {"call_id": self.call_id, "name": self.name}
-        return {"id": self.id, "type": self.kind, "status": self.status, **named, "input": self._input()}
+        names = {"call_id": self.call_id, "name": self.name}
+        return {"id": self.id, "type": self.kind, "status": self.status, **names, "input": self._input()}
 
     def write(self, arguments: str) -> list[Step]:
         self.pieces.append(arguments)
@@ -265,10 +265,10 @@ class _CustomCall(_Call):
 
     def closing(self, status: str) -> list[Step]:
         self.status = status
-        given = self._input()
+        input_text = self._input()
         return [
-            self._step("response.custom_tool_call_input.delta", delta=given),
-            self._step("response.custom_tool_call_input.done", input=given),
+            self._step("response.custom_tool_call_input.delta", delta=input_text),
+            self._step("response.custom_tool_call_input.done", input=input_text),
             ("response.output_item.done", {"output_index": self.place, "item": self.body()}),
         ]
 
@@ -276,11 +276,11 @@ class _CustomCall(_Call):
         """Return the string, or all that the model wrote if there is none."""
         written = "".join(self.pieces)
         try:
-            given = msgspec.json.decode(written.encode("utf-8", "replace"))
+            decoded = msgspec.json.decode(written.encode("utf-8", "replace"))
         except (msgspec.DecodeError, RecursionError):
             return "" if self.status == "in_progress" else written
-        is_string = isinstance(given, dict) and isinstance(given.get(CUSTOM_INPUT), str)
-        return str(given[CUSTOM_INPUT]) if is_string else written
+        is_string = isinstance(decoded, dict) and isinstance(decoded.get(CUSTOM_INPUT), str)
+        return str(decoded[CUSTOM_INPUT]) if is_string else written
 
 
 class _Result(_Item):
@@ -301,10 +301,10 @@ class Output:
     has ended.
     """
 
-    def __init__(self, run: str, asked: Mapping[str, Any]) -> None:
+    def __init__(self, run: str, request: Mapping[str, Any]) -> None:
         self._suffix = run.removeprefix("run_")
-        self._tools = _by_flat_name(asked.get("tools"))
-        self._reasoning = _Summary if (asked.get("reasoning") or {}).get("summary") else _Thought
+        self._tools = _by_flat_name(request.get("tools"))
+        self._reasoning = _Summary if (request.get("reasoning") or {}).get("summary") else _Thought
         self._items: list[_Item] = []
         self._calls: dict[int, _Call] = {}
         self.writing: _Written | None = None
@@ -318,37 +318,37 @@ class Output:
         """Add the next event, and return its events for the stream."""
         match event:
             case Text(text=text, choice=0, refusal=True):
-                steps, refusal = self._turn_to(_Refusal)
-                return [*steps, refusal.say(text)]
+                steps, refusal = self._open_item(_Refusal)
+                return [*steps, refusal.add_text(text)]
             case Text(text=text, choice=0, logprobs=logprobs):
-                steps, message = self._turn_to(_Message)
-                return [*steps, message.say(text) if logprobs is None else message.say_with(text, logprobs)]
+                steps, message = self._open_item(_Message)
+                return [*steps, message.add_text(text) if logprobs is None else message.add_text_with(text, logprobs)]
             case Reasoning(text=text, choice=0):
-                steps, thought = self._turn_to(self._reasoning)
-                return [*steps, thought.say(text)]
+                steps, thought = self._open_item(self._reasoning)
+                return [*steps, thought.add_text(text)]
             case ToolDelta(choice=0, kind="custom"):
                 return []  # shown when complete: its text is not JSON
             case ToolDelta(choice=0):
-                return self._write_call(event)
+                return self._grow_call(event)
             case ToolCall(choice=0):
-                return self._whole_call(event)
+                return self._complete_call(event)
             case ToolResult():
                 return self._result(event)
             case ProviderData(dialect="openai", choice=0, data={"annotations": list(annotations)}):
-                steps, message = self._turn_to(_Message)
+                steps, message = self._open_item(_Message)
                 return [*steps, *message.annotate(annotations)]
         return []
 
     def end(self, settled: Settlement) -> list[Step]:
         """Close the open items. An incomplete call never becomes done."""
         if isinstance(settled, Completed):
-            written = self._lay_down()
-            whole = [step for call in self._calls.values() for step in call.closing("completed")]
+            written = self._close_open()
+            complete = [step for call in self._calls.values() for step in call.closing("completed")]
             self._calls.clear()
-            return [*written, *whole]
+            return [*written, *complete]
         for call in self._calls.values():
             call.status = "incomplete"
-        return self._lay_down("incomplete")
+        return self._close_open("incomplete")
 
     @property
     def _next(self) -> int:
@@ -358,42 +358,42 @@ class Output:
         self._items.append(item)
         return item.opening()
 
-    def _turn_to(self, kind: type[_Written]) -> tuple[list[Step], Any]:
+    def _open_item(self, kind: type[_Written]) -> tuple[list[Step], Any]:
         if type(self.writing) is kind:
             return [], self.writing
-        steps = self._lay_down()
+        steps = self._close_open()
         self.writing = kind(self._suffix, self._next)
         return [*steps, *self._add(self.writing)], self.writing
 
-    def _lay_down(self, status: str = "completed") -> list[Step]:
+    def _close_open(self, status: str = "completed") -> list[Step]:
         written, self.writing = self.writing, None
         return [] if written is None else written.closing(status)
 
-    def _write_call(self, piece: ToolDelta) -> list[Step]:
+    def _grow_call(self, piece: ToolDelta) -> list[Step]:
         steps: list[Step] = []
         call = self._calls.get(piece.index)
         if call is None:
             call = self._calls[piece.index] = self._new_call(piece.id, piece.name)
-            steps = [*self._lay_down(), *self._add(call)]
+            steps = [*self._close_open(), *self._add(call)]
         else:
             call.name += piece.name
         return [*steps, *call.write(piece.arguments)]
 
-    def _whole_call(self, whole: ToolCall) -> list[Step]:
-        index = next((index for index, call in self._calls.items() if call.call_id == whole.id), None)
+    def _complete_call(self, event: ToolCall) -> list[Step]:
+        index = next((index for index, call in self._calls.items() if call.call_id == event.id), None)
         if index is not None:
             return self._calls.pop(index).closing("completed")
-        call = self._new_call(whole.id, whole.name)
-        return [*self._lay_down(), *self._add(call), *call.write(json_arguments(whole)), *call.closing("completed")]
+        call = self._new_call(event.id, event.name)
+        return [*self._close_open(), *self._add(call), *call.write(json_arguments(event)), *call.closing("completed")]
 
     def _new_call(self, call_id: str, name: str) -> _Call:
         tool = self._tools.get(name)
         kind = _CustomCall if tool is not None and tool.kind == "custom" else _Call
         return kind(self._suffix, self._next, call_id, name, tool)
 
-    def _result(self, given: ToolResult) -> list[Step]:
-        result = _Result(self._suffix, self._next, given)
-        return [*self._lay_down(), *self._add(result), *result.closing("completed")]
+    def _result(self, event: ToolResult) -> list[Step]:
+        result = _Result(self._suffix, self._next, event)
+        return [*self._close_open(), *self._add(result), *result.closing("completed")]
 
 
 def _by_flat_name(tools: Any) -> dict[str, KnownTool]:
@@ -418,24 +418,26 @@ class Response:
         run: str,
         model: str,
         created: float,
-        asked: dict[str, Any],
+        request: dict[str, Any],
         settled_at: Callable[[], float | None] = lambda: None,
     ) -> None:
         """`settled_at` is called when the run has ended."""
         self._run = run
         self._settled_at = settled_at
-        self.output = Output(run, asked)
+        self.output = Output(run, request)
         self.settled: AnySettlement | None = None
         """The settlement, if it was added."""
-        self.is_background = bool(asked.get("background"))
+        self.is_background = bool(request.get("background"))
         self._head = {
             "id": response_id(run),
             "object": "response",
             "created_at": int(created),
             "model": model,
-            **{name: asked.get(name, default) for name, default in ECHOED.items()},
-            **{name: asked[name] for name in ("user", "conversation") if asked.get(name) is not None},
-            "tools": [_shown(tool) for tool in asked.get("tools") or () if tool.get("type") not in RUN_BY_OPENAI],
+            **{name: request.get(name, default) for name, default in ECHOED.items()},
+            **{name: request[name] for name in ("user", "conversation") if request.get(name) is not None},
+            "tools": [
+                _with_defaults(tool) for tool in request.get("tools") or () if tool.get("type") not in RUN_BY_OPENAI
+            ],
         }
 
     def add(self, events: Iterable[Event]) -> None:
@@ -476,7 +478,7 @@ class Response:
         return None if at is None else int(at)
 
 
-def _shown(tool: dict[str, Any]) -> dict[str, Any]:
+def _with_defaults(tool: dict[str, Any]) -> dict[str, Any]:
     """Return a tool with OpenAI's defaults for a function."""
     return {"strict": None, "parameters": None, **tool} if tool.get("type") == "function" else tool
 
@@ -516,8 +518,8 @@ class ResponseFrames:
     def __init__(self, response: Response) -> None:
         self._response = response
         self._has_begun = False
-        self.said = 0
-        """Events so far: the next one's `sequence_number`."""
+        self.event_count = 0
+        """Number of events so far, which is the `sequence_number` of the next."""
 
     def frames(self, events: Sequence[Event]) -> list[bytes]:
         """Return the frames of the next events, one by one."""
@@ -535,27 +537,27 @@ class ResponseFrames:
             elif isinstance(event, Settled):
                 out.extend(self.ending(event))
             else:
-                out.extend(self._say(output.take(event)))
+                out.extend(self._render(output.take(event)))
         return out
 
     def ending(self, event: Settled) -> Iterator[bytes]:
         """Yield the last frames one by one: most of them repeat all of the text, which may be long."""
         yield from self._begun()
-        yield from self._say(self._ending(event.settlement))
+        yield from self._render(self._ending(event.settlement))
 
     def broken(self, info: ErrorInfo) -> bytes:
         """Return the frame that ends the stream, not its run, with the reason."""
-        return b"".join(self._say([_error(info)]))
+        return b"".join(self._render([_error(info)]))
 
     def _begun(self) -> Iterator[bytes]:
         if not self._has_begun:
             self._has_begun = True
-            yield from self._say(self._beginning())
+            yield from self._render(self._beginning())
 
-    def _say(self, steps: Iterable[Step]) -> Iterator[bytes]:
+    def _render(self, steps: Iterable[Step]) -> Iterator[bytes]:
         for kind, fields in steps:
-            data = _encode({"type": kind, "sequence_number": self.said, **fields})
-            self.said += 1
+            data = _encode({"type": kind, "sequence_number": self.event_count, **fields})
+            self.event_count += 1
             yield self._frame(kind, data)
 
     def _frame(self, kind: str, data: bytes) -> bytes:
@@ -564,7 +566,7 @@ class ResponseFrames:
     def _text(self, message: _Message, text: str) -> bytes:
         """Render a text delta, the most frequent event, without a dict."""
         message.pieces.append(text)
-        number, self.said = self.said, self.said + 1
+        number, self.event_count = self.event_count, self.event_count + 1
         return _TEXT % (number, message.head, _encode(text))
 
     def _beginning(self) -> Iterable[Step]:

@@ -32,7 +32,7 @@ def unsupported(what: str, param: str, instead: str = "") -> BadRequest:
 def items_of(input: str | Sequence[Any] | None, *, follows: bool = False, param: str = "input") -> list[Item]:
     """Return the input as checked items; a string is the user's message.
 
-    It may be empty in a response that follows another.
+    It may be missing if the response follows another.
     """
     if input is None and follows:
         return []
@@ -43,13 +43,13 @@ def items_of(input: str | Sequence[Any] | None, *, follows: bool = False, param:
     items = [_checked(item, f"{param}[{place}]") for place, item in enumerate(input)]
     if not items:
         raise BadRequest("input is empty.", param=param)
-    messages = messages_of(items, param)  # what a model cannot get is refused now
-    if param == "input" and messages and messages[-1].role == "user" and not _says_something(messages[-1].content):
+    messages = messages_of(items, param)  # raises for items that a model cannot get
+    if param == "input" and messages and messages[-1].role == "user" and not _has_content(messages[-1].content):
         raise BadRequest("The last message is empty.", param="input")
     return items
 
 
-def _says_something(content: str | list[Any] | None) -> bool:
+def _has_content(content: str | list[Any] | None) -> bool:
     parts = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
     return any(part["type"] != "text" or part["text"].strip() for part in parts)
 
@@ -137,8 +137,8 @@ def messages_of(items: Iterable[Item], param: str = "input") -> list[Message]:
             output = _output(item.get("output"), f"{at}.output")
             messages.append(Message(id="", role="tool", content=output, tool_call_id=item["call_id"]))
         elif kind == "compaction":
-            told = _summary(item["encrypted_content"], f"{at}.encrypted_content")
-            messages.append(Message(id="", role="user", content=f"{_SO_FAR}\n\n{told}"))
+            summary = _summary(item["encrypted_content"], f"{at}.encrypted_content")
+            messages.append(Message(id="", role="user", content=f"{_SO_FAR}\n\n{summary}"))
     return messages
 
 
@@ -216,8 +216,8 @@ def _image_part(part: Item, param: str) -> Item:
 def _file_part(part: Item, param: str) -> Item:
     if not isinstance(part.get("file_data"), str):
         raise unsupported("A file without its file_data", f"{param}.file_data", "Send the file itself.")
-    named = {"filename": part["filename"]} if part.get("filename") else {}
-    return {"type": "file", "file": {"file_data": part["file_data"], **named}}
+    filename = {"filename": part["filename"]} if part.get("filename") else {}
+    return {"type": "file", "file": {"file_data": part["file_data"], **filename}}
 
 
 def _audio_part(part: Item, param: str) -> Item:
@@ -266,30 +266,30 @@ def _thinking(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _format(body: Mapping[str, Any]) -> dict[str, Any]:
     text = body.get("text") or {}
-    asked: dict[str, Any] = {"verbosity": text["verbosity"]} if text.get("verbosity") else {}
+    params: dict[str, Any] = {"verbosity": text["verbosity"]} if text.get("verbosity") else {}
     form = text.get("format") or {}
     match form.get("type", "text"):
         case "text":
             pass
         case "json_object":
-            asked["response_format"] = {"type": "json_object"}
+            params["response_format"] = {"type": "json_object"}
         case "json_schema":
             described = {name: value for name, value in form.items() if name != "type" and value is not None}
-            asked["response_format"] = {"type": "json_schema", "json_schema": described}
+            params["response_format"] = {"type": "json_schema", "json_schema": described}
         case other:
             raise unsupported(f"A format of type {other!r}", "text.format.type")
-    return asked
+    return params
 
 
 def _logprobs(body: Mapping[str, Any]) -> dict[str, Any]:
-    wanted = body.get("top_logprobs")
-    if wanted is None and "message.output_text.logprobs" not in (body.get("include") or ()):
+    count = body.get("top_logprobs")
+    if count is None and "message.output_text.logprobs" not in (body.get("include") or ()):
         return {}
-    return {"logprobs": True} | ({} if wanted is None else {"top_logprobs": wanted})
+    return {"logprobs": True} | ({} if count is None else {"top_logprobs": count})
 
 
 def _tools(body: Mapping[str, Any]) -> dict[str, Any]:
-    tools = [chat for known in known_tools(body.get("tools")) if (chat := known.chat) is not None]
+    tools = [function for tool in known_tools(body.get("tools")) if (function := tool.chat) is not None]
     allowed, choice = _choice(body.get("tool_choice"))
     if not tools:
         return {}
@@ -313,24 +313,24 @@ def known_tools(tools: Any, param: str = "tools", namespace: str | None = None) 
     """Return the tools of a request: namespaces are flattened, and a custom tool is a function with one string."""
     if not isinstance(tools or [], list):
         raise BadRequest("The tools are a list.", param=param)
-    known: list[KnownTool] = []
+    found: list[KnownTool] = []
     for place, tool in enumerate(tools or ()):
         where = f"{param}[{place}]"
         kind = tool.get("type") if isinstance(tool, dict) else None
         if not isinstance(kind, str):
             raise BadRequest("A tool is an object with a type.", param=f"{where}.type")
         if kind == "namespace" and namespace is None:
-            known += known_tools(tool.get("tools"), f"{where}.tools", _name(tool, where))
+            found += known_tools(tool.get("tools"), f"{where}.tools", _name(tool, where))
         elif kind in ("function", "custom"):
             name = _name(tool, where)
-            known.append(KnownTool(kind, name, namespace, _as_function(tool, flat_name(name, namespace))))
+            found.append(KnownTool(kind, name, namespace, _as_function(tool, flat_name(name, namespace))))
         elif kind in RUN_BY_OPENAI:
-            known.append(KnownTool(kind, kind))
+            found.append(KnownTool(kind, kind))
         else:
             raise unsupported(
                 f"A tool of type {kind!r}", f"{where}.type", "Supported: tools of type function and custom."
             )
-    return known
+    return found
 
 
 CUSTOM_INPUT = "input"

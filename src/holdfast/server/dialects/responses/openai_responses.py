@@ -323,7 +323,7 @@ def _stream(parts: Parts, run: Run, *, stop_unheard: bool) -> EventStream:
     frames = _frames(run)
 
     async def leave_unheard(by: StoppedBy) -> None:
-        if not frames.said:
+        if not frames.event_count:
             await run.stop(by)
 
     on_leave = leave_unheard if stop_unheard else None

@@ -412,7 +412,7 @@ _ENVELOPE = ("type", "stream_id", "generate", "stream", "background")
 
 async def _left(run: Run, client: RequestClient, messages: ResponseMessages) -> None:
     """End a response whose client left: if it does not outlive its client, or if the client has not got its id."""
-    if run.record.lifetime == "attached" or not messages.said:
+    if run.record.lifetime == "attached" or not messages.event_count:
         await run.stop(client.left_by)
 
 
