@@ -92,8 +92,10 @@ class EventStream(Response):
         sign_of_life: bytes = sse.HEARTBEAT,
         send_timeout: float = 30.0,
     ) -> None:
+        # for Starlette
         self.status_code = 200
         self.background = None
+        # what is sent, and how
         self._frames = frames
         self._closing = closing or Closing()
         given = [*headers]
@@ -108,6 +110,7 @@ class EventStream(Response):
         self._heartbeat = heartbeat
         self._sign_of_life = sign_of_life
         self._send_timeout = send_timeout
+        # while it is sent
         self._wake = asyncio.Event()
         self._sending_since: float | None = None
         self._spoke_at = 0.0

@@ -175,24 +175,28 @@ class Connection(asyncio.Protocol):
     """One socket, and the request that it is used for now. Its methods `on_...` are called by the parser."""
 
     def __init__(self, idle: IdleConnections, turn: Turn) -> None:
+        # for the connection
         self._idle = idle
         self._turn = turn
         self._transport: asyncio.Transport | None = None
-        self._pieces: list[bytes] = []
-        self.on_body = self._pieces.append  # for the parser: no Python call for each of many small chunks
         self._parser = httptools.HttpResponseParser(self)
-        self._head: asyncio.Future[Reply] | None = None
-        self._reply: Reply | None = None
-        self._headers: dict[str, str] = {}
-        self._without_body = 0  # bytes outside of a body since the request was sent, or since the last piece of a body
-        self._ends_with_connection = False
+        self._input: select.poll | None = None
         self._is_paused = False
         self._was_used_before = False
-        self._is_repeatable = False
-        self._input: select.poll | None = None
-        self._sent_at = 0.0
         self.idle_until = 0.0
         """The time, by the loop's clock, after which it is not used again."""
+        # for the request
+        self._head: asyncio.Future[Reply] | None = None
+        self._is_repeatable = False
+        self._sent_at = 0.0
+        # for the response
+        self._headers: dict[str, str] = {}
+        self._reply: Reply | None = None
+        self._ends_with_connection = False
+        self._without_body = 0  # bytes outside of a body since the request was sent, or since the last piece of a body
+        # for one read
+        self._pieces: list[bytes] = []
+        self.on_body = self._pieces.append  # for the parser: no Python call for each of many small chunks
 
     # sending
 
