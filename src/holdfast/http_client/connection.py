@@ -179,7 +179,6 @@ class Connection(asyncio.Protocol):
         self._idle = idle
         self._turn = turn
         self._transport: asyncio.Transport | None = None
-        self._parser = httptools.HttpResponseParser(self)
         self._input: select.poll | None = None
         self._is_paused = False
         self._was_used_before = False
@@ -197,6 +196,7 @@ class Connection(asyncio.Protocol):
         # for one read
         self._pieces: list[bytes] = []
         self.on_body = self._pieces.append  # for the parser: no Python call for each of many small chunks
+        self._parser = httptools.HttpResponseParser(self)  # last, as it looks its callbacks up
 
     # sending
 
