@@ -201,7 +201,7 @@ def _names(path: str, *, may_be_top: bool = False) -> list[str]:
 
 @contextmanager
 def _errors(path: str) -> Iterator[None]:
-    """Return an error with the path inside of the folder: no path of the machine is shown."""
+    """Raise an `OSError` as a `ToolError` with the path inside the folder: it must not show a path of the machine."""
     try:
         yield
     except OSError as error:
