@@ -11,7 +11,7 @@ import msgspec
 
 from ...server.accounts.people.accounts import Accounts
 from ...store.people.audit import AuditFilter, ChainCheck
-from ..commands import telling
+from ..commands import one_line_errors
 from .beside import KeysBeside, beside
 from .folder import folder_options, settings_of
 
@@ -31,7 +31,7 @@ def audit() -> None:
 @click.option("--until", type=TIME, help="Only before this time (UTC).")
 @click.option("--after", type=int, default=0, help="Only entries with higher numbers: where the last export ended.")
 @folder_options
-@telling
+@one_line_errors
 def audit_export(
     actor: str | None,
     action: str | None,
@@ -55,7 +55,7 @@ def audit_export(
 @audit.command("verify")
 @click.option("--head", default="", metavar="NUMBER:DIGEST", help="An earlier head, which must still be in the log.")
 @folder_options
-@telling
+@one_line_errors
 def audit_verify(head: str, **where: Any) -> None:
     """Check that no entry was changed or removed. Print the head: keep it elsewhere to verify with it later."""
 

@@ -61,5 +61,5 @@ def _ambiguous(kind: Kind, given: str, found: list[Object]) -> str:
 
 
 def _described(each: Object) -> str:
-    words = each.get("title") or each.get("name") or each.get("model") or ""
-    return f"{show.ago(each.get('created_at'))}  {show.line(str(words), 40)}"
+    title = each.get("title") or each.get("name") or each.get("model") or ""
+    return f"{show.ago(each.get('created_at'))}  {show.line(str(title), 40)}"
