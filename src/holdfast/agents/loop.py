@@ -31,7 +31,7 @@ from ..events import (
     Yielded,
     put,
 )
-from ..history import estimate_tokens, told
+from ..history import estimate_tokens, step_messages
 from ..log.reasoning import AnswerSplitter
 from ..log.steps import Answered, Step, Steps
 from ..log.storable import storable
@@ -360,7 +360,7 @@ class Work:
 
     def _remember(self, step: Step) -> None:
         """Add a step to the model's messages, in the format of a history."""
-        self._messages += told([step])
+        self._messages += step_messages([step])
 
     # after a restart
 
@@ -369,7 +369,7 @@ class Work:
         done = self._done
         if done is None:
             return 0
-        self._messages += told(done.done)
+        self._messages += step_messages(done.done)
         self._ids |= {call.id for step in done.all() for call in step.calls}
         if not done.is_open:
             self._remember(done.current)

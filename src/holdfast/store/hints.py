@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 OnHint = Callable[[str, str], None]
-"""Called with the topic and the id of a hint."""
+"""Called with the topic and the id of a hint. Both are empty if hints may have been lost."""
 
 
 class Hints:

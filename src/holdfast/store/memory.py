@@ -78,7 +78,7 @@ class _Session:
     def touch(self, now: float) -> None:
         self.change(updated_at=max(self.session.updated_at, now))
 
-    def tell(self, item: rules.FeedItem) -> None:
+    def add_entry(self, item: rules.FeedItem) -> None:
         self.feed.append(FeedEntry(len(self.feed) + 1, item[0], rules.plain_json(item[1])))
 
 
@@ -178,7 +178,7 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
     def _enqueue(self, session: _Session, run: StoredRun, input: Sequence[Message]) -> RunRecord:
         session.last_queue_number += 1
         run.record = replace(run.record, queue_number=session.last_queue_number, input=tuple(input))
-        session.tell(rules.queued_entry(run.record))
+        session.add_entry(rules.queued_entry(run.record))
         return run.record
 
     def _begin(
@@ -191,9 +191,9 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
         run.record = replace(run.record, status="running", keeper=keeper, parent_id=head, started_at=at, input=())
         for message in messages:
             session.add(message)
-            session.tell(rules.added(message))
+            session.add_entry(rules.added(message))
         session.change(head_id=head, title=rules.title_for(session.session.title, messages))
-        session.tell(rules.started(run.record))
+        session.add_entry(rules.started(run.record))
         return run.record
 
     async def find_repeated(self, idempotency: Idempotency) -> RunRecord | None:
@@ -267,7 +267,7 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
         self._end_charge(rules.charge_of(run.record, settlement), now)
         self._end(run, settlement, now)
         if session is not None:
-            session.tell(rules.settled_entry(run_id, settlement, message))
+            session.add_entry(rules.settled_entry(run_id, settlement, message))
         return settlement
 
     def _leave(self, session: _Session, run: RunRecord, message: Message | None) -> None:
@@ -275,13 +275,13 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
         if message is not None and message.id == run.parent_id:
             message = rules.continued(session.messages[message.id], message)
             session.add(message)
-            session.tell(rules.went_on(message))
+            session.add_entry(rules.went_on(message))
             return
         if message is None or message.id in session.messages:
             return
         message = replace(message, parent_id=run.parent_id)
         session.add(message)
-        session.tell(rules.added(message))
+        session.add_entry(rules.added(message))
         if session.session.head_id == run.parent_id:
             session.change(head_id=message.id)
 
@@ -395,7 +395,7 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
             refuse_unknown(input, session.files.keys() | files.keys())
             session.files |= files
             run.record = replace(run.record, input=input)
-            session.tell(rules.queue_changed(run.record))
+            session.add_entry(rules.queue_changed(run.record))
         return run.record
 
     async def drop_queued(self, run_id: str, settlement: AnySettlement, now: float) -> RunRecord | None:
@@ -405,7 +405,7 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
             return None
         self._end(run, settlement, now)
         self._charges.pop(run_id, None)
-        self._sessions[run.record.session_id or ""].tell(rules.settled_entry(run_id, settlement, None))
+        self._sessions[run.record.session_id or ""].add_entry(rules.settled_entry(run_id, settlement, None))
         return run.record
 
     def _queued_run(self, run_id: str) -> StoredRun | None:
@@ -473,7 +473,7 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
         if after != session.session:
             session.session = after
             session.touch(now)
-            session.tell(("session.changed", changes))
+            session.add_entry(("session.changed", changes))
         return session.session
 
     async def delete_session(self, session_id: str) -> bool:
