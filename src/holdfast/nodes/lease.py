@@ -11,8 +11,7 @@ from collections.abc import Callable
 from ..errors import StoreUnavailable
 from ..ids import NewId
 from ..runs.pump import Shared
-from ..store.hints import OnHint
-from ..store.nodes import UNSTORED
+from ..store.nodes import UNSTORED, OnHint
 from ..store.records import NodeDetails
 
 logger = logging.getLogger(__name__)

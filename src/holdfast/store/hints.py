@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-OnHint = Callable[[str, str], None]
-"""Called with the topic and the id of a hint. Both are empty if hints may have been lost."""
+from .nodes import OnHint
 
 
 class Hints:

@@ -11,7 +11,7 @@ from ..events import Event
 from . import Idempotency, RunRecord
 from . import semantics as rules
 from .hints import Hints
-from .nodes import CLAIMED_AT_ONCE, RunsElsewhere, unstored_elsewhere
+from .nodes import CLAIMED_AT_ONCE, OnHint, RunsElsewhere, unstored_elsewhere
 from .records import Intent, NodeDetails, NodeRecord
 
 
@@ -197,7 +197,7 @@ class MemoryNodes:
         """Wake a node, or all nodes."""
         self._hints.send(topic, ids, to)
 
-    def listen(self, keeper: str, on_hint: Callable[[str, str], None]) -> Callable[[], None]:
+    def listen(self, keeper: str, on_hint: OnHint) -> Callable[[], None]:
         """Call `on_hint` with each hint for a node."""
         return self._hints.listen(keeper, on_hint)
 

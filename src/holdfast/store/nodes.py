@@ -9,6 +9,8 @@ from .records import Intent, NodeDetails, NodeRecord
 
 CLAIMED_AT_ONCE = 200
 """Maximum number of runs that one call of `claim` takes over, so that other nodes get some too."""
+OnHint = Callable[[str, str], None]
+"""Called with the topic and the id of a hint. Both are empty if hints may have been lost."""
 UNSTORED = "unstored"
 """The name of the count of a node's runs that are not stored. With a space and an owner: of that owner's runs."""
 
@@ -148,7 +150,7 @@ class NodeStore(Protocol):
         """
         ...
 
-    def listen(self, keeper: str, on_hint: Callable[[str, str], None]) -> Callable[[], None]:
+    def listen(self, keeper: str, on_hint: OnHint) -> Callable[[], None]:
         """Call `on_hint` with topic and id of each hint for a node, until the returned function is called.
 
         Both are empty if hints may have been lost because a connection broke: then the caller must check everything.

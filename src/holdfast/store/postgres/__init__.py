@@ -11,7 +11,7 @@ from asyncpg import Connection, UniqueViolationError
 
 from ...errors import StoreUnavailable
 from .. import Append, LogEnd
-from ..hints import OnHint
+from ..nodes import OnHint
 from ..place import without_password
 from ..records import NodeDetails, NodeRecord, WalPosition
 from ..rows import Steps

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from asyncpg import Connection
 
-from ..hints import OnHint
+from ..nodes import OnHint
 from .connections import DRIVER_ERRORS, connect_to_postgres
 
 logger = logging.getLogger(__name__)

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from ...errors import StoreUnavailable
 from ..hints import Hints
+from ..nodes import OnHint
 from ..rows import Steps
 from ..rows.migrations import StoreDamaged, StoreInUse, StoreTooNew
 from ..rows.nodes import NodesReading
@@ -87,7 +88,7 @@ class SqliteStore(RowStore):
         """Wake a node, or all nodes."""
         self._hints.send(topic, ids, to)
 
-    def listen(self, keeper: str, on_hint: Callable[[str, str], None]) -> Callable[[], None]:
+    def listen(self, keeper: str, on_hint: OnHint) -> Callable[[], None]:
         """Call `on_hint` with each hint for a node."""
         return self._hints.listen(keeper, on_hint)
 
