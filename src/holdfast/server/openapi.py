@@ -1,4 +1,4 @@
-"""The OpenAPI description, made from the same table as the routes."""
+"""The OpenAPI description, generated from the table of the routes."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _operation(endpoint: Endpoint, bodies: dict[type[msgspec.Struct], dict[str, 
 
 
 def _answers(endpoint: Endpoint) -> dict[int, str]:
-    """Return the answers of an endpoint with those that its rule adds."""
+    """Return the responses of an endpoint, including those of its access rule."""
     if endpoint.who is ANYONE:
         return endpoint.answers
     return {401: "no valid key or sign-in", 403: "the caller's role or key does not allow it", **endpoint.answers}
@@ -97,7 +97,7 @@ def _query_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
 
 
 _ERROR_AS_TEXT = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
-"""An error in the words of Ollama's API."""
+"""An error in the shape of Ollama's API."""
 
 
 def _response(endpoint: Endpoint, status: int, says: str) -> dict[str, Any]:

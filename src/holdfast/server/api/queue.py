@@ -45,7 +45,7 @@ async def change_queued(parts: Parts, request: Request) -> ASGIApp:
 
 
 def _check_sender(record: RunRecord, caller: str) -> None:
-    """Refuse to change another's message: it has the model, the agent and the budget of the person who sent it."""
+    """Refuse to change a message of another person: it runs with the model, the agent and the budget of its sender."""
     if caller != (record.payer.owner or record.owner):
         raise OwnerOnly("Only the person who has sent a waiting message changes it. Remove it, and send another.")
 

@@ -25,7 +25,7 @@ from ..routing import Endpoint
 from ..run_json import revealed_run_json, run_headers
 from ..services import Parts
 
-STOP_PATIENCE = 8.0  # seconds that a stop waits for the settlement while the store is away
+STOP_PATIENCE = 8.0  # timeout of a stop, in seconds, while the store is not reachable
 
 
 class ApprovalDecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

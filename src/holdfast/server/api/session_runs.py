@@ -29,7 +29,7 @@ from ..sources.agents import STREAM
 from .runs import events_of, steer
 from .session_input import Content, user_message
 
-CLIENT_PATIENCE = 10.0  # seconds for the client of an attached run to open its event stream
+CLIENT_PATIENCE = 10.0  # timeout, in seconds, for the client of an attached run to open its event stream
 
 
 Busy = Literal["reject", "queue", "interrupt", "steer"]
@@ -141,7 +141,7 @@ class _Ask(Generic[Wanted]):
 
 
 def _signed(said: Message, author: str) -> Message:
-    """Return a message with the name of its writer. What the server writes has none."""
+    """Return a message with the name of its author. Messages of the server have none."""
     return said if said.automatic else msgspec.structs.replace(said, author=author)
 
 

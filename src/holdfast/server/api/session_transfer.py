@@ -56,7 +56,7 @@ async def fork(parts: Parts, request: Request) -> ASGIApp:
 
 
 def copied(messages: list[Message]) -> list[Message]:
-    """Return the messages under new ids, each after the one before."""
+    """Return the messages under new ids, as a chain."""
     copies: list[Message] = []
     for said in messages:
         parent = copies[-1].id if copies else None
@@ -151,7 +151,7 @@ async def import_session(parts: Parts, request: Request) -> ASGIApp:
 
 
 def imported_message(said: ImportedMessage, now: float) -> Message:
-    """Return a message of an exported session, without an id and a place."""
+    """Return a message of an exported session, without an id and a parent."""
     return Message(
         id="",
         role=said.role,

@@ -79,7 +79,7 @@ async def list_sessions(parts: Parts, request: Request) -> ASGIApp:
     query = request.query_params
     words = query.get("query", "")
     owner = owner_of(request)
-    feed = parts.engine.changes.cursor(owner)  # before the list is read: what changes meanwhile is sent again
+    feed = parts.engine.changes.cursor(owner)  # before the list is read: changes in between are sent again
     sessions = await parts.store.list_sessions(
         owner, query=words, prefix=query.get("prefix", ""), limit=limit, before=query.get("before")
     )
@@ -90,7 +90,7 @@ async def list_sessions(parts: Parts, request: Request) -> ASGIApp:
 
 
 def session_in_list(session: Session, run: Run | None, hit: SearchHit | None = None) -> ListedSessionJson:
-    """Return a session as lists show it, with the run that is going on in it."""
+    """Return a session as lists show it, with its active run."""
     return {
         **native.listed_session(session),
         "active_run": run.id if run else None,
@@ -100,7 +100,7 @@ def session_in_list(session: Session, run: Run | None, hit: SearchHit | None = N
 
 
 async def get_session(parts: Parts, request: Request) -> ASGIApp:
-    """Return a session with the branch of its messages that is shown, its active run, and its queue."""
+    """Return a session with the current branch of its messages, its active run, and its queue."""
     session = await own_session(parts, request)
     opened = await parts.store.open_session(session.id)
     if opened is None:
@@ -123,7 +123,7 @@ async def get_session(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def _shared_json(parts: Parts, request: Request, session: Session) -> SharedJson | None:
-    """Return who shares a session of another person with the caller, and for what; None for the caller's own."""
+    """Return the owner of a session that is shared with the caller, and the rights; None for the caller's own."""
     access = access_of(request)
     if not isinstance(access, Loan):
         return None
@@ -140,7 +140,7 @@ def _wants_pictures_inline(request: Request) -> bool:
 
 
 async def read_picture(parts: Parts, request: Request) -> ASGIApp:
-    """Return a picture of a session, which a browser may keep: under its hash it never changes."""
+    """Return a picture of a session. A browser may cache it: under its hash it never changes."""
     session = await own_session(parts, request)
     sha256 = request.path_params["sha256"]
     found = (await parts.store.read_files(session.id, [sha256])).get(sha256)
@@ -155,7 +155,7 @@ PICTURE_HEADERS = {
     "content-security-policy": "default-src 'none'; sandbox",
     "vary": "authorization",
 }
-"""Private, immutable, and never anything but a picture, even if it is opened as a page."""
+"""Headers of a picture: private, immutable, and never interpreted as a page."""
 
 
 async def _active_run(parts: Parts, run_id: str | None) -> Run | None:
@@ -227,7 +227,7 @@ async def delete_with_grants(parts: Parts, session_id: str, owner: str) -> None:
 
 
 async def stop_session(parts: Parts, request: Request) -> ASGIApp:
-    """Stop all of a session's runs, queued ones too."""
+    """Stop all of a session's runs, including queued ones."""
     session = await own_session(parts, request)
     stopped = await parts.engine.stop_session(session.id)
     return json_of({"stopped": [run_json(parts, run) for run in stopped]})

@@ -66,7 +66,7 @@ class ProviderChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     models: tuple[str, ...] | None = None
     max_runs: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
     options: dict[str, Any] = {}
-    """What only its dialect has."""
+    """Options of its dialect."""
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -80,7 +80,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Configured:
     """The settings as they are now, and the providers that follow from them.
 
-    `sources` says where each of the given settings comes from, as `load_with_sources` does. `look_every` is how many
+    `sources` has the source of each given setting, as from `load_with_sources`. `look_every` is how many
     seconds the result of a discovery is valid.
     """
 
@@ -96,7 +96,7 @@ class Configured:
     ) -> None:
         self.look_every = look_every
         self.has_keys = has_keys
-        """Returns whether the server needs a key now: then it has other users than the one that started it."""
+        """Returns whether the server needs a key now: then it has users besides the one that started it."""
         self.version = 0
         """A number that grows with each change of the settings."""
         self._given = settings
@@ -125,7 +125,7 @@ class Configured:
 
     @property
     def default_model(self) -> str:
-        """The model of a session that names none; nothing if none is set."""
+        """The model of a session that names none; empty if none is set."""
         return self._given.default_model or self._saved.default_model
 
     @property
@@ -146,7 +146,7 @@ class Configured:
         return frozenset(each.name for each in self.provider_settings() if self._source_of(each) == "found")
 
     def profile(self, provider: str) -> str | None:
-        """Return what kind of upstream a provider is."""
+        """Return the profile of a provider: the kind of its upstream."""
         return next((described.profile for described in self.provider_settings() if described.name == provider), None)
 
     def dialect(self, provider: str) -> str | None:
@@ -154,7 +154,7 @@ class Configured:
         return next((told.dialect for told in self.provider_settings() if told.name == provider), None)
 
     def _names(self) -> set[str]:
-        """Return the names of all providers, those that may yet be discovered included."""
+        """Return the names of all providers, including those that may yet be discovered."""
         names = {described.name for described in self.provider_settings()}
         return names | {place.name for place in PLACES} if self.looks else names
 
@@ -185,7 +185,7 @@ class Configured:
         }
 
     def source(self, name: str) -> Source:
-        """Return where a setting comes from."""
+        """Return the source of a setting."""
         if getattr(self._given, name):
             return _kind(self._sources.get(name, "settings"))
         return "ui" if getattr(self._saved, name) else "default"
@@ -205,7 +205,7 @@ class Configured:
     # discovery
 
     async def look(self) -> None:
-        """Run the discovery. A server that has gone stays a provider, and is reported as away until it returns.
+        """Run the discovery. A server that has disappeared stays a provider, and is unavailable until it returns.
 
         One whose port another user of the machine has taken is dropped.
         """
@@ -246,12 +246,12 @@ class Configured:
             self._use(saved, made)
 
     async def seal(self) -> None:
-        """Seal what was saved in clear, or with an old key, before the server starts."""
+        """Seal settings that were saved in clear, or with an old key, before the server starts."""
         async with self._changing:
             await self._file.seal()
 
     async def catch_up(self) -> None:
-        """Use what was changed through another server."""
+        """Apply changes that were made through another server."""
         async with self._changing:
             await self._take_news()
 
@@ -269,7 +269,7 @@ class Configured:
         self.providers.change(self._provided.keep(made))
 
     async def reload(self, settings: Settings, sources: Mapping[str, str]) -> None:
-        """Take in other settings of file and environment: all, or none if one of them is invalid."""
+        """Apply new settings of file and environment: all, or none if one of them is invalid."""
         async with self._changing:
             before = self._given, self._sources, self._names_none
             self._given, self._sources = settings, sources
@@ -286,7 +286,7 @@ class Configured:
             self.providers.change(self._provided.keep(made))
 
     async def test(self, wanted: ProviderChange) -> ProviderState:
-        """Ask a provider for its models without saving it. Models that are listed by hand are asked for too."""
+        """Request the models of a provider without saving it. Models that are listed by hand are requested too."""
         await asyncio.to_thread(_check_dialects, Change(providers=(wanted,)))
         (described,) = self._changed_providers((msgspec.structs.replace(wanted, models=None),))
         ((_, provider),) = self._made_of((described,))
@@ -351,7 +351,7 @@ class Configured:
     async def _made_for(
         self, described: Sequence[ProviderSettings]
     ) -> AsyncGenerator[list[tuple[ProviderSettings, Provider]]]:
-        """Make the providers of a change that is checked within the block. If it fails, the new ones are closed."""
+        """Create the providers of a change that is checked within the block. If it fails, the new ones are closed."""
         made: list[tuple[ProviderSettings, Provider]] = []
         try:
             for each in described:

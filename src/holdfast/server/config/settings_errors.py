@@ -1,4 +1,4 @@
-"""Errors of the settings in plain words: which one, where it was set, and what it must be."""
+"""Errors of the settings: the name of the setting, its source, and its valid values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def suggestion(name: str, known: Iterable[str], prefix: str = "") -> str:
 
 
 def explain(error: msgspec.ValidationError, settings: type[Any], sources: Mapping[str, str], prefix: str) -> str:
-    """Return what is wrong. `sources` has the source of each setting; `prefix` is that of the variables."""
+    """Return the error as text. `sources` has the source of each setting; `prefix` is that of the variables."""
     match = _AT.fullmatch(str(error))
     message, path = (match[1], match[2] or "") if match else (str(error), "")
     top = re.split(r"[.\[]", path)[0]

@@ -26,11 +26,11 @@ class FileRefused(HoldfastError):
 
 
 class Choice(NamedTuple):
-    """The settings file in use, if any, and what the user should know about it."""
+    """The settings file in use, if any, and notes about it for the user."""
 
     path: pathlib.Path | None
     warning: str = ""
-    """The other users that can write to a file that was named."""
+    """The warning about other users that can write to a named file."""
     unused: str = ""
     """The reason why the file of the current folder is ignored."""
 

@@ -182,7 +182,7 @@ def _to_answer_again(body: UIChat, path: list[Message], messages: list[Message])
 
 
 def _results(message: UIMessage, path: list[Message]) -> list[Message]:
-    """Return the results of the client's tools that the session's model waits for."""
+    """Return the results of the client's tools for which the session has open calls."""
     waiting = _waiting(path)
     results = [
         Message(id=new_id("msg"), role="tool", content=output.text, tool_call_id=output.id)
@@ -226,7 +226,7 @@ def _stored(message: UIMessage, messages: list[Message]) -> Message:
 
 
 def _known(messages: list[Message], id: str | None) -> Message | None:
-    """Return the message of a client's id."""
+    """Return the message with a client's id."""
     return next((said for said in messages if id and _is(said, id)), None)
 
 
@@ -295,7 +295,7 @@ async def _run_of(parts: Parts, request: Request) -> Run | None:
 
 
 async def _own_chat(parts: Parts, request: Request) -> Session:
-    """Return the caller's session of that name. A missing one is empty: a page may ask early."""
+    """Return the caller's session of that name. A missing one is empty: a page may request it early."""
     return await named_session(parts, owner_of(request), check_name(request.path_params["chat_id"], "id"))
 
 

@@ -58,7 +58,7 @@ async def _is_native(parts: Parts, request: Request, model: str) -> bool:
 
 
 async def count_tokens(parts: Parts, request: Request) -> ASGIApp:
-    """Estimate the tokens of a request: no upstream is asked, and the answer says so."""
+    """Estimate the tokens of a request, without a request to the upstream. The response says that it is an estimate."""
     body = decode(await read_body(parts, request), CountBody)
     tokens = estimated_tokens(chat_messages(body, native=True), body.tools)
     return Json({"input_tokens": tokens, "holdfast": {"source": "estimated"}})
@@ -84,7 +84,7 @@ async def _object(run: Run, settled: AnySettlement | None) -> dict[str, Any]:
 
 
 def anthropic_refusal(run: Run, settled: Failed | Interrupted) -> ASGIApp:
-    """Return a failure that came before any output."""
+    """Return the response for a failure before any output."""
     extra = anthropic_messages.unfinished(settled, run.id)
     return error_answer(settled.error, extra=extra, headers=failed_headers(run, settled))
 

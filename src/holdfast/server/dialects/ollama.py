@@ -84,7 +84,7 @@ async def chat_in_ollamas_words(parts: Parts, request: Request, fields: dict[str
 
 @in_ollamas_words
 async def generate_text(parts: Parts, request: Request) -> ASGIApp:
-    """Answer a prompt. An empty one loads a model in Ollama, and does nothing here."""
+    """Answer a prompt. An empty prompt, which loads a model in Ollama, does nothing here."""
     raw = await read_body(parts, request)
     fields = decode_object(raw)
     if not fields.get("prompt") and not fields.get("images"):
@@ -158,7 +158,7 @@ _DETAILS = {
 
 @in_ollamas_words
 async def show_model(parts: Parts, request: Request) -> ASGIApp:
-    """Return what is known of a model."""
+    """Return the known data of a model."""
     fields = decode_object(await read_body(parts, request))
     name = chat_of({"model": fields.get("model") or fields.get("name")})["model"]
     if not isinstance(name, str):

@@ -87,7 +87,7 @@ class _Handed:
         self._asked = (path, body, content_type, LARGEST_RESPONSE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer the request, and note what it took, also if its client has left."""
+        """Answer the request, and record its usage, even if the client has disconnected."""
         asked = asyncio.ensure_future(self._answered())
         try:
             with RequestClient(scope, receive) as client:
@@ -120,13 +120,13 @@ class _Counted(msgspec.Struct):
 
 
 class _Counting(msgspec.Struct):
-    """A response that may tell what it took."""
+    """A response that may have its usage."""
 
     usage: _Counted | None = None
 
 
 def _counted(parts: Parts, charge: Charge, found: Forwarded) -> Charge:
-    """Return what a response says that it took; nothing if it does not say."""
+    """Return the charge with the usage of a response; without usage if it has none."""
     try:
         usage = msgspec.json.decode(found.body, type=_Counting).usage
     except (msgspec.DecodeError, UnicodeDecodeError):

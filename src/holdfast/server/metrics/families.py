@@ -22,7 +22,7 @@ class Family(NamedTuple):
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
     optional: bool = False
-    """It has a value only on servers that can read it."""
+    """True if it has a value only on servers that can read it."""
 
 
 FAMILIES = (

@@ -1,4 +1,4 @@
-"""`/api/shares`: what a session's owner shares, and `/api/shared-sessions`: what others share with the caller."""
+"""`/api/shares`: the caller's shares; `/api/shared-sessions`: sessions that others share with the caller."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_LISTED = 100
 
 
 class NewShare(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A link to a session, or a group that gets it.
+    """A link to a session, or a group that it is shared with.
 
     A link shows the session up to `message_id`, or up to its last message or the answer that is being written; with
     `follow` it shows what comes later too.
@@ -64,7 +64,7 @@ class NoSession(Conflict):
 
 
 async def share_run(parts: Parts, request: Request) -> ASGIApp:
-    """Make a link to a run of a session: what was said before it, and its answer as it grows."""
+    """Create a link to a run of a session: the messages before it, and its answer as it grows."""
     run = await own_run(parts, request)
     wanted = decode(await read_body(parts, request), NewRunShare)
     if run.record.session_id is None or run.record.message_id is None:
@@ -75,7 +75,7 @@ async def share_run(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def share_session(parts: Parts, request: Request) -> ASGIApp:
-    """Make a link to a session, or share it with a group."""
+    """Create a link to a session, or share it with a group."""
     session = await own_session(parts, request)
     wanted = decode(await read_body(parts, request), NewShare)
     if wanted.group:
@@ -144,7 +144,7 @@ async def list_session_shares(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def list_shares(parts: Parts, request: Request) -> ASGIApp:
-    """List what the caller shares, the newest first."""
+    """List the caller's shares, the newest first."""
     return Json({"shares": await _listed(parts, await parts.shares.of_owner(owner_of(request)))})
 
 
@@ -154,7 +154,7 @@ async def revoke_share(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def list_all_shares(parts: Parts, request: Request) -> ASGIApp:
-    """List what anyone shares, the newest first, a page at a time."""
+    """List the shares of all owners, the newest first, a page at a time."""
     limit = whole_number(request, "limit", 50, 200)
     page = await parts.shares.page(before=request.query_params.get("before"), limit=limit)
     listed = [
@@ -165,7 +165,7 @@ async def list_all_shares(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def revoke_any_share(parts: Parts, request: Request) -> ASGIApp:
-    """Revoke a share of anyone."""
+    """Revoke a share of any owner."""
     return await _revoked(parts, request, None)
 
 
@@ -196,7 +196,7 @@ async def list_shared_sessions(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def owner_name(parts: Parts, owner: str) -> str:
-    """Return the name of the person whose things belong to an owner; empty if there is none."""
+    """Return the name of the person of an owner; empty if there is none."""
     account = await parts.people.accounts.of_owner(owner)
     return "" if account is None else account.body.name
 

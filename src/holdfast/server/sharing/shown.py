@@ -1,6 +1,6 @@
-"""What a link shows of a session: messages and events with only the fields that its owner has chosen.
+"""The contents of a link to a session: messages and events with only the fields that its owner has chosen.
 
-What is not named here is not shown. A new field of a message, or a new event, stays hidden until it is added.
+Only fields and events that are listed here are shown. A new one stays hidden until it is added.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _TOOLS = (StepStarted, StepFinished, ToolCall, ToolProgress, Steered)
 
 
 def shown_title(title: str, messages: Sequence[Message], path: Sequence[Message]) -> str:
-    """Return the title that a link shows. One that was made from a first message is made from the first shown one.
+    """Return the title that a link shows. If it came from the session's first message, use the first one of the link.
 
-    Else it would show what was said on another branch.
+    Otherwise it could show text of another branch.
     """
     made = {title_from(said.content) for said in messages if said.parent_id is None}
     first = next((said for said in path if said.role == "user"), None)
@@ -74,7 +74,7 @@ def _message(said: Message, share: Share) -> MessageJson:
 
 
 def shown_event(event: Event, share: Share) -> Event | None:
-    """Return an event as a link shows it; None if it is not shown. The end of a run has a shape of its own."""
+    """Return an event as a link shows it; None if it is not shown. The end of a run has its own shape."""
     if isinstance(event, (RunStarted, Settled)):
         return event
     if isinstance(event, Text):

@@ -25,14 +25,14 @@ from .sign_in import Short, shown_account
 
 
 class AccountChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a person may change: the name and the e-mail address."""
+    """The fields that a person may change: name and e-mail address."""
 
     name: Short | None = None
     email: Short | None = None
 
 
 class PasswordChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The password so far, and the new one."""
+    """The current password, and the new one."""
 
     current: Short
     password: Short
@@ -100,7 +100,7 @@ async def _own(parts: Parts, request: Request) -> Stored[Account]:
 
 
 def _short(id: str) -> str:
-    """Return the id of a sign-in as it is shown: the start of the digest."""
+    """Return the visible id of a sign-in: the start of the digest."""
     return f"in_{id[:16]}"
 
 

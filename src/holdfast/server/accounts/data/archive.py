@@ -1,4 +1,4 @@
-"""All that a person has, as one ZIP archive that is written while it is read: one thing at a time is in memory."""
+"""All data of a person, as one ZIP archive that is written while it is sent: one object at a time is in memory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _UNSAFE = re.compile(r"[^\w.-]")
 
 
 class ArchivedStore(Protocol):
-    """What an export reads of a store."""
+    """The methods of a store that an export needs."""
 
     async def sessions_of(self, owner: str, *, after: str = "", limit: int = 100) -> Sequence[str]:
         """Return the ids of an owner's sessions."""
@@ -68,7 +68,7 @@ class ArchivedStore(Protocol):
     async def usage(
         self, since: int, until: int, *, owner: str | None = None, limit: int = 10_000
     ) -> Sequence[UsageRow]:
-        """Return what was used on some days."""
+        """Return the usage of some days."""
         ...
 
     async def list_keys(self) -> Sequence[KeyRecord]:
@@ -83,7 +83,7 @@ class ArchivedStore(Protocol):
 
 
 class _Taken:
-    """What the archive has written and nobody has taken yet. It cannot be sought, as a connection cannot."""
+    """A buffer for the bytes that the archive has written and that were not sent yet. It is not seekable."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -112,7 +112,7 @@ class Archive:
         self._pictures: set[str] = set()
 
     async def pieces(self) -> AsyncGenerator[bytes]:
-        """Yield the archive. Without its last piece it is no valid archive, so a broken download shows."""
+        """Yield the archive. Without its last piece it is invalid, so that a broken download is noticed."""
         things = (self._sessions(), self._runs(), self._documents(), self._used(), self._keys(), self._audit())
         for parts in (self._head(), *things):
             async for piece in parts:
@@ -167,7 +167,7 @@ class Archive:
             before = page[-1].id
 
     async def _documents(self) -> AsyncGenerator[bytes]:
-        """Yield what features keep: comparisons, batches with prompts, grants, conversations, and others to come."""
+        """Yield the documents of all features: comparisons, batches with prompts, grants, conversations, and others."""
         after = ("", "")
         while page := await self._store.documents_of(self._owner, after=after):
             for document in page:
@@ -187,7 +187,7 @@ class Archive:
         return self._entry(name, in_pieces(shown))
 
     async def _used(self) -> AsyncGenerator[bytes]:
-        """Yield what the person has used, by day (days since 1970), key and model."""
+        """Yield the usage of the person, by day (days since 1970), key and model."""
         rows = await self._store.usage(0, _LAST_DAY, owner=self._owner, limit=_MOST_USAGE)
         shown = [{name: value for name, value in asdict(row).items() if name != "owner"} for row in rows]
         for piece in self._entry("usage.json", in_pieces(shown)):
@@ -208,7 +208,7 @@ class Archive:
             yield piece
 
     async def _audit(self) -> AsyncGenerator[bytes]:
-        """Yield what the audit log has about the person: what they did, and what was done to their account."""
+        """Yield the entries of the audit log about the person: as the actor, and about the account."""
         after, wanted = 0, AuditFilter(person=self._account.id)
         info = zipfile.ZipInfo("audit.jsonl", time.gmtime()[:6])
         info.compress_type = zipfile.ZIP_DEFLATED
@@ -231,5 +231,5 @@ class Archive:
 
 
 def safe_name(name: str) -> str:
-    """Return an id as part of a file name: an id of a client may have any characters."""
+    """Return an id in a form that is safe in a file name: ids of clients may contain any character."""
     return _UNSAFE.sub("_", name)[:150]

@@ -1,6 +1,6 @@
 """Responses that are added to a conversation, one at a time.
 
-The conversation names the run before it starts, and takes its items when it has ended. If the server ends in between,
+The conversation records the run before it starts, and adds its items when it has ended. If the server ends in between,
 the next request for the conversation does that.
 """
 
@@ -23,13 +23,13 @@ from .response_chains import CONVERSATION, RESPONSE, output_of
 from .stored_conversations import ConversationLocked, ConversationNotFound, StoredConversation, stored_conversations
 
 STARTING = 60.0
-"""Seconds within which a run that a conversation names may still be about to start."""
+"""Seconds for which a run that a conversation names, and that does not exist, may still be about to start."""
 
 
 async def up_to_date(
     parts: Parts, owner: str, conversation_id: str, param: str | None = None
 ) -> Stored[StoredConversation]:
-    """Return a conversation with the items of its last response. `ConversationLocked` while that goes on."""
+    """Return a conversation with the items of its last response. `ConversationLocked` while that is running."""
     taken = partial(_with_last_response, parts)
     found = await stored_conversations(parts.store).change(conversation_id, taken, owner=owner)
     if found is None:
@@ -56,7 +56,7 @@ async def delete_unused(store: Store, before: Callable[[str], float]) -> None:
         async for stored in conversations.all()
         if stored.updated_at < before(stored.owner) and not await _is_growing(store, stored.body)
     ]
-    for id in unused:  # not while they are listed: a page begins after the last one of the page before
+    for id in unused:  # not while they are listed: a page needs the last one of the page before
         await conversations.delete(id)
 
 
@@ -106,7 +106,7 @@ async def _release(parts: Parts, conversation_id: str, record: RunRecord) -> Non
 
 
 async def _take_items(parts: Parts, run: Run, conversation_id: str) -> None:
-    """Add the items of a response when it has ended. A conversation that was deleted or has gone on has them not."""
+    """Add the items of a response when it has ended, unless the conversation was deleted or has another response."""
     await run.settled()
     with suppress(ConversationNotFound, ConversationLocked):
         await up_to_date(parts, run.record.owner, conversation_id)

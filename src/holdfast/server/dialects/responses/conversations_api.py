@@ -180,7 +180,7 @@ async def _changed(parts: Parts, request: Request, change: Change) -> Stored[Sto
 
 
 async def _items(parts: Parts, request: Request) -> list[Item]:
-    """Return the items so far. Those of a response that goes on are not among them."""
+    """Return the items so far, without those of a running response."""
     try:
         return (await up_to_date(parts, owner_of(request), request.path_params["conversation_id"])).body.items
     except ConversationLocked:
@@ -188,7 +188,7 @@ async def _items(parts: Parts, request: Request) -> list[Item]:
 
 
 async def _new_items(parts: Parts, request: Request, given: list[dict[str, Any]]) -> list[Item]:
-    """Return items of a request as they are stored, each with an id of ours."""
+    """Return items of a request in the stored form, each with a new id."""
     if not 0 < len(given) <= MOST_AT_ONCE:
         raise BadRequest(f"items has 1 to {MOST_AT_ONCE} items.", param="items")
     checked = await resolved(parts.store, owner_of(request), items_of(given, param="items"))

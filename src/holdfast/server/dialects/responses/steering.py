@@ -26,7 +26,7 @@ SteerCode: TypeAlias = Literal[
     "successor_creation_failed",
     "too_many_pending_steers",
 ]
-"""The dialect's codes for input that no successor got."""
+"""The dialect's codes for input that was not used."""
 
 
 class SteerEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,7 +38,7 @@ class SteerEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Steer(msgspec.Struct, frozen=True):
-    """Input that was accepted. `size` is that of its message in bytes."""
+    """Accepted input. `size` is the size of its message in bytes."""
 
     id: str
     previous_response_id: str
@@ -78,7 +78,7 @@ class ActiveResponse:
         return steer
 
     def can_go_on(self) -> bool:
-        """Return whether the response has a successor: it completed, and waits for no result of a tool."""
+        """Return whether the response can have a successor: it completed, and no tool result is missing."""
         settled = self.run.settlement
         return isinstance(settled, Completed) and settled.finish_reason not in ("tool_calls", "function_call")
 
@@ -90,7 +90,7 @@ class ActiveResponse:
 
 
 def steer_of(decoded: dict[str, Any]) -> SteerEvent:
-    """Return a message that steers. `SteerRefused` unless its input is what a user says."""
+    """Return the decoded message. `SteerRefused` unless its input is text of a user."""
     try:
         event = convert(decoded, SteerEvent)
         items_of(_messages(event.input))
