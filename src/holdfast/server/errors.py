@@ -96,10 +96,10 @@ class LongJson:
 
 
 def json_of(
-    content: Any, said: str | None = None, *, status_code: int = 200, headers: Mapping[str, str] | None = None
+    content: Any, text: str | None = None, *, status_code: int = 200, headers: Mapping[str, str] | None = None
 ) -> Json | LongJson:
     """Return a JSON response, sent in pieces if it is long. `text` is the only long text in it, if that is known."""
-    kind = LongJson if (is_long(content) if said is None else len(said) > AT_ONCE) else Json
+    kind = LongJson if (is_long(content) if text is None else len(text) > AT_ONCE) else Json
     return kind(content, status_code=status_code, headers=headers)
 
 
@@ -232,5 +232,5 @@ def error_response(request: Request, error: Exception) -> Json:
         extra = {"oldest": error.oldest}
     elif isinstance(error, MethodNotAllowed):
         headers["allow"] = ", ".join(error.allowed)
-    words = in_words_of(path, info, by_anthropic="anthropic-version" in request.headers)
-    return error_answer(info, extra=extra | words, headers=headers)
+    fields = in_words_of(path, info, by_anthropic="anthropic-version" in request.headers)
+    return error_answer(info, extra=extra | fields, headers=headers)

@@ -42,7 +42,7 @@ GIVE_UP = 3 * 86400.0
 """Seconds after a run's end until a delivery is given up."""
 AT_ONCE = 16
 """Maximum number of concurrent requests."""
-LAST_WORDS = 1.0
+CLOSE_TIMEOUT = 1.0
 """Seconds for the last deliveries when the server ends."""
 GONE = 410
 """The status with which a listener refuses all further attempts."""
@@ -64,7 +64,7 @@ class Listener:
         """Return whether it receives events of a type."""
         return event in self._events
 
-    async def tell(self, id: str, body: bytes, at: int) -> int:
+    async def send(self, id: str, body: bytes, at: int) -> int:
         """Send an event, and return the status of the response. Redirects are not followed."""
         sent = {**webhooks.headers(self._key, id, at, body), "User-Agent": "holdfast", "Connection": "close"}
         reply = await self._connections.send(head_of("POST", self.url, sent, len(body)), body)
@@ -152,7 +152,7 @@ class Webhooks:
 
     async def close(self) -> None:
         """Leave the open deliveries to the next process. By now all runs have settled, or will not settle here."""
-        await self._tasks.wait(timeout=LAST_WORDS)
+        await self._tasks.wait(timeout=CLOSE_TIMEOUT)
         await self._tasks.cancel()
 
     # deliveries
@@ -190,7 +190,7 @@ class Webhooks:
     async def _see_to(self, stored: Stored[Delivery]) -> None:
         listener = next((each for each in self._listeners if each.name == stored.body.listener), None)
         if listener is not None:
-            await self._tell(listener, stored.body.run_id)
+            await self._deliver(listener, stored.body.run_id)
         await self._forget(stored.id)
 
     async def _forget(self, id: str) -> None:
@@ -198,7 +198,7 @@ class Webhooks:
         await self._retry(partial(self._deliveries.delete, id))
         await self._retry(partial(self._engine.holds.let_go, KIND, id))
 
-    async def _tell(self, listener: Listener, run_id: str) -> None:
+    async def _deliver(self, listener: Listener, run_id: str) -> None:
         """Deliver the end of a run to a listener, until it has accepted it, or three days have passed."""
         try:
             run: Run = await self._retry(partial(self._engine.open, run_id))
@@ -210,16 +210,16 @@ class Webhooks:
         at = run.record.settled_at or self._engine.now()
         body = webhooks.payload(run_id, settled, at)
         backoff = Backoff(PAUSE, LONGEST_PAUSE, spread=(0.8, 1.2))
-        while not await self._is_heard(listener, webhooks.event_id(run_id), body):
+        while not await self._is_accepted(listener, webhooks.event_id(run_id), body):
             if self._engine.now() > at + GIVE_UP:
                 logger.error("webhook %s: giving up on %s", listener.place, run_id)
                 return
             await asyncio.sleep(backoff.next())
 
-    async def _is_heard(self, listener: Listener, id: str, body: bytes) -> bool:
+    async def _is_accepted(self, listener: Listener, id: str, body: bytes) -> bool:
         try:
             async with self._room, asyncio.timeout(TIMEOUT):
-                status = await listener.tell(id, body, int(self._engine.now()))
+                status = await listener.send(id, body, int(self._engine.now()))
         except (Broken, NotThere, TimeoutError) as error:
             logger.warning(
                 "webhook %s: could not deliver %s, retrying: %r", listener.place, id, error.__cause__ or error

@@ -116,13 +116,13 @@ def _section(title: str, note: Child, plot: Markup) -> Markup:
 
 def _agreement(models: Sequence[Object]) -> Markup:
     def draw(number: int, x: Scale, y: float) -> list[Markup]:
-        told = models[number]["agreement"]
-        if not told["asked"]:
+        agreement = models[number]["agreement"]
+        if not agreement["asked"]:
             return [_value(y, "–")]
         return [
-            tag("line", class_="whisker", x1=x(told["low"]), x2=x(told["high"]), y1=y, y2=y),
-            tag("circle", class_="dot", cx=x(told["rate"]), cy=y, r=6),
-            _value(y, _share(told["rate"])),
+            tag("line", class_="whisker", x1=x(agreement["low"]), x2=x(agreement["high"]), y1=y, y2=y),
+            tag("circle", class_="dot", cx=x(agreement["rate"]), cy=y, r=6),
+            _value(y, _share(agreement["rate"])),
         ]
 
     ticks = [(share, _share(share)) for share in (0, 0.25, 0.5, 0.75, 1)]

@@ -39,18 +39,18 @@ MOST_FEEDS = 50
 async def read_feed(parts: Parts, request: Request) -> ASGIApp:
     """Send the events of a session after a cursor, then live ones, without end."""
     session = await own_session(parts, request)
-    asked = request.headers.get("last-event-id") or request.query_params.get("after", "0")
-    return _stream(parts, _Feed(parts, session.id, _parse(asked)))
+    cursor = request.headers.get("last-event-id") or request.query_params.get("after", "0")
+    return _stream(parts, _Feed(parts, session.id, _parse(cursor)))
 
 
 async def read_feeds(parts: Parts, request: Request) -> ASGIApp:
     """Send the events of several sessions, each after its cursor, through one connection."""
-    asked = request.query_params.getlist("session")
+    requested = request.query_params.getlist("session")
     after = request.query_params.get("list")
-    if len(asked) > MOST_FEEDS or (after is None and not asked):
+    if len(requested) > MOST_FEEDS or (after is None and not requested):
         raise BadRequest(f"Name 1 to {MOST_FEEDS} sessions, each as session=ID or session=ID@CURSOR.", param="session")
     feeds: dict[str, _Feed | None] = {}
-    for session_id, _, cursor in (item.partition("@") for item in asked):
+    for session_id, _, cursor in (item.partition("@") for item in requested):
         feeds[session_id] = None
         with contextlib.suppress(SessionNotFound):
             await own_session(parts, request, session_id)
@@ -118,7 +118,7 @@ class _Feed:
         if entries:
             self._n = entries[0].n
             await self._enter(entries[0])
-            return native.feed_frame(entries[0], self._seq, await self._told(entries[0]), self._name)
+            return native.feed_frame(entries[0], self._seq, await self._data_of(entries[0]), self._name)
         self.is_over = await self._parts.store.get_session(self._session_id) is None
         return b""
 
@@ -142,14 +142,14 @@ class _Feed:
         elif self._run is not None and _is_end_of(self._run, entry):
             self._leave_run()  # a queued run that was dropped settles while another runs
 
-    async def _told(self, entry: FeedEntry) -> dict[str, Any]:
+    async def _data_of(self, entry: FeedEntry) -> dict[str, Any]:
         """Return the data of an entry; at the end of a run, with its settlement."""
-        told = native.told_in_feed(entry, self._parts.prices)
+        data = native.told_in_feed(entry, self._parts.prices)
         if entry.type == "run.settled":
             with contextlib.suppress(RunNotFound):
                 run = await self._parts.engine.open(entry.data["run_id"])
-                told["settlement"] = native.settlement(await run.settled())  # the store has it a moment before the run
-        return told
+                data["settlement"] = native.settlement(await run.settled())  # the store has it a moment before the run
+        return data
 
     async def _enter_run(self, run_id: str, seq: int, *, has_ended: bool = False) -> None:
         """Read a run after a seq. If it `has_ended`, the log on this node may lack its last events."""
@@ -221,8 +221,8 @@ class _List:
         if session.kind != "chat" or session.owner != self._owner:
             return b""
         running = (run for run in await self._parts.engine.of_session(session_id) if run.status == "running")
-        shown = session_in_list(session, next(running, None))
-        return native.list_frame(cursor, {"type": "session.listed", "session": shown})
+        listed = session_in_list(session, next(running, None))
+        return native.list_frame(cursor, {"type": "session.listed", "session": listed})
 
 
 class _Feeds:
@@ -248,11 +248,11 @@ class _Feeds:
 
     async def next(self) -> bytes:
         """Return the frames that can be read now, of each feed."""
-        said = [await self._next_of(session_id, feed) for session_id, feed in tuple(self._feeds.items())]
+        frames = [await self._next_of(session_id, feed) for session_id, feed in tuple(self._feeds.items())]
         if self._list is not None:
-            said.append(await self._list.next())
+            frames.append(await self._list.next())
         self.is_over = not self._feeds and self._list is None
-        return b"".join(said)
+        return b"".join(frames)
 
     async def _next_of(self, session_id: str, feed: _Feed | None) -> bytes:
         frames = await feed.next() if feed is not None else b""

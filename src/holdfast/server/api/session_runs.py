@@ -102,7 +102,7 @@ class _Ask(Generic[Wanted]):
         await self.parts.agents.check(record)
         return await self.parts.budgets.submit(
             record,
-            [_signed(said, author_of(self.request)) for said in input],
+            [_signed(message, author_of(self.request)) for message in input],
             parent=parent,
             expect_head=self.session.head_id if is_fixed else HEAD,
             if_busy="reject" if self.wanted.if_busy == "steer" else self.wanted.if_busy,
@@ -140,9 +140,9 @@ class _Ask(Generic[Wanted]):
         )
 
 
-def _signed(said: Message, author: str) -> Message:
+def _signed(message: Message, author: str) -> Message:
     """Return a message with the name of its author. Messages of the server have none."""
-    return said if said.automatic else msgspec.structs.replace(said, author=author)
+    return message if message.automatic else msgspec.structs.replace(message, author=author)
 
 
 def _check_agent(record: RunRecord, caller: str) -> None:

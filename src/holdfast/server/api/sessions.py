@@ -77,13 +77,13 @@ async def list_sessions(parts: Parts, request: Request) -> ASGIApp:
     """List or search sessions: pinned ones first, then the ones changed last."""
     limit = whole_number(request, "limit", 50, 200)
     query = request.query_params
-    words = query.get("query", "")
+    text = query.get("query", "")
     owner = owner_of(request)
     feed = parts.engine.changes.cursor(owner)  # before the list is read: changes in between are sent again
     sessions = await parts.store.list_sessions(
-        owner, query=words, prefix=query.get("prefix", ""), limit=limit, before=query.get("before")
+        owner, query=text, prefix=query.get("prefix", ""), limit=limit, before=query.get("before")
     )
-    hits = await parts.store.find_messages([session.id for session in sessions], words) if words else {}
+    hits = await parts.store.find_messages([session.id for session in sessions], text) if text else {}
     running = await parts.engine.running(owner)
     listed = [session_in_list(session, running.get(session.id), hits.get(session.id)) for session in sessions]
     return Json({"sessions": listed, "next": sessions[-1].id if len(sessions) == limit else None, "feed": feed})
@@ -174,9 +174,11 @@ def _shown_with_siblings(
 ) -> list[MessageJson]:
     """Return each message with the ids of its siblings, itself included: other answers, or other edits."""
     by_parent: dict[tuple[str | None, str], list[str]] = {}
-    for said in messages:
-        by_parent.setdefault((said.parent_id, said.role), []).append(said.id)
-    return [{**native.message(said, prices), "siblings": by_parent[said.parent_id, said.role]} for said in path]
+    for message in messages:
+        by_parent.setdefault((message.parent_id, message.role), []).append(message.id)
+    return [
+        {**native.message(message, prices), "siblings": by_parent[message.parent_id, message.role]} for message in path
+    ]
 
 
 async def change_session(parts: Parts, request: Request) -> ASGIApp:
@@ -203,9 +205,9 @@ async def _leaf(parts: Parts, session: Session, message_id: str) -> str:
     if any(run.status == "running" for run in await parts.engine.of_session(session.id)):
         raise Conflict("Wait for the run to end, or stop it, before you show another branch.")
     messages = await parts.store.messages(session.id)
-    if all(said.id != message_id for said in messages):
+    if all(message.id != message_id for message in messages):
         raise MessageNotFound(message_id)
-    newest_child = {said.parent_id: said.id for said in messages}
+    newest_child = {message.parent_id: message.id for message in messages}
     while message_id in newest_child:
         message_id = newest_child[message_id]
     return message_id

@@ -61,7 +61,7 @@ class Audit:
     def __init__(self, store: AuditLog, *, now: Callable[[], float] = time.time) -> None:
         self._store = store
         self._now = now
-        self._strangers = _Strangers()
+        self._refusal_limit = _RefusalLimit()
 
     async def noted(self, request: Request, action: str, work: Callable[[], Awaitable[T]]) -> T:
         """Do the work of a call, and write an entry with the actor, the target and the result.
@@ -77,7 +77,7 @@ class Audit:
         try:
             answer = await work()
         except Exception as error:
-            if self._strangers.may_be_written(access):
+            if self._refusal_limit.may_be_written(access):
                 await self._end(entry, "", note, *_end_of(error))
             raise
         if not await self._end(entry, "", note, *_end_of_answer(answer)):
@@ -181,7 +181,7 @@ class Audit:
             raise AuditUnavailable from error
 
 
-class _Strangers:
+class _RefusalLimit:
     """Limits the refusals of unknown callers that are written in a minute: they could fill the disk."""
 
     def __init__(self) -> None:

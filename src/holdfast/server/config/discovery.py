@@ -132,7 +132,7 @@ def _looking(
 def _look(place: _Place, given: str, found: dict[str, ProviderSettings], within: float) -> None:
     try:
         address = _address(given, PROFILES[place.name].base_url)
-        answer = _ask(address + place.path, within)
+        answer = _request(address + place.path, within)
     except (OSError, ValueError, http.client.HTTPException):
         return  # no server, or another one
     if place.is_it(answer):
@@ -151,7 +151,7 @@ def _address(given: str, usual: str) -> str:
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def _ask(url: str, within: float) -> _Answer:
+def _request(url: str, within: float) -> _Answer:
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=within)

@@ -151,7 +151,7 @@ class Configured:
 
     def dialect(self, provider: str) -> str | None:
         """Return the dialect of a provider's upstream."""
-        return next((told.dialect for told in self.provider_settings() if told.name == provider), None)
+        return next((described.dialect for described in self.provider_settings() if described.name == provider), None)
 
     def _names(self) -> set[str]:
         """Return the names of all providers, including those that may yet be discovered."""

@@ -105,8 +105,8 @@ class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def behaviour(self) -> Profile:
         """Return the profile of the upstream, overridden by the fields of the table."""
         named = ("alternate", "prefills", "think", "usage", "attaches", "tools")
-        said = {name: getattr(self, name) for name in named}
-        given = {name: value for name, value in said.items() if value is not None}
+        fields = {name: getattr(self, name) for name in named}
+        given = {name: value for name, value in fields.items() if value is not None}
         known = profile_of(self.profile)
         return msgspec.structs.replace(known, base_url=self.base_url or known.base_url, **given)
 

@@ -32,18 +32,18 @@ async def run_agent(parts: Parts, request: Request) -> ASGIApp:
     """Start the run that answers a thread's newest message, and send its events. A disconnect stops it by default."""
     raw = await read_body(parts, request)
     fields = decode_object(raw)
-    asked = convert(fields, RunAgentInput)
+    input = convert(fields, RunAgentInput)
     check_fields(fields, AG_UI, NOT_KNOWN)
-    check_name(asked.thread_id, "threadId")
-    check_name(asked.run_id, "runId")
-    props = convert(asked.forwarded_props, Props) if isinstance(asked.forwarded_props, dict) else Props()
-    chat = agent_chat(asked, props)
+    check_name(input.thread_id, "threadId")
+    check_name(input.run_id, "runId")
+    props = convert(input.forwarded_props, Props) if isinstance(input.forwarded_props, dict) else Props()
+    chat = agent_chat(input, props)
     body = convert(chat, ChatBody)
     check_messages(body)
     model = await model_of(parts, request, props.model)
-    kept = {"thread_id": asked.thread_id, "run_id": asked.run_id, "state": asked.state or None}
+    kept = {"thread_id": input.thread_id, "run_id": input.run_id, "state": input.state or None}
     run = await start_chat(parts, request, body, chat, model, raw, kept={KEPT: kept}, begins=True, streams=True)
-    return ag_ui_events(parts, run, asked.protocol_version, attached=run.take_hold())
+    return ag_ui_events(parts, run, input.protocol_version, attached=run.take_hold())
 
 
 async def watch_agent(parts: Parts, request: Request) -> ASGIApp:

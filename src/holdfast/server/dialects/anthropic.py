@@ -37,13 +37,15 @@ async def create_message(parts: Parts, request: Request) -> ASGIApp:
     model = await model_of(parts, request, body.model)
     native = await _is_native(parts, request, model)
     chat = to_chat(body, fields, native=native, betas=header(request, b"anthropic-beta"))
-    asked = convert(chat, ChatBody)
-    check_messages(asked)
+    chat_body = convert(chat, ChatBody)
+    check_messages(chat_body)
     kept: dict[str, Any] = {AS_SENT: {"anthropic": as_sent(fields)}} if native and not body.session_id else {}
     is_held = body.thread is not None
     if is_held:
         kept[threads.THREAD] = threads.held(fields)
-    run = await start_chat(parts, request, asked, chat, model, raw, kept=kept, streams=bool(body.stream), keep=is_held)
+    run = await start_chat(
+        parts, request, chat_body, chat, model, raw, kept=kept, streams=bool(body.stream), keep=is_held
+    )
     if body.stream:
         return message_stream(parts, run, attached=run.take_hold())
     if body.background:

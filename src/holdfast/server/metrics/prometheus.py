@@ -83,8 +83,8 @@ class PrometheusMetrics:
         if settlement.answered_by is not None:
             self._table["holdfast_fallbacks_total"].of(provider).inc()
         if isinstance(run.log, Log) and run.log.retries:
-            asked = self._labels.of(run.record.model).provider
-            self._table["holdfast_upstream_retries_total"].of(asked).inc(run.log.retries)
+            requested = self._labels.of(run.record.model).provider
+            self._table["holdfast_upstream_retries_total"].of(requested).inc(run.log.retries)
 
     def _code(self, code: str) -> str:
         """Return the label for the code of an error."""

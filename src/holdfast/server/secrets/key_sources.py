@@ -23,8 +23,8 @@ class SecretKeys:
     """All keys that a server may use.
 
     The keys of the operator come first (`secret_key`, `secret_key_file`), then the cluster key, then the file of the
-    data folder. So secrets that were sealed with an earlier key can be opened after a new one is set. Servers that share a
-    store have no file: each would generate another key.
+    data folder. So secrets that were sealed with an earlier key can be opened after a new one is set. Servers that
+    share a store have no file: each would generate another key.
     """
 
     def __init__(self, settings: Settings, folder: Path | None, *, cluster_key: str | None = None) -> None:

@@ -126,9 +126,9 @@ async def _last(parts: Parts, session: Session, message_id: str | None) -> tuple
     wanted = message_id or session.head_id
     if wanted is None:
         raise BadRequest("There is nothing to share yet: the chat has no messages.", param="message_id")
-    for said in await parts.store.messages(session.id):
-        if said.id == wanted:
-            return wanted, said.parent_id
+    for message in await parts.store.messages(session.id):
+        if message.id == wanted:
+            return wanted, message.parent_id
     raise MessageNotFound(wanted)
 
 

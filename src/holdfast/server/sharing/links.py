@@ -61,7 +61,7 @@ class LinkNeedsSignIn(HoldfastError):
 
 
 @dataclass(frozen=True)
-class _Shown:
+class _Contents:
     """The current contents of a link."""
 
     session: Session
@@ -83,18 +83,18 @@ async def _share(parts: Parts, request: Request) -> Stored[Share]:
     return share
 
 
-async def _open(parts: Parts, share: Share) -> _Shown:
+async def _open(parts: Parts, share: Share) -> _Contents:
     opened = await parts.store.open_session(share.session_id)
     if opened is None:
         raise LinkNotFound
     run = await _run_of(parts, opened, share)
-    known = {said.id for said in opened.messages}
+    known = {each.id for each in opened.messages}
     last, before = share.head_id or opened.session.head_id, share.before_id
     if run is not None:
         last, before = run.record.message_id, run.record.parent_id
     path = branch(opened.messages, last if last in known else before)
     title = shown_title(opened.session.title if share.head_id is None else share.title, opened.messages, path)
-    return _Shown(opened.session, title, path, run, opened.feed_end)
+    return _Contents(opened.session, title, path, run, opened.feed_end)
 
 
 async def _run_of(parts: Parts, opened: OpenedSession, share: Share) -> Run | None:
@@ -112,18 +112,18 @@ async def _run_of(parts: Parts, opened: OpenedSession, share: Share) -> Run | No
 async def read_link(parts: Parts, request: Request) -> ASGIApp:
     """Return the messages of a link, and the cursor of the events that follow."""
     share = await _share(parts, request)
-    shown = await _open(parts, share.body)
+    contents = await _open(parts, share.body)
     names = "names" in share.body.include
     owner = await parts.people.accounts.of_owner(share.owner) if names else None
     view: SharedSessionJson = {
-        "title": shown.title,
+        "title": contents.title,
         "owner": owner.body.name if owner is not None else None,
-        "system": shown.session.system if "system" in share.body.include else None,
-        "messages": shown_messages(shown.path, share.body),
-        "active_run": _run_json(shown.run),
+        "system": contents.session.system if "system" in share.body.include else None,
+        "messages": shown_messages(contents.path, share.body),
+        "active_run": _run_json(contents.run),
         "follows": share.body.head_id is None,
         "expires_at": native.moment(share.body.expires_at),
-        "cursor": str(shown.feed_end),
+        "cursor": str(contents.feed_end),
     }
     return json_of(view, headers=HIDDEN_FROM_SEARCH)
 
@@ -138,10 +138,10 @@ def _run_json(run: Run | None) -> SharedRunJson | None:
 async def read_link_picture(parts: Parts, request: Request) -> ASGIApp:
     """Return a picture of a message that a link shows."""
     share = await _share(parts, request)
-    shown = await _open(parts, share.body)
+    contents = await _open(parts, share.body)
     sha256 = request.path_params["sha256"]
-    named = sha256 in referred_to(shown.path)
-    found = (await parts.store.read_files(shown.session.id, [sha256])).get(sha256) if named else None
+    named = sha256 in referred_to(contents.path)
+    found = (await parts.store.read_files(contents.session.id, [sha256])).get(sha256) if named else None
     if found is None:
         raise NotFound(f"The chat has no picture {sha256[:64]!r}.")
     return Response(found.data, headers={**PICTURE_HEADERS, **HIDDEN_FROM_SEARCH, "content-type": found.type})
@@ -151,10 +151,10 @@ async def read_link_events(parts: Parts, request: Request) -> ASGIApp:
     """Send the changes of a shared session after a cursor, live. A fixed link ends with its last answer."""
     share = await _share(parts, request)
     parts.shares.check_spectators(share)
-    shown = await _open(parts, share.body)
-    asked = request.headers.get("last-event-id") or request.query_params.get("after", "")
-    spectator = Spectator(parts, share.body, shown.feed_end)
-    await spectator.begin(shown.run, asked)
+    contents = await _open(parts, share.body)
+    cursor = request.headers.get("last-event-id") or request.query_params.get("after", "")
+    spectator = Spectator(parts, share.body, contents.feed_end)
+    await spectator.begin(contents.run, cursor)
     if spectator.is_over:
         return NoContent(headers=HIDDEN_FROM_SEARCH)
     return EventStream(
@@ -237,7 +237,7 @@ class Spectator:
             self._n = entry.n
             if self._is_shown(entry):
                 self._has_news = True  # there may be more entries
-                await self._take_in(entry)
+                await self._apply(entry)
                 return self._change_frame()
         is_gone = await self._parts.store.get_session(self._share.session_id) is None
         self.is_over = is_gone or (self._share.head_id is not None and self._run is None)
@@ -252,7 +252,7 @@ class Spectator:
     def _is_end(self, entry: FeedEntry) -> bool:
         return self._run is not None and entry.type == "run.settled" and entry.data["run_id"] == self._run.id
 
-    async def _take_in(self, entry: FeedEntry) -> None:
+    async def _apply(self, entry: FeedEntry) -> None:
         """Enter a run that starts; leave one that has ended."""
         if self._is_end(entry):
             self._leave()

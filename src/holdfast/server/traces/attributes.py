@@ -119,9 +119,9 @@ def _parts(message: Mapping[str, Any]) -> list[dict[str, Any]]:
     content = message.get("content")
     if message.get("role") == "tool":
         return [{"type": "tool_call_response", "id": message.get("tool_call_id", ""), "response": content}]
-    said = [{"type": "text", "content": content}] if isinstance(content, str) else [*map(_part, content or ())]
+    contents = [{"type": "text", "content": content}] if isinstance(content, str) else [*map(_part, content or ())]
     calls = [each for each in message.get("tool_calls") or () if isinstance(each, dict)]
-    return said + [{"type": "tool_call", "id": each.get("id", ""), **each.get("function", {})} for each in calls]
+    return contents + [{"type": "tool_call", "id": each.get("id", ""), **each.get("function", {})} for each in calls]
 
 
 def _part(part: Any) -> dict[str, Any]:

@@ -21,14 +21,14 @@ CHECKS = Checks()
 async def a_node_has_a_record_for_as_long_as_it_is_not_fenced(case: Case) -> None:
     """With its own number, and the data that it last reported."""
     one, two = await case.alive("k1"), await case.alive("k2")
-    told = await case.store.renew(one.id, LONG, NodeDetails(address="a:1", version="7", counts={"runs": 2}))
-    assert told is not None
+    renewed = await case.store.renew(one.id, LONG, NodeDetails(address="a:1", version="7", counts={"runs": 2}))
+    assert renewed is not None
     listed = {node.id: node for node in await case.store.nodes()}
 
-    assert ("a:1", "7", {"runs": 2}) == (told.address, told.version, told.counts)
-    assert one.number == told.number != two.number
-    assert one.since == told.since <= told.until - LONG
-    assert replace(told, lease_left=0.0) == replace(listed[one.id], lease_left=0.0)
+    assert ("a:1", "7", {"runs": 2}) == (renewed.address, renewed.version, renewed.counts)
+    assert one.number == renewed.number != two.number
+    assert one.since == renewed.since <= renewed.until - LONG
+    assert replace(renewed, lease_left=0.0) == replace(listed[one.id], lease_left=0.0)
     assert replace(two, lease_left=0.0) == replace(listed[two.id], lease_left=0.0)
     await case.store.release(one.id)
     assert one.id not in {node.id for node in await case.store.nodes()}
@@ -200,10 +200,10 @@ async def runs_that_are_not_stored_count_as_their_node_has_told(case: Case) -> N
     counts = {UNSTORED: 5, f"{UNSTORED} {case.owner}": 3}
     before = await case.store.running_elsewhere(case.owner, two.id)
     await case.store.renew(one.id, LONG, NodeDetails(counts=counts))
-    told, own = [await case.store.running_elsewhere(case.owner, id) for id in (two.id, one.id)]
+    counted, own = [await case.store.running_elsewhere(case.owner, id) for id in (two.id, one.id)]
     await case.store.release(one.id)
 
-    assert (before.runs + 5, before.of_owner + 3) == told
+    assert (before.runs + 5, before.of_owner + 3) == counted
     assert before == own
     assert before == await case.store.running_elsewhere(case.owner, two.id)
 

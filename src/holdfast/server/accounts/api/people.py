@@ -146,7 +146,7 @@ async def make_reset_link(parts: Parts, request: Request) -> ASGIApp:
 
 async def list_groups(parts: Parts, request: Request) -> ASGIApp:
     """List the groups."""
-    return Json({"groups": [_shown(group) async for group in parts.people.callers.groups.all()]})
+    return Json({"groups": [_group_json(group) async for group in parts.people.callers.groups.all()]})
 
 
 async def add_group(parts: Parts, request: Request) -> ASGIApp:
@@ -159,7 +159,7 @@ async def add_group(parts: Parts, request: Request) -> ASGIApp:
     stored = await parts.people.callers.groups.put(new_id("grp"), group)
     note_of(request).target = stored.id
     await _group_changed(parts, stored.id)
-    return Json(_shown(stored), status_code=201)
+    return Json(_group_json(stored), status_code=201)
 
 
 async def change_group(parts: Parts, request: Request) -> ASGIApp:
@@ -177,7 +177,7 @@ async def change_group(parts: Parts, request: Request) -> ASGIApp:
     if (stored := await parts.people.callers.groups.change(id, changed)) is None:
         raise _no_group(id)
     await _group_changed(parts, id)
-    return Json(_shown(stored))
+    return Json(_group_json(stored))
 
 
 async def delete_group(parts: Parts, request: Request) -> ASGIApp:
@@ -192,8 +192,8 @@ async def delete_group(parts: Parts, request: Request) -> ASGIApp:
 
 def _noted(changes: dict[str, Any]) -> dict[str, str]:
     """Return the details of a change for the audit log: the names of fields, and the new role or state."""
-    shown = {name: str(value) for name, value in changes.items() if name in ("role", "disabled")}
-    return {"changed": " ".join(changes), **shown}
+    details = {name: str(value) for name, value in changes.items() if name in ("role", "disabled")}
+    return {"changed": " ".join(changes), **details}
 
 
 async def _group_changed(parts: Parts, id: str) -> None:
@@ -221,7 +221,7 @@ async def _link(parts: Parts, account: str) -> dict[str, Any]:
     return {"token": token, "path": f"/reset#{token}", "url": f"{base}/reset#{token}" if base else None}
 
 
-def _shown(group: Stored[AccountGroup]) -> dict[str, Any]:
+def _group_json(group: Stored[AccountGroup]) -> dict[str, Any]:
     return {"id": group.id, **asdict(group.body)}
 
 

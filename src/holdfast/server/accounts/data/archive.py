@@ -122,8 +122,8 @@ class Archive:
 
     async def _head(self) -> AsyncGenerator[bytes]:
         body = asdict(self._account.body)
-        shown = {name: body[name] for name in ("name", "email", "role", "groups", "signed_in_at")}
-        head = {"format": FORMAT, "version": VERSION, "made_at": native.moment(time.time()), "account": shown}
+        account = {name: body[name] for name in ("name", "email", "role", "groups", "signed_in_at")}
+        head = {"format": FORMAT, "version": VERSION, "made_at": native.moment(time.time()), "account": account}
         for piece in self._entry(HEAD, in_pieces(head)):
             yield piece
 
@@ -142,9 +142,9 @@ class Archive:
         for sha256 in referred_to(messages):
             async for piece in self._picture(id, sha256):
                 yield piece
-        said = [native.message(message) for message in messages]
-        shown = {**native.session(session), "kind": session.kind, "messages": said}
-        for piece in self._entry(f"{SESSIONS}{safe_name(id)}.json", in_pieces(shown)):
+        listed = [native.message(message) for message in messages]
+        exported = {**native.session(session), "kind": session.kind, "messages": listed}
+        for piece in self._entry(f"{SESSIONS}{safe_name(id)}.json", in_pieces(exported)):
             yield piece
 
     async def _picture(self, session_id: str, sha256: str) -> AsyncGenerator[bytes]:
@@ -161,8 +161,8 @@ class Archive:
         before: str | None = None
         while page := await self._store.list_runs(owner=self._owner, before=before):
             for record in page:
-                shown = {k: v for k, v in msgspec.to_builtins(record).items() if k not in _INTERNAL}
-                for piece in self._entry(f"runs/{safe_name(record.id)}.json", in_pieces(shown)):
+                exported = {k: v for k, v in msgspec.to_builtins(record).items() if k not in _INTERNAL}
+                for piece in self._entry(f"runs/{safe_name(record.id)}.json", in_pieces(exported)):
                     yield piece
             before = page[-1].id
 
@@ -176,7 +176,7 @@ class Archive:
             after = page[-1].kind, page[-1].id
 
     def _document(self, document: Document) -> Iterator[bytes]:
-        shown = {
+        exported = {
             "kind": document.kind,
             "id": document.id,
             "created_at": native.moment(document.created_at),
@@ -184,18 +184,18 @@ class Archive:
             "body": document.body,
         }
         name = f"documents/{safe_name(document.kind)}/{safe_name(document.id)}.json"
-        return self._entry(name, in_pieces(shown))
+        return self._entry(name, in_pieces(exported))
 
     async def _used(self) -> AsyncGenerator[bytes]:
         """Yield the usage of the person, by day (days since 1970), key and model."""
         rows = await self._store.usage(0, _LAST_DAY, owner=self._owner, limit=_MOST_USAGE)
-        shown = [{name: value for name, value in asdict(row).items() if name != "owner"} for row in rows]
-        for piece in self._entry("usage.json", in_pieces(shown)):
+        exported = [{name: value for name, value in asdict(row).items() if name != "owner"} for row in rows]
+        for piece in self._entry("usage.json", in_pieces(exported)):
             yield piece
 
     async def _keys(self) -> AsyncGenerator[bytes]:
         own = [key for key in await self._store.list_keys() if key.account == self._account.id]
-        shown = [
+        exported = [
             {
                 "name": key.name,
                 "created_at": native.moment(key.created_at),
@@ -204,7 +204,7 @@ class Archive:
             }
             for key in own
         ]
-        for piece in self._entry("keys.json", in_pieces(shown)):
+        for piece in self._entry("keys.json", in_pieces(exported)):
             yield piece
 
     async def _audit(self) -> AsyncGenerator[bytes]:

@@ -176,7 +176,7 @@ class Importing:
             async for item in self._items():
                 await self._add(item, added)
         except BaseException:
-            await self._take_back(added)
+            await self._undo(added)
             raise
         return added
 
@@ -262,7 +262,7 @@ class Importing:
             result.comparisons += 1
             result.compared.append(item.comparison.id)
 
-    async def _take_back(self, result: BroughtIn) -> None:
+    async def _undo(self, result: BroughtIn) -> None:
         """Delete the objects that a failed import has added, unless another import added them, or they have changed."""
         for id in result.compared:
             await self._comparisons.delete(id)
@@ -289,7 +289,7 @@ class Importing:
         """Return the session of a pane. Its messages have the ids of their runs, by which the comparison finds them."""
         brought, _ = self._archived(name)
         session, messages = self._session(brought, id)
-        runs = [said.run_id and new("run", said.run_id) for said in self._in_order(brought)]
+        runs = [archived.run_id and new("run", archived.run_id) for archived in self._in_order(brought)]
         messages = [replace(message, run_id=run) for message, run in zip(messages, runs, strict=True)]
         return replace(session, kind="pane", title="", pinned=False), messages
 
@@ -314,22 +314,22 @@ class Importing:
     @staticmethod
     def _in_order(brought: _ArchivedSession) -> list[_ArchivedMessage]:
         """Return the messages in an order that ends with the head of the current branch."""
-        return sorted(brought.messages, key=lambda said: said.id == brought.head_id)
+        return sorted(brought.messages, key=lambda archived: archived.id == brought.head_id)
 
     def _messages(self, brought: _ArchivedSession, now: float) -> list[Message]:
         """Return the messages under new ids, with their original times and figures."""
         ids: dict[str | None, str | None] = {None: None}
         messages: dict[str, Message] = {}
-        for said in brought.messages:
-            if said.id in ids:
-                raise BadArchive(f"Two messages of the session have the id {said.id!r}.")
-            if said.parent_id not in ids:
-                raise BadArchive(f"The message {said.id!r} does not follow one that is before it.")
-            id = ids[said.id] = new_id("msg")
-            message = imported_message(said, _seconds(said.created_at, now))
-            message = replace(message, id=id, parent_id=ids[said.parent_id], figures=said.figures)
-            messages[said.id] = self._with_pictures(message)
-        return [messages[said.id] for said in self._in_order(brought)]
+        for archived in brought.messages:
+            if archived.id in ids:
+                raise BadArchive(f"Two messages of the session have the id {archived.id!r}.")
+            if archived.parent_id not in ids:
+                raise BadArchive(f"The message {archived.id!r} does not follow one that is before it.")
+            id = ids[archived.id] = new_id("msg")
+            message = imported_message(archived, _seconds(archived.created_at, now))
+            message = replace(message, id=id, parent_id=ids[archived.parent_id], figures=archived.figures)
+            messages[archived.id] = self._with_pictures(message)
+        return [messages[archived.id] for archived in self._in_order(brought)]
 
     def _with_pictures(self, message: Message) -> Message:
         """Replace references by the pictures of the archive."""

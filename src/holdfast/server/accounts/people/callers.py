@@ -124,7 +124,7 @@ class Callers:
             return False
         self._give(access, account)
         for ended in [each for each in self._by_account.get(account.id, ()) if each.is_revoked]:
-            self._let_go(ended)  # a key that was revoked
+            self._release(ended)  # a key that was revoked
         self._keep(access)
         return True
 
@@ -176,7 +176,7 @@ class Callers:
         if self.changes.are_lost:
             await self._start_anew()
         async for change in self.changes.read():
-            await self._take_in(change)
+            await self._apply(change)
         self._read_at = began
         self._end_expired()
         await self._note_seen()
@@ -200,7 +200,7 @@ class Callers:
             self.exist = True
             self._on_first()
 
-    async def _take_in(self, change: AccessChange) -> None:
+    async def _apply(self, change: AccessChange) -> None:
         self._taken_in += 1
         if change.of == "sign_in":
             self._end(change.id)
@@ -246,7 +246,7 @@ class Callers:
         ended = access.revoke()
         access.give(None, access.scopes)  # the next request with a key of this person reads its rights again
         self._by_sign_in.pop(access.credential, None)
-        self._let_go(access)
+        self._release(access)
         if ended:
             logger.info("access of %s ended; closed %d open responses", access.name, ended)
 
@@ -256,13 +256,13 @@ class Callers:
         if access.is_watched:
             self._by_sign_in[sign_in] = access, used
         else:
-            self._let_go(access)
+            self._release(access)
 
     def _keep(self, access: Access) -> None:
         self._by_account.setdefault(access.account, set()).add(access)
         self._account_of[access.owner] = access.account
 
-    def _let_go(self, access: Access) -> None:
+    def _release(self, access: Access) -> None:
         accesses = self._by_account.get(access.account, set())
         accesses.discard(access)
         if not accesses:

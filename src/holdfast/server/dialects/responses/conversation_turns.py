@@ -45,7 +45,7 @@ async def _with_last_response(parts: Parts, known: StoredConversation) -> Stored
         return replace(known, run_id=None)
     if record is None or record.settlement is None:
         raise ConversationLocked
-    return replace(known, items=[*known.items, *await _said(parts.store, record)], run_id=None)
+    return replace(known, items=[*known.items, *await _items_of(parts.store, record)], run_id=None)
 
 
 async def delete_unused(store: Store, before: Callable[[str], float]) -> None:
@@ -65,7 +65,7 @@ async def _is_growing(store: Store, known: StoredConversation) -> bool:
     return record is not None and record.settlement is None
 
 
-async def _said(store: Store, record: RunRecord) -> list[Item]:
+async def _items_of(store: Store, record: RunRecord) -> list[Item]:
     """Return the items of a response's request and answer. One that failed before any output leaves nothing."""
     output = await output_of(store, record)
     if isinstance(record.settlement, (Failed, Interrupted)) and not output:
@@ -83,7 +83,7 @@ async def start_in_conversation(parts: Parts, record: RunRecord, start: Callable
         await _release(parts, conversation_id, record)
         raise
     if run.id == record.id:
-        parts.tasks.start(_take_items(parts, run, conversation_id))
+        parts.tasks.start(_add_items(parts, run, conversation_id))
     else:
         await _release(parts, conversation_id, record)  # a repeated request has started nothing
     return run
@@ -105,7 +105,7 @@ async def _release(parts: Parts, conversation_id: str, record: RunRecord) -> Non
     await stored_conversations(parts.store).change(conversation_id, release, owner=record.owner)
 
 
-async def _take_items(parts: Parts, run: Run, conversation_id: str) -> None:
+async def _add_items(parts: Parts, run: Run, conversation_id: str) -> None:
     """Add the items of a response when it has ended, unless the conversation was deleted or has another response."""
     await run.settled()
     with suppress(ConversationNotFound, ConversationLocked):

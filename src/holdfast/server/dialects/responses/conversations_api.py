@@ -87,7 +87,7 @@ async def list_conversations(parts: Parts, request: Request) -> ASGIApp:
     while len(found) <= limit and (
         page := await documents.page(owner=owner_of(request), before=after, limit=limit + 1)
     ):
-        found += map(_told, page)
+        found += map(_conversation_json, page)
         after = page[-1].id
     return Json(page_of(found[:limit], has_more=len(found) > limit))
 
@@ -127,12 +127,12 @@ async def create_items(parts: Parts, request: Request) -> ASGIApp:
         return _checked(replace(known, items=[*known.items, *items]))
 
     await _changed(parts, request, change)
-    return json_of(page_of([_shown(item) for item in items], has_more=False))
+    return json_of(page_of([_item_json(item) for item in items], has_more=False))
 
 
 async def list_items(parts: Parts, request: Request) -> ASGIApp:
     """List the items of a conversation, the last first."""
-    return json_of(page_of_items(request, [_shown(item) for item in await _items(parts, request)]))
+    return json_of(page_of_items(request, [_item_json(item) for item in await _items(parts, request)]))
 
 
 async def get_item(parts: Parts, request: Request) -> ASGIApp:
@@ -140,7 +140,7 @@ async def get_item(parts: Parts, request: Request) -> ASGIApp:
     wanted = request.path_params["item_id"]
     for item in await _items(parts, request):
         if item["id"] == wanted:
-            return json_of(_shown(item))
+            return json_of(_item_json(item))
     raise ItemNotFound(wanted)
 
 
@@ -202,16 +202,16 @@ def _checked(conversation: StoredConversation) -> StoredConversation:
 
 
 def _answer(stored: Stored[StoredConversation]) -> ASGIApp:
-    return Json(_told(stored))
+    return Json(_conversation_json(stored))
 
 
-def _told(stored: Stored[StoredConversation]) -> dict[str, Any]:
+def _conversation_json(stored: Stored[StoredConversation]) -> dict[str, Any]:
     """Return a conversation without its items."""
-    told = {"id": stored.id, "object": "conversation", "created_at": int(stored.created_at)}
-    return {**told, "metadata": stored.body.metadata}
+    described = {"id": stored.id, "object": "conversation", "created_at": int(stored.created_at)}
+    return {**described, "metadata": stored.body.metadata}
 
 
-def _shown(item: Item) -> Item:
+def _item_json(item: Item) -> Item:
     """Return an item with the fields that OpenAI's always has."""
     filled = {**item, "status": item.get("status") or "completed"} if item["type"] not in _WITHOUT_STATUS else item
     if item["type"] == "message":

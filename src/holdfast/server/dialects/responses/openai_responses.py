@@ -144,7 +144,7 @@ async def prepared(
         kind=parts.agents.kind_of(model),
         lifetime="detached" if body.is_detached else "attached",
         payer=parts.budgets.payer(request),
-        request={"params": params, STREAM: bool(body.stream), RESPONSE: _asked(body, decoded, items)},
+        request={"params": params, STREAM: bool(body.stream), RESPONSE: _stored_request(body, decoded, items)},
     )
     if before is not None:
         record.request[RESPONSE][BEFORE] = before
@@ -200,7 +200,7 @@ def _limit_of(parts: Parts, provider: str) -> str:
     return "max_completion_tokens" if parts.configured.profile(provider) == "openai" else "max_tokens"
 
 
-def _asked(body: ResponseBody, decoded: dict[str, Any], items: list[Item]) -> dict[str, Any]:
+def _stored_request(body: ResponseBody, decoded: dict[str, Any], items: list[Item]) -> dict[str, Any]:
     """Return the stored fields of a request: its input, and those that its response repeats."""
     repeated = {name: decoded[name] for name in (*ECHOED, "user") if decoded.get(name) is not None}
     text = msgspec.to_builtins(body.text or TextOptions())
@@ -222,7 +222,7 @@ async def count_input(parts: Parts, request: Request) -> ASGIApp:
     """Estimate the tokens of a request, without a request to the upstream. The response says that it is an estimate."""
     decoded = decode_object(await read_body(parts, request))
     body = convert(decoded, ResponseBody)
-    record = await _unasked(parts, request, body, decoded)
+    record = await _unstarted(parts, request, body, decoded)
     tokens = estimated_tokens(await conversation(parts.store, record), params_of(decoded).get("tools"))
     return Json({"object": "response.input_tokens", "input_tokens": tokens, "holdfast": {"source": "estimated"}})
 
@@ -234,7 +234,7 @@ async def compact_response(parts: Parts, request: Request) -> ASGIApp:
     if not body.model:
         raise BadRequest("model is missing: name the one that summarises.", param="model")
     params_of(decoded)
-    record = await _unasked(parts, request, body, decoded)
+    record = await _unstarted(parts, request, body, decoded)
     messages = [*await conversation(parts.store, record), {"role": "user", "content": COMPACT}]
     record = msgspec.structs.replace(record, request={"params": {}, "messages": alternating(messages)})
     await parts.agents.check(record)
@@ -243,7 +243,7 @@ async def compact_response(parts: Parts, request: Request) -> ASGIApp:
     return WholeAnswer(run, _compacted, attached=run.take_hold())
 
 
-async def _unasked(parts: Parts, request: Request, body: ResponseBody, decoded: dict[str, Any]) -> RunRecord:
+async def _unstarted(parts: Parts, request: Request, body: ResponseBody, decoded: dict[str, Any]) -> RunRecord:
     """Return the record of a run for a request, without starting it."""
     _check(body)
     model = await model_of(parts, request, body.model)
@@ -257,7 +257,7 @@ async def _unasked(parts: Parts, request: Request, body: ResponseBody, decoded: 
         kind=parts.agents.kind_of(model),
         lifetime="attached",
         payer=parts.budgets.payer(request),
-        request={RESPONSE: _asked(body, decoded, items)},
+        request={RESPONSE: _stored_request(body, decoded, items)},
     )
 
 
@@ -293,9 +293,9 @@ class CompactionFailed(HoldfastError):
 
 def response_of(run: Run) -> openai_responses.Response:
     """Return a run as an empty response. One of another wire has no request."""
-    record, asked = run.record, run.record.request.get(RESPONSE, {})
+    record, requested = run.record, run.record.request.get(RESPONSE, {})
     return openai_responses.Response(
-        run.id, record.model, record.created_at, asked, settled_at=lambda: run.record.settled_at
+        run.id, record.model, record.created_at, requested, settled_at=lambda: run.record.settled_at
     )
 
 

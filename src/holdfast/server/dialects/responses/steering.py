@@ -61,15 +61,15 @@ class SteerRefused(Exception):
 class ActiveResponse:
     """A response that is being answered, and the input for its successor."""
 
-    def __init__(self, run: Run, asked: dict[str, Any]) -> None:
+    def __init__(self, run: Run, request: dict[str, Any]) -> None:
         self.run = run
         self.id = response_id(run.id)
         self.accepted: list[Steer] = []
-        self._asked = asked
+        self._request = request
 
     def accept(self, event: SteerEvent, size: int, limit: int) -> Steer:
         """Accept input, which then waits for the end of the response. `limit` is the size of all input in bytes."""
-        if self._asked.get("conversation") is not None:
+        if self._request.get("conversation") is not None:
             raise SteerRefused("steering_not_supported", "A response of a conversation cannot be steered.")
         if len(self.accepted) >= MOST_PENDING or sum(each.size for each in self.accepted) + size > limit:
             raise SteerRefused("too_many_pending_steers", "Too much input waits for the end of this response.")
@@ -84,7 +84,7 @@ class ActiveResponse:
 
     def successor(self) -> dict[str, Any]:
         """Return the request for the successor: that of the response, with the accepted input."""
-        same = {name: value for name, value in self._asked.items() if name != "generate"}
+        same = {name: value for name, value in self._request.items() if name != "generate"}
         items = [item for steer in self.accepted for item in steer.items()]
         return {**same, "previous_response_id": self.id, "input": items}
 

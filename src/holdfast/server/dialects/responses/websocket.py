@@ -271,8 +271,8 @@ class ResponsesSocket:
         decoded = request.decoded
         check_fields(decoded, OVER_WEBSOCKET, AS_OVER_HTTP)
         followed = self._find(event.previous_response_id)
-        asked = {name: value for name, value in decoded.items() if name not in _ENVELOPE} | {"stream": True}
-        body, record = await prepared(self._parts, self._request, asked, None if followed is None else followed.items)
+        fields = {name: value for name, value in decoded.items() if name not in _ENVELOPE} | {"stream": True}
+        body, record = await prepared(self._parts, self._request, fields, None if followed is None else followed.items)
         size = request.size + (followed.size if followed else 0)
         if event.generate is False:
             await self._prepare_only(lane, record, size)
@@ -338,10 +338,10 @@ class ResponsesSocket:
             steer = lane.active.accept(event, size, self._parts.settings.body_limit)
         except SteerRefused as error:
             given = {name: decoded.get(name) for name in ("input", "previous_response_id")}
-            await self._tell_input("failed", lane, steer=given, error=_steer_error(error.code, str(error)))
+            await self._send_input_event("failed", lane, steer=given, error=_steer_error(error.code, str(error)))
         else:
-            told = {"id": steer.id, "previous_response_id": steer.previous_response_id}
-            await self._tell_input("accepted", lane, steer=told)
+            accepted = {"id": steer.id, "previous_response_id": steer.previous_response_id}
+            await self._send_input_event("accepted", lane, steer=accepted)
 
     async def _end_active(self, lane: _Lane) -> None:
         """Answer the successor of a response next, if input waits for it. If there can be none, return the input."""
@@ -359,19 +359,19 @@ class ResponsesSocket:
     async def _return_input(self, lane: _Lane, steers: Sequence[Steer], code: SteerCode, message: str) -> None:
         for steer in steers:
             given = {"id": steer.id, "input": steer.input, "previous_response_id": steer.previous_response_id}
-            await self._tell_input("failed", lane, steer=given, error=_steer_error(code, message))
+            await self._send_input_event("failed", lane, steer=given, error=_steer_error(code, message))
 
-    async def _tell_input(self, outcome: str, lane: _Lane | None, **told: Any) -> None:
+    async def _send_input_event(self, outcome: str, lane: _Lane | None, **details: Any) -> None:
         number, self._steered = self._steered, self._steered + 1
-        await self._send(text_frame(steer_message(outcome, number, None if lane is None else lane.name, **told)))
+        await self._send(text_frame(steer_message(outcome, number, None if lane is None else lane.name, **details)))
 
     # Responses that are not stored.
 
     async def _prepare_only(self, lane: _Lane, record: RunRecord, size: int) -> None:
         """Answer a request without generation: its items are kept for this connection."""
-        asked = {**record.request[RESPONSE], "store": False}
+        requested = {**record.request[RESPONSE], "store": False}
         now = self._parts.engine.now()
-        response = openai_responses.Response(record.id, record.model, now, asked, settled_at=lambda: now)
+        response = openai_responses.Response(record.id, record.model, now, requested, settled_at=lambda: now)
         messages = ResponseMessages(record.id, response, lane.name)
         nothing = messages.frames([Settled(Completed(text="", usage=Usage(source="estimated")))])
         self._keep(lane, record, [], size)
@@ -388,8 +388,8 @@ class ResponsesSocket:
 
     def _keep(self, lane: _Lane, record: RunRecord, output: list[Item], size: int) -> None:
         """Keep the items up to a response, unless they are larger than a request may be."""
-        asked = record.request[RESPONSE]
-        items = [*asked.get(BEFORE, ()), *asked["input"], *output]
+        requested = record.request[RESPONSE]
+        items = [*requested.get(BEFORE, ()), *requested["input"], *output]
         fits = size <= self._parts.settings.body_limit
         lane.known = _Known(openai_responses.response_id(record.id), items, size) if fits else None
 
