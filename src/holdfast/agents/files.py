@@ -136,7 +136,7 @@ class Files:
         return f"{len(data)} bytes were written to {'/'.join([*folders, name])}."
 
     def change(self, path: str, content: str) -> str:
-        """Return what a write would change: a unified diff with every line, or nothing if it would be too long."""
+        """Return the change of a write: a unified diff with every line; empty if it would be too long."""
         before = ""
         with contextlib.suppress(ToolError), self._open(path, _FILE) as fd:
             _require_file(fd, path)

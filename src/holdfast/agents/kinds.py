@@ -132,7 +132,7 @@ def _in_thread(run: Blocking) -> Agent:
 
 
 class _Bridge:
-    """Passes what a thread emits to the event loop, one item at a time."""
+    """Passes the items that a thread emits to the event loop, one at a time."""
 
     def __init__(self, emit: Emit) -> None:
         self._loop = asyncio.get_running_loop()

@@ -119,7 +119,7 @@ class Tool(Protocol):
 
 @runtime_checkable
 class Previewing(Protocol):
-    """A tool that can show what a call would change, before it is allowed."""
+    """A tool that can show the changes of a call before it is allowed."""
 
     async def preview(self, arguments: dict[str, Any]) -> str:
         """Return the change as a unified diff; nothing if it cannot be shown."""
@@ -174,7 +174,7 @@ class FunctionTool:
         return ""
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Check the arguments, call the function, and turn what it returns into text."""
+        """Check the arguments, call the function, and convert its result to text."""
         if misfit := self.misfit(arguments):
             return ToolOutput(misfit, is_error=True)
         checked = msgspec.convert(arguments, self._arguments, strict=False)

@@ -85,7 +85,7 @@ class Parts:
         self.large_bodies = asyncio.Lock()
         """Held while a large request body is checked and decoded."""
         self.prices = prices_of(settings)
-        """Prices by the model names of messages: an agent or an alias costs what its model does."""
+        """Prices by the model names of messages: an agent or an alias has the price of its model."""
         self.currency = settings.currency
         self.starts = StartRate(settings.starts_per_minute, engine, store)
         self.webhooks = Webhooks(settings, environ, store, engine)

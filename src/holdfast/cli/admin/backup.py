@@ -122,7 +122,7 @@ def _fill(
 
 
 class _Digesting:
-    """A file that is read once, and the digest of what was read."""
+    """A file that is read once, and the digest of the bytes read so far."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -141,7 +141,7 @@ class _Digesting:
 
 
 def _add(tar: tarfile.TarFile, file: pathlib.Path, name: str) -> str:
-    """Add a file, and return the digest of what was added."""
+    """Add a file, and return the digest of the added bytes."""
     with file.open("rb") as opened:
         reading = _Digesting(opened)
         tar.addfile(tar.gettarinfo(arcname=name, fileobj=opened), reading)

@@ -242,7 +242,7 @@ class _Pane:
 
 
 class _Screen:
-    """Shows panes. Each subclass decides when to print what."""
+    """Shows panes. Each subclass decides when to print which text."""
 
     def __init__(self) -> None:
         self.panes: list[_Pane] = []

@@ -1,6 +1,6 @@
 """Shortened ids, as in git: an unambiguous prefix stands for the whole id.
 
-The server searches only what belongs to the caller, so that no other user's ids can be guessed.
+The server searches only the caller's own objects, so that no other user's ids can be guessed.
 """
 
 from __future__ import annotations

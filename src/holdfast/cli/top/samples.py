@@ -1,4 +1,4 @@
-"""The metrics of a server at one moment, and what happened between two moments."""
+"""The metrics of a server at one moment, and their changes between two moments."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _labels(text: str) -> Labels:
 
 
 class Interval:
-    """What happened between two moments. A server that was restarted in between counts from zero."""
+    """The changes between two moments. A server that was restarted in between counts from zero."""
 
     def __init__(self, before: Moment, now: Moment) -> None:
         self.now = now

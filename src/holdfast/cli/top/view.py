@@ -1,4 +1,4 @@
-"""The lines that `holdfast top` shows. Pure: from what happened in an interval to text."""
+"""The lines that `holdfast top` shows: a pure function from intervals to text."""
 
 from __future__ import annotations
 

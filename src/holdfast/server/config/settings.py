@@ -433,7 +433,7 @@ def source_name(provider: ProviderSettings) -> str:
 
 
 def _from_file(path: pathlib.Path, old_names: OldNames) -> dict[str, Any]:
-    """Return the values of a settings file. A relative path in it is meant from the folder of the file."""
+    """Return the values of a settings file. A relative path in it is relative to the folder of the file."""
     values = old_names.in_file(_read(path), str(path))
     make_absolute(values, ("data", "secret_key_file", "tls_cert", "tls_key"), path)
     for provider in tables_of(values, "providers"):

@@ -66,7 +66,7 @@ def tables_of(values: dict[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def make_absolute(values: dict[str, Any], names: tuple[str, ...], file: pathlib.Path) -> None:
-    """Make relative paths absolute: they are meant from the folder of the file."""
+    """Make relative paths absolute: they are relative to the folder of the file."""
     for name in names:
         if isinstance(value := values.get(name), str) and value:
             values[name] = str(file.absolute().parent / pathlib.Path(value).expanduser())

@@ -243,7 +243,7 @@ async def lists_of_sessions_come_without_what_can_be_long(case: Case) -> None:
 
 @CHECKS.add
 async def a_run_tells_when_its_events_came(case: Case) -> None:
-    """One time for what came together; a repeated append keeps the time it had, and trimming forgets them."""
+    """One time for each append; a repeated append keeps its time, and trimming deletes the times."""
     await case.store.trim_logs(60.0)  # left by other checks
     run = await case.start("r", session=None)
     for first, at, events in ((1, 10.0, [Text("a"), Text("b")]), (3, 11.5, [Text("c")]), (3, 99.0, [Text("c")])):

@@ -16,9 +16,9 @@ TRIMMED = "audit.trim"
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One entry: who did what to what, from where, with which result. Ids only: no names, contents or secrets.
+    """One entry: actor, action, target, address and result. Ids only: no names, contents or secrets.
 
-    Defaults are left out of what is stored, so that a new field does not change the digests of older entries.
+    Defaults are not stored, so that a new field does not change the digests of older entries.
     """
 
     id: str

@@ -292,7 +292,7 @@ def _together(groups: list[AccountGroup]) -> Allowed:
 
 
 def _budgets(account: Account, groups: list[tuple[str, AccountGroup]]) -> tuple[Budgeted, ...]:
-    """Return the budgets of a person: the own one, completed by what the groups give each member, and the groups'."""
+    """Return the budgets of a person: the own one, completed by the `each` budgets of the groups, and the groups'."""
     own = account.budget.over(_largest([group.each for _, group in groups]))
     shared = [Budgeted("group", id, group.budget) for id, group in groups if group.budget != NO_BUDGET]
     return tuple(shared) if own == NO_BUDGET else (Budgeted("owner", account.owner, own), *shared)
