@@ -77,9 +77,9 @@ class Files:
             with os.fdopen(os.dup(fd), "rb") as file:
                 data = file.read(MOST_READ + 1)
         text = data[:MOST_READ].decode(errors="replace")
-        wanted = text.split("\n")[max(start, 1) - 1 : max(start, 1) - 1 + max(lines, 0)]
+        selected = text.split("\n")[max(start, 1) - 1 : max(start, 1) - 1 + max(lines, 0)]
         note = f"\n[only the first {MOST_READ} bytes were read]" if len(data) > MOST_READ else ""
-        return "\n".join(wanted) + note
+        return "\n".join(selected) + note
 
     def list_folder(self, path: str = ".") -> str:
         """List a folder: files with their size, folders with a slash.

@@ -143,9 +143,9 @@ class MemoryNodes:
         run = self._runs.get(intent.run_id)
         if run is None or run.record.status != "running":
             return None
-        asked = run.intents.setdefault(intent.id, replace(intent, asked_at=self._clock()))
+        stored = run.intents.setdefault(intent.id, replace(intent, asked_at=self._clock()))
         await self.hint("intent", [run.record.id], run.record.keeper)
-        return asked
+        return stored
 
     async def get_intent(self, id: str) -> Intent | None:
         """Return a request to the owner of a run."""
@@ -155,8 +155,8 @@ class MemoryNodes:
     async def open_intents(self, keeper: str) -> list[Intent]:
         """Return the open requests to a node."""
         mine = [run for run in self._runs.values() if run.record.keeper == keeper]
-        asked = [intent for run in mine for intent in run.intents.values() if _is_open(intent, run.record)]
-        return sorted(asked, key=lambda intent: intent.asked_at)
+        opened = [intent for run in mine for intent in run.intents.values() if _is_open(intent, run.record)]
+        return sorted(opened, key=lambda intent: intent.asked_at)
 
     async def take_intent(self, id: str, epoch: int) -> bool:
         """Take a request for the owner of this epoch."""

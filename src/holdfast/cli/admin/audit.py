@@ -44,10 +44,10 @@ def audit_export(
 
     async def work(store: KeysBeside) -> None:
         account = None if actor is None else await Accounts(store).find(actor)
-        wanted = AuditFilter(
+        filter = AuditFilter(
             actor=actor if account is None else account.id, action=action, since=_seconds(since), until=_seconds(until)
         )
-        await _print_lines(store, wanted, after, sys.stdout.buffer)
+        await _print_lines(store, filter, after, sys.stdout.buffer)
 
     beside(settings_of(**where), work)
 
@@ -75,8 +75,8 @@ def audit_verify(head: str, **where: Any) -> None:
     click.echo(f"The audit log is intact: {check.checked} entries. Head: {check.last[0]}:{check.last[1]}")
 
 
-async def _print_lines(store: KeysBeside, wanted: AuditFilter, after: int, output: BinaryIO) -> None:
-    while entries := await store.read_audit(wanted, after=after, limit=_PAGE):
+async def _print_lines(store: KeysBeside, filter: AuditFilter, after: int, output: BinaryIO) -> None:
+    while entries := await store.read_audit(filter, after=after, limit=_PAGE):
         output.write(b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries))
         after = entries[-1].n
     output.flush()

@@ -156,8 +156,8 @@ def _read_back(archive: pathlib.Path) -> int:
         if SUMS not in members:
             return len(found)  # written before there were digests; gzip's own checksum was right
         listed = _content(tar, members[SUMS]).decode("utf-8", "replace").splitlines()
-    wanted = {name: digest for digest, _, name in (line.partition("  ") for line in listed)}
-    if wrong := sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name)):
+    expected = {name: digest for digest, _, name in (line.partition("  ") for line in listed)}
+    if wrong := sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name)):
         raise tarfile.TarError(f"{wrong[0]} is not what was backed up")
     return len(found)
 

@@ -52,7 +52,7 @@ def user_budget(name: str, **options: Any) -> None:
         await People(store).change((await person(store, name)).id, changed)
 
     beside(settings_of(**where), work)
-    click.echo(f"{name}: {_in_words(budget)}")
+    click.echo(f"{name}: {_described(budget)}")
 
 
 @click.command("budget")
@@ -69,7 +69,7 @@ def key_budget(name: str, **options: Any) -> None:
         await store.change_key(key.id, replace(key.details, budget=budget))
 
     beside(settings_of(**where), work)
-    click.echo(f"{name}: {_in_words(budget)}")
+    click.echo(f"{name}: {_described(budget)}")
 
 
 def _named(keys: Any, name: str) -> KeyRecord:
@@ -89,6 +89,6 @@ def _parted(options: dict[str, Any]) -> tuple[Budget, dict[str, Any]]:
     return budget, {name: value for name, value in options.items() if name not in _OPTIONS}
 
 
-def _in_words(budget: Budget) -> str:
+def _described(budget: Budget) -> str:
     limits = {name: value for name, value in asdict(budget).items() if value is not None}
     return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in limits.items()) or "no budget"

@@ -70,10 +70,10 @@ class Interval:
         counts = [(float(bound), self.more(f"{name}_bucket", le=bound, **labels)) for bound in bounds]
         if not counts or not counts[-1][1]:
             return None
-        wanted, lower, below = share * counts[-1][1], 0.0, 0.0
+        target, lower, below = share * counts[-1][1], 0.0, 0.0
         for bound, count in counts:
-            if count >= wanted:
-                return lower if bound == float("inf") else lower + (bound - lower) * (wanted - below) / (count - below)
+            if count >= target:
+                return lower if bound == float("inf") else lower + (bound - lower) * (target - below) / (count - below)
             lower, below = bound, count
         return lower
 

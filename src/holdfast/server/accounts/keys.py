@@ -171,9 +171,9 @@ class Keys:
 
         Concurrent requests share one read of the store.
         """
-        asked, before = time.monotonic(), self._changes
+        requested_at, before = time.monotonic(), self._changes
         async with self._reading:
-            if self._read_at < asked:
+            if self._read_at < requested_at:
                 try:
                     async with asyncio.timeout(TRY_AGAIN):
                         await self._refresh()

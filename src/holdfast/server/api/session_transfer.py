@@ -34,17 +34,17 @@ class Fork(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def fork(parts: Parts, request: Request) -> ASGIApp:
     """Copy the branch up to a message into a new session."""
     session = await own_session(parts, request)
-    wanted = decode(await read_body(parts, request), Fork)
+    body = decode(await read_body(parts, request), Fork)
     await parts.budgets.require_room(access_of(request))
     messages = await parts.store.messages(session.id)
-    if all(message.id != wanted.message_id for message in messages):
-        raise MessageNotFound(wanted.message_id)
-    copies = copied(await with_pictures(parts.store, session.id, branch(messages, wanted.message_id)))
+    if all(message.id != body.message_id for message in messages):
+        raise MessageNotFound(body.message_id)
+    copies = copied(await with_pictures(parts.store, session.id, branch(messages, body.message_id)))
     now = parts.engine.now()
     forked = msgspec.structs.replace(
         session,
         id=new_id("ses"),
-        title=one_line(wanted.title) or f"{session.title} (fork)",
+        title=one_line(body.title) or f"{session.title} (fork)",
         head_id=copies[-1].id,
         pinned=False,
         created_at=now,

@@ -53,18 +53,18 @@ class SessionChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def create_session(parts: Parts, request: Request) -> ASGIApp:
     """Start an empty session."""
-    wanted = decode(await read_body(parts, request) or b"{}", NewSession)
-    check_size(wanted.params)
-    if wanted.model:
-        await providers_of(parts, request).find(wanted.model)
+    body = decode(await read_body(parts, request) or b"{}", NewSession)
+    check_size(body.params)
+    if body.model:
+        await providers_of(parts, request).find(body.model)
     now = parts.engine.now()
     session = Session(
         id=new_id("ses"),
         owner=owner_of(request),
-        title=one_line(wanted.title),
-        model=wanted.model,
-        system=wanted.system,
-        params=wanted.params,
+        title=one_line(body.title),
+        model=body.model,
+        system=body.system,
+        params=body.params,
         created_at=now,
         updated_at=now,
     )
@@ -184,8 +184,8 @@ def _shown_with_siblings(
 async def change_session(parts: Parts, request: Request) -> ASGIApp:
     """Rename, pin, change the model or the system prompt, or show another branch."""
     session = await own_session(parts, request)
-    wanted = decode(await read_body(parts, request), SessionChanges)
-    changes = {name: value for name, value in msgspec.structs.asdict(wanted).items() if value is not msgspec.UNSET}
+    body = decode(await read_body(parts, request), SessionChanges)
+    changes = {name: value for name, value in msgspec.structs.asdict(body).items() if value is not msgspec.UNSET}
     check_size(changes.get("params", {}))
     if isinstance(changes.get("model"), str):
         await providers_of(parts, request).find(changes["model"])

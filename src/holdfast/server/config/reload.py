@@ -88,8 +88,8 @@ class Reloading:
         """Apply the settings of file and environment. `NotReloaded` if they are invalid."""
         async with self._one:
             try:
-                wanted, sources = await asyncio.to_thread(self._read)
-                result, settings = compared(current, wanted)
+                new, sources = await asyncio.to_thread(self._read)
+                result, settings = compared(current, new)
                 fixed = self._keys.fixed_by(settings)
                 self._check_keys(settings)
                 await self._configured.reload(settings, sources)
@@ -107,10 +107,10 @@ class Reloading:
             raise SettingsError(f"The key of {', '.join(short)} is too short for {settings.host}.")
 
 
-def compared(current: Settings, wanted: Settings) -> tuple[Reloaded, Settings]:
+def compared(current: Settings, new: Settings) -> tuple[Reloaded, Settings]:
     """Return the differences, and the current settings with the changes that can be applied."""
     names = [field.name for field in msgspec.structs.fields(Settings)]
-    differ = [name for name in names if getattr(current, name) != getattr(wanted, name)]
+    differ = [name for name in names if getattr(current, name) != getattr(new, name)]
     changed = [name for name in differ if name in LIVE]
-    settings = msgspec.structs.replace(current, **{name: getattr(wanted, name) for name in changed})
+    settings = msgspec.structs.replace(current, **{name: getattr(new, name) for name in changed})
     return Reloaded(changed, [name for name in differ if name not in LIVE]), settings

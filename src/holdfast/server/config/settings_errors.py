@@ -84,8 +84,8 @@ def _wanted(message: str, settings: type[Any], path: str) -> str:
         return f"valid ({message})"
     if found[2]:
         return f"{BOUNDS[found[2]]} {float(found[3]):g}"
-    wanted = " or ".join(TYPES.get(kind.strip(), kind.strip()) for kind in found[1].split("|"))
-    return "a number" if found[1] == "int" and found[4] == "str" else wanted
+    expected = " or ".join(TYPES.get(kind.strip(), kind.strip()) for kind in found[1].split("|"))
+    return "a number" if found[1] == "int" and found[4] == "str" else expected
 
 
 def _choices(settings: type[Any], path: str) -> str:

@@ -49,13 +49,13 @@ async def run_agent(parts: Parts, request: Request) -> ASGIApp:
 async def watch_agent(parts: Parts, request: Request) -> ASGIApp:
     """Send the events of any run, from its first or after some of them."""
     run = await own_run(parts, request)
-    wanted = request.query_params.get("messages") == "true"
-    messages = await _said_before(parts, run) if wanted else None
+    with_messages = request.query_params.get("messages") == "true"
+    messages = await _messages_before(parts, run) if with_messages else None
     version = request.query_params.get("protocolVersion")
     return ag_ui_events(parts, run, version, messages=messages, skip=frames_seen(request))
 
 
-async def _said_before(parts: Parts, run: Run) -> list[Message]:
+async def _messages_before(parts: Parts, run: Run) -> list[Message]:
     """Return the messages of a run's session up to the one that it answers."""
     if run.record.session_id is None:
         return []

@@ -66,54 +66,54 @@ class NoSession(Conflict):
 async def share_run(parts: Parts, request: Request) -> ASGIApp:
     """Create a link to a run of a session: the messages before it, and its answer as it grows."""
     run = await own_run(parts, request)
-    wanted = decode(await read_body(parts, request), NewRunShare)
+    body = decode(await read_body(parts, request), NewRunShare)
     if run.record.session_id is None or run.record.message_id is None:
         raise NoSession
     session = await own_session(parts, request, run.record.session_id)
-    options = msgspec.structs.asdict(wanted)
+    options = msgspec.structs.asdict(body)
     return await _made_link(parts, session, NewShare(message_id=run.record.message_id, **options))
 
 
 async def share_session(parts: Parts, request: Request) -> ASGIApp:
     """Create a link to a session, or share it with a group."""
     session = await own_session(parts, request)
-    wanted = decode(await read_body(parts, request), NewShare)
-    if wanted.group:
-        stored = await parts.shares.add_group(session.owner, await _with_group(parts, request, session, wanted))
+    body = decode(await read_body(parts, request), NewShare)
+    if body.group:
+        stored = await parts.shares.add_group(session.owner, await _with_group(parts, request, session, body))
         made: NewLinkJson = {**(await _share_json(parts, stored)), "token": None}
         return Json(made, status_code=201)
-    return await _made_link(parts, session, wanted)
+    return await _made_link(parts, session, body)
 
 
-async def _made_link(parts: Parts, session: Session, wanted: NewShare) -> ASGIApp:
-    token, stored = await parts.shares.add_link(session.owner, await _link(parts, session, wanted))
+async def _made_link(parts: Parts, session: Session, body: NewShare) -> ASGIApp:
+    token, stored = await parts.shares.add_link(session.owner, await _link(parts, session, body))
     made: NewLinkJson = {**(await _share_json(parts, stored)), "token": token}
     return Json(made, status_code=201)
 
 
-async def _with_group(parts: Parts, request: Request, session: Session, wanted: NewShare) -> Share:
+async def _with_group(parts: Parts, request: Request, session: Session, body: NewShare) -> Share:
     for field in ("follow", "message_id", "include", "sign_in"):
-        if getattr(wanted, field):
+        if getattr(body, field):
             raise BadRequest(f"{field} is for links only: a group gets the whole chat.", param=field)
-    if wanted.group not in [group["id"] for group in await _groups(parts, request)]:
-        raise NotFound(f"You are in no group {wanted.group[:64]!r}.")
-    return Share(session_id=session.id, group=wanted.group, may=wanted.may, expires_at=_end(parts, wanted))
+    if body.group not in [group["id"] for group in await _groups(parts, request)]:
+        raise NotFound(f"You are in no group {body.group[:64]!r}.")
+    return Share(session_id=session.id, group=body.group, may=body.may, expires_at=_end(parts, body))
 
 
-async def _link(parts: Parts, session: Session, wanted: NewShare) -> Share:
-    if wanted.may != "read":
+async def _link(parts: Parts, session: Session, body: NewShare) -> Share:
+    if body.may != "read":
         raise BadRequest("A link is for reading only. Share the chat with a group to write together.", param="may")
-    if wanted.follow and wanted.message_id is not None:
+    if body.follow and body.message_id is not None:
         raise BadRequest("A link follows the chat, or ends with a message.", param="message_id")
-    head, before = (None, None) if wanted.follow else await _last(parts, session, wanted.message_id)
+    head, before = (None, None) if body.follow else await _last(parts, session, body.message_id)
     return Share(
         session_id=session.id,
         head_id=head,
         before_id=before,
         title=session.title,
-        include=wanted.include,
-        sign_in=wanted.sign_in,
-        expires_at=_end(parts, wanted),
+        include=body.include,
+        sign_in=body.sign_in,
+        expires_at=_end(parts, body),
     )
 
 
@@ -123,17 +123,17 @@ async def _last(parts: Parts, session: Session, message_id: str | None) -> tuple
     running = next((run.record for run in runs if run.status == "running"), None)
     if running is not None and running.message_id is not None and message_id in (None, running.message_id):
         return running.message_id, running.parent_id
-    wanted = message_id or session.head_id
-    if wanted is None:
+    last_id = message_id or session.head_id
+    if last_id is None:
         raise BadRequest("There is nothing to share yet: the chat has no messages.", param="message_id")
     for message in await parts.store.messages(session.id):
-        if message.id == wanted:
-            return wanted, message.parent_id
-    raise MessageNotFound(wanted)
+        if message.id == last_id:
+            return last_id, message.parent_id
+    raise MessageNotFound(last_id)
 
 
-def _end(parts: Parts, wanted: NewShare) -> float | None:
-    return None if wanted.expires_in is None else parts.engine.now() + wanted.expires_in
+def _end(parts: Parts, body: NewShare) -> float | None:
+    return None if body.expires_in is None else parts.engine.now() + body.expires_in
 
 
 async def list_session_shares(parts: Parts, request: Request) -> ASGIApp:

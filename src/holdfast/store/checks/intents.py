@@ -23,9 +23,9 @@ def _stop(case: Case, run: RunRecord, name: str = "i") -> Intent:
 async def a_request_is_kept_for_the_owner_of_a_run(case: Case) -> None:
     """Oldest first, and once for each id, even if the call is repeated."""
     run = await case.start("r", session=None)
-    asked = [await case.store.ask_owner(_stop(case, run, name)) for name in ("i1", "i2", "i1")]
+    stored = [await case.store.ask_owner(_stop(case, run, name)) for name in ("i1", "i2", "i1")]
 
-    first, second, again = asked
+    first, second, again = stored
     assert first is not None
     assert replace(_stop(case, run, "i1"), asked_at=first.asked_at) == first == again
     assert first.asked_at > 0
@@ -127,14 +127,14 @@ async def only_the_owner_of_a_running_run_can_be_asked(case: Case) -> None:
     await case.session()
     run = await case.start("r1", case.user("a"))
     queued = await case.start("r2", case.user("b"), if_busy="queue")
-    asked = _stop(case, run)
-    await case.store.ask_owner(asked)
+    intent = _stop(case, run)
+    await case.store.ask_owner(intent)
     await case.settle(run)
 
     for record in (run, queued, case.record("unknown")):
         assert await case.store.ask_owner(_stop(case, record, f"late-{record.id}")) is None
-    assert await case.store.ask_owner(asked) is None
-    assert not await case.store.take_intent(asked.id, 1)
+    assert await case.store.ask_owner(intent) is None
+    assert not await case.store.take_intent(intent.id, 1)
     assert [] == await case.store.open_intents(run.keeper)
 
 

@@ -75,13 +75,13 @@ async def list_sign_ins(parts: Parts, request: Request) -> ASGIApp:
 
 async def end_sign_in(parts: Parts, request: Request) -> ASGIApp:
     """End a sign-in of the caller."""
-    wanted, account = request.path_params["sign_in_id"], access_of(request).account
+    sign_in_id, account = request.path_params["sign_in_id"], access_of(request).account
     async for stored in parts.people.sign_ins.of(account):
-        if _short(stored.id) == wanted:
+        if _short(stored.id) == sign_in_id:
             await parts.people.sign_ins.end(stored.id, account=account)
             await parts.people.callers.refresh()
             return NoContent()
-    raise NotFound(f"There is no sign-in {wanted!r}.")
+    raise NotFound(f"There is no sign-in {sign_in_id!r}.")
 
 
 async def end_other_sign_ins(parts: Parts, request: Request) -> ASGIApp:

@@ -80,8 +80,8 @@ class GroupChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def list_people(parts: Parts, request: Request) -> ASGIApp:
     """List accounts, the newest first, a page at a time; or find one by its name or e-mail address."""
     accounts = parts.people.accounts
-    if (wanted := request.query_params.get("name")) is not None:
-        found = await accounts.find(wanted)
+    if (login := request.query_params.get("name")) is not None:
+        found = await accounts.find(login)
         return Json({"people": [] if found is None else [shown_account(found)], "before": None})
     limit = whole_number(request, "limit", 50, 200)
     page = await accounts.page(before=request.query_params.get("before"), limit=limit)

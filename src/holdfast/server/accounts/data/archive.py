@@ -76,7 +76,7 @@ class ArchivedStore(Protocol):
         ...
 
     async def read_audit(
-        self, wanted: AuditFilter, *, after: int = 0, before: int | None = None, limit: int = 200
+        self, filter: AuditFilter, *, after: int = 0, before: int | None = None, limit: int = 200
     ) -> Sequence[AuditEntry]:
         """Return entries of the audit log."""
         ...
@@ -209,11 +209,11 @@ class Archive:
 
     async def _audit(self) -> AsyncGenerator[bytes]:
         """Yield the entries of the audit log about the person: as the actor, and about the account."""
-        after, wanted = 0, AuditFilter(person=self._account.id)
+        after, filter = 0, AuditFilter(person=self._account.id)
         info = zipfile.ZipInfo("audit.jsonl", time.gmtime()[:6])
         info.compress_type = zipfile.ZIP_DEFLATED
         with self._zip.open(info, "w", force_zip64=True) as entry:
-            while page := await self._store.read_audit(wanted, after=after):
+            while page := await self._store.read_audit(filter, after=after):
                 entry.write(b"".join(msgspec.json.encode(each) + b"\n" for each in page))
                 yield self._taken.take()
                 after = page[-1].n

@@ -56,7 +56,7 @@ class OidcProvider:
     async def start_url(self, attempt: Attempt, redirect: str) -> str:
         """Return the URL at which a person signs in."""
         described = await self._description()
-        asked = {
+        query = {
             "response_type": "code",
             "client_id": self.settings.client_id,
             "redirect_uri": redirect,
@@ -67,7 +67,7 @@ class OidcProvider:
             "code_challenge_method": "S256",
         }
         url = str(described["authorization_endpoint"])
-        return f"{url}{'&' if '?' in url else '?'}{urlencode(asked)}"
+        return f"{url}{'&' if '?' in url else '?'}{urlencode(query)}"
 
     async def check_issuer(self, named: str | None) -> None:
         """Refuse a response of another provider, by the `iss` parameter of RFC 9207."""

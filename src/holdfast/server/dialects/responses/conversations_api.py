@@ -99,11 +99,11 @@ async def get_conversation(parts: Parts, request: Request) -> ASGIApp:
 
 async def update_conversation(parts: Parts, request: Request) -> ASGIApp:
     """Replace the metadata of a conversation."""
-    wanted = convert(await _decoded(parts, request), ConversationChange).metadata
-    check_metadata(wanted)
+    metadata = convert(await _decoded(parts, request), ConversationChange).metadata
+    check_metadata(metadata)
 
     async def change(known: StoredConversation) -> StoredConversation:
-        return replace(known, metadata=wanted or {})
+        return replace(known, metadata=metadata or {})
 
     return _answer(await _changed(parts, request, change))
 
@@ -137,21 +137,21 @@ async def list_items(parts: Parts, request: Request) -> ASGIApp:
 
 async def get_item(parts: Parts, request: Request) -> ASGIApp:
     """Return one item."""
-    wanted = request.path_params["item_id"]
+    item_id = request.path_params["item_id"]
     for item in await _items(parts, request):
-        if item["id"] == wanted:
+        if item["id"] == item_id:
             return json_of(_item_json(item))
-    raise ItemNotFound(wanted)
+    raise ItemNotFound(item_id)
 
 
 async def delete_item(parts: Parts, request: Request) -> ASGIApp:
     """Delete one item, and return the conversation."""
-    wanted = request.path_params["item_id"]
+    item_id = request.path_params["item_id"]
 
     async def change(known: StoredConversation) -> StoredConversation:
-        left = [item for item in known.items if item["id"] != wanted]
+        left = [item for item in known.items if item["id"] != item_id]
         if len(left) == len(known.items):
-            raise ItemNotFound(wanted)
+            raise ItemNotFound(item_id)
         return replace(known, items=left)
 
     return _answer(await _changed(parts, request, change))
