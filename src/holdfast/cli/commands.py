@@ -37,7 +37,7 @@ def one_line_errors(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def more_about(code: str) -> str:
-    """Return where the help for an error code is; nothing for a code without help."""
+    """Return the pointer to the help for an error code; empty for a code without help."""
     return f" (holdfast explain {code})" if code in ERRORS else ""
 
 

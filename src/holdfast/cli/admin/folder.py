@@ -31,7 +31,7 @@ def settings_of(data: str | None, config: str | None) -> Settings:
 
 
 def folder_of(data: str | None, config: str | None) -> pathlib.Path:
-    """Return the data folder, which is where the database is."""
+    """Return the data folder, which contains the database."""
     settings = settings_of(data, config)
     if settings.store and data is None:
         raise click.ClickException(
